@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from eventlog.changes.catalog_file import database_from_json, database_of, read_catalog
 from eventlog.changes.format import Format, Report
@@ -42,13 +42,6 @@ _SCHEMES: Final[Mapping[str, tuple[str, ...]]] = {
     "xds": (),
 }
 """The URLs that a format takes, where that is not any database."""
-
-
-class Mapped(NamedTuple):
-    """The options of a conversion: what ``--map`` says, for its reader and for its writer."""
-
-    reader: Mapping[str, Any]
-    writer: Mapping[str, Any]
 
 
 def format_named(name: str) -> Format:
@@ -121,8 +114,8 @@ def convert(
     check_target(target_format, target, source_format, source)
     options = read_options(map or {})
     done = Report(strict=strict)
-    changes = reader.read(source, in_own_options(source_format, "reader", options.reader), done)
-    own_options = in_own_options(target_format, "writer", options.writer)
+    changes = reader.read(source, in_own_options(source_format, "reader", options["reader"]), done)
+    own_options = in_own_options(target_format, "writer", options["writer"])
     writer.write(_followed(changes, done, progress), target, own_options, done)
     if not report:
         done.counters = by_reason(done.counters)
@@ -139,7 +132,7 @@ def read_changes(format: str, source: str | Path, *, report: Report | None = Non
     """
     reader = format_named(format)
     check_source(format, str(source))
-    own_options = in_own_options(format, "reader", read_options({"reader": options}).reader)
+    own_options = in_own_options(format, "reader", read_options({"reader": options})["reader"])
     return reader.read(str(source), own_options, report if report is not None else Report())
 
 
@@ -155,7 +148,7 @@ def write_changes(
     check_place(format, str(target))
     if "://" not in str(target):
         check_parent(Path(target))
-    own_options = in_own_options(format, "writer", read_options({"writer": options}).writer)
+    own_options = in_own_options(format, "writer", read_options({"writer": options})["writer"])
     writer.write(changes, str(target), own_options, done)
     return done
 
@@ -193,27 +186,28 @@ def read_map(path: Path) -> Mapping[str, Any]:
     return value
 
 
-def read_options(map: Mapping[str, Any]) -> Mapped:
-    """The options of a map: ``{"reader": {...}, "writer": {...}, "catalog": PATH}``, or the reader's at the top level.
+def read_options(map: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """The options of ``reader`` and ``writer`` by a map: ``{"reader": {...}, "writer": {...}, "catalog": PATH}``, or
+    the reader's at the top level.
 
     ``catalog`` at the top level goes to both sides unless they have their own; every format gets the content of the
     file. Raises ConfigError, also for other members beside ``reader`` and ``writer``.
     """
     shared = {"catalog": map["catalog"]} if "catalog" in map else {}
     if "reader" not in map and "writer" not in map:
-        return Mapped(_with_catalog(map), _with_catalog(shared))
+        return {"reader": _with_catalog(map), "writer": _with_catalog(shared)}
     for name in map:
         if name not in ("reader", "writer", "catalog"):
             near = difflib.get_close_matches(name, ("reader", "writer", "catalog"), n=1)
             hint = f"do you mean {near[0]}?" if near else "put it into reader or writer"
             raise ConfigError(f"member {name!r} of the map is not known beside reader and writer: {hint}")
-    sides = []
+    sides = {}
     for name in ("reader", "writer"):
         side = map.get(name, {})
         if not isinstance(side, Mapping):
             raise ConfigError(f"member {name!r} of the map is no object of options")
-        sides.append(_with_catalog({**shared, **side}))
-    return Mapped(*sides)
+        sides[name] = _with_catalog({**shared, **side})
+    return sides
 
 
 def _with_catalog(options: Mapping[str, Any]) -> Mapping[str, Any]:

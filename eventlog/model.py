@@ -298,11 +298,6 @@ def old_key(change: Change) -> tuple[tuple[str, Value], ...] | None:
     return tuple((name, before[name]) for name, _ in key)
 
 
-def moves_key(change: Change) -> bool:
-    """Whether an UPDATE changes its key (spec/change-model.md 1)."""
-    return change.op is _UPDATE and old_key(change) != change.key
-
-
 def differing(before: Row, after: Row) -> frozenset[str] | None:
     """The columns that differ, NULL-safe; None where ``before`` lacks one of ``after`` (spec/change-model.md 1)."""
     if not before.keys() >= after.keys():

@@ -80,7 +80,7 @@ def read_changes(
     ``position`` (of an event log as a number) and, where needed, ``event_number``. Raises ConfigError; a query fails
     with FormatError.
     """
-    reader = in_own_options(format, "reader", read_options({"reader": options or {}}).reader)
+    reader = in_own_options(format, "reader", read_options({"reader": options or {}})["reader"])
     frame, taken = work_on(spark, captures(format, source, reader), format, reader, strict=strict)
     schema = schema_with(columns)
 

@@ -128,8 +128,8 @@ def convert(
     job = _Job(
         source_format,
         target_format,
-        in_own_options(source_format, "reader", options.reader),
-        in_own_options(target_format, "writer", options.writer),
+        in_own_options(source_format, "reader", options["reader"]),
+        in_own_options(target_format, "writer", options["writer"]),
         str(Path(target).resolve()),
         strict,
         quiet,
@@ -145,7 +145,7 @@ def convert(
         "from": source_format,
         "to": target_format,
         "source": str(Path(source).resolve()),
-        "options": _digest({"strict": strict, **options._asdict()}),
+        "options": _digest({"strict": strict, **options}),
     }
     claim = Claim("conversion", identity, _described)
     directory = Directory(job.target)

@@ -9,7 +9,7 @@ from typing import Final
 from loss_forms import COLUMNS, KEY, complete
 
 from eventlog.changes.keys import written_columns
-from eventlog.model import Change, ChangeOp, Row, changes_nothing, differing, moves_key, old_key
+from eventlog.model import Change, ChangeOp, Row, changes_nothing, differing, old_key
 
 CODES: Final[Mapping[str, str]] = {
     "ABS": "a column that is not known becomes NULL (G, L: in deleted rows only)",
@@ -120,7 +120,7 @@ def _split_key_changes(changes: list[Change], target: str) -> list[Change]:
 
 
 def _parts(change: Change) -> Iterator[Change]:
-    if not moves_key(change):
+    if change.op is not ChangeOp.UPDATE or old_key(change) == change.key:
         yield change
         return
     yield change._replace(op=ChangeOp.DELETE, key=old_key(change), after=None, changed=None)

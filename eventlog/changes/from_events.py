@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from eventlog.changes.keys import Key, class_of, key_reader, typed_key
 from eventlog.core import table_key
@@ -28,14 +28,6 @@ _MOST_ATTRIBUTES: Final = 4096
 _ADD, _REMOVE = Op.ADD, Op.REMOVE
 _IS_ADD, _IS_DELETE = Operation.ADD, Operation.DELETE
 _new: Final = tuple.__new__  # a NamedTuple from its fields, in less than half the time
-
-
-class Association(NamedTuple):
-    """An association taken apart (spec/xds.md 5.1): the parts of its key, table and schema where they stand in it."""
-
-    key: tuple[table_key.Part, ...]
-    table: str | None
-    schema: str | None
 
 
 _NO_EXTRAS: Final[Mapping[str, Any]] = {}
@@ -60,8 +52,8 @@ def _event_reader(catalog: Catalog | None, values: ValueOptions) -> Callable[[Ev
         operation, class_name, association, event_id, attributes = event
         reader = reader_of(class_name)
         try:
-            parsed = parse_association(association)
-            key = typed_key(parsed.key, reader.object_class)
+            key_parts, _, schema = parse_association(association)
+            key = typed_key(key_parts, reader.object_class)
             before, after, changed = reader.images(operation, key, attributes)
         except (BadValue, BadTableKey) as error:
             raise FormatError(
@@ -70,7 +62,7 @@ def _event_reader(catalog: Catalog | None, values: ValueOptions) -> Callable[[Ev
         # Valid by what has made it: not checked again.
         return _new(
             Change,
-            (parsed.schema, class_name, OPERATIONS[operation], key, before, after, changed, event_id or None,
+            (schema, class_name, OPERATIONS[operation], key, before, after, changed, event_id or None,
              None, None, None, None, None, {"event_id": event_id} if event_id else _NO_EXTRAS),
         )  # fmt: skip
 
@@ -117,8 +109,11 @@ def outgoing_reader(catalog: Catalog, values: ValueOptions) -> ReadOutgoing:
 _OUTSIDE_QUOTES = re.compile(r'(?:[^,"]|"(?:[^"\\]|\\.)*")*', re.DOTALL)
 
 
-def parse_association(text: str) -> Association:
-    """The parts of ``<table_key>,table=<class>[,schema=<schema>]``. Raises BadTableKey."""
+def parse_association(text: str) -> tuple[tuple[table_key.Part, ...], str | None, str | None]:
+    """The parts of the key, table and schema of ``<table_key>,table=<class>[,schema=<schema>]`` (spec/xds.md 5.1).
+
+    Raises BadTableKey.
+    """
     pieces: list[str] = []
     at = 0
     while True:
@@ -131,7 +126,7 @@ def parse_association(text: str) -> Association:
     if at <= len(text):
         raise BadTableKey("unterminated_quote", at - 1, text)
     named = {part.name.casefold(): part.value for piece in pieces[1:] for part in table_key.parse(piece)}
-    return Association(table_key.parse(pieces[0]), named.get("table"), named.get("schema"))
+    return table_key.parse(pieces[0]), named.get("table"), named.get("schema")
 
 
 _Images: TypeAlias = tuple[dict[str, Value] | None, dict[str, Value] | None, frozenset[str] | None]
@@ -229,7 +224,7 @@ def attribute_reader(value_type: str, attribute: Attribute | None, values: Value
         return xds_value_reader(value_type, attribute.column.type, values)
     # A reference: the association of the target, whose one key value the column holds (spec/xds.md 6.4).
     read = xds_value_reader("string", attribute.column.type, values)
-    return lambda text: read(parse_association(text).key[0].value)
+    return lambda text: read(parse_association(text)[0][0].value)
 
 
 Net: TypeAlias = tuple[bool, Value, Value]

@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from functools import lru_cache
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from eventlog.changes.from_events import net_of_many
 from eventlog.changes.keys import Key, key_reader
@@ -41,15 +40,8 @@ _MOST_ATTRIBUTES: Final = 4096
 _new: Final = tuple.__new__  # a NamedTuple from its fields, in less than half the time
 
 
-class Unread(Enum):
-    """The current row of an object that nobody has looked for, since there is no connection."""
-
-    UNREAD = "unread"
-
-
-UNREAD: Final = Unread.UNREAD
-MaybeRow: TypeAlias = CurrentRow | Literal[Unread.UNREAD] | None
-"""The current row of an object; None = it is gone."""
+UNREAD: Final[CurrentRow] = {}
+"""In place of the current row of an object that nobody has looked for, since there is no connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +81,9 @@ _WITH_FRACTION: Final = frozenset((Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMPTZ))
 _BEYOND_MICROSECONDS = re.compile(r"\.[0-9]{6}0*[1-9]")
 
 
-ReadGroup: TypeAlias = Callable[[Group, Decision | None, MaybeRow, Mapping[int, LogRow]], Change | None]
-"""A group, what precedence decides of it, its current row, and its rows by record_id as the log has them -> its change.
+ReadGroup: TypeAlias = Callable[[Group, Decision | None, CurrentRow | None, Mapping[int, LogRow]], Change | None]
+"""A group, what precedence decides of it, its current row (None = it is gone), and its rows by record_id as the log has
+them -> its change.
 """
 
 
@@ -107,7 +100,7 @@ def group_reader(reading: GroupReading) -> ReadGroup:
     value_of = lru_cache(maxsize=_MOST_ATTRIBUTES)(reading.value_of)
 
     def read(
-        group: Group, decision: Decision | None, current: MaybeRow, log_rows: Mapping[int, LogRow]
+        group: Group, decision: Decision | None, current: CurrentRow | None, log_rows: Mapping[int, LogRow]
     ) -> Change | None:
         rows: Sequence[CheckedRow] = group
         query_back = None
@@ -159,7 +152,7 @@ def _images(
     rows: Sequence[CheckedRow],
     key: Key,
     query_back: Sequence[Attribute] | None,
-    current: MaybeRow,
+    current: CurrentRow | None,
     log_rows: Mapping[int, LogRow],
     value_of: _ValueOf,
 ) -> _Images | None:

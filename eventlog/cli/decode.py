@@ -30,7 +30,7 @@ def decode(context: Context, source_format: str, map_file: Path | None, strict: 
 
     Of gbase and linter each record is listed with its place in the file.
     """
-    chosen = conversion.read_options({} if map_file is None else conversion.read_map(map_file)).reader
+    chosen = conversion.read_options({} if map_file is None else conversion.read_map(map_file))["reader"]
     options = conversion.in_own_options(source_format, "reader", chosen)
     report = Report(strict=strict)
     source = with_password(context, source_format, source)

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from eventlog.config.settings import MESSAGE_OPTIONS, SECTIONS, FormatSettings, WatchSettings, variable
 from eventlog.config.urls import DATABASE_URLS, from_directory
-from eventlog.core.options import Option, nearest, options_of, parse_value, unknown
+from eventlog.core.options import Option, nearest, options_of, parse_options, parse_value, unknown
 from eventlog.errors import ConfigError
 from eventlog.files.secrets import secret_variable
 
@@ -190,22 +190,14 @@ def watches_of(tables: Any, path: Path | None) -> Iterator[WatchSettings | Confi
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         yield ConfigError(f"{place}: watch is to be written [[watch]], once a table or view")
         return
-    options = options_of(WatchSettings)
     names = set()
     for number, table in enumerate(tables, 1):
         where = f"{place}: watch {number}"
-        values, is_good = {}, True
-        for key, value in table.items():
-            try:
-                if key not in options:
-                    raise unknown(f"{where}, {key}", nearest(key, options))
-                values[key] = parse_value(options[key], value, f"{where}, {key}")
-            except ConfigError as error:
-                is_good = False
-                yield error
-        if not is_good:
+        try:
+            watch = parse_options(WatchSettings, table, where)
+        except ConfigError as error:
+            yield error
             continue
-        watch = WatchSettings(**values)
         if (wrong := watch.contradiction()) is not None:
             named = f" ({watch.name})" if watch.name else ""
             yield ConfigError(f"{where}{named}: {wrong}")

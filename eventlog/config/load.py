@@ -84,12 +84,9 @@ def load(
             errors.append(setting)
         else:
             named.setdefault((setting.section, setting.key), []).append(setting)
-    watches: list[WatchSettings] = []
-    for watch in watches_of(document.get("watch", []), path):
-        if isinstance(watch, ConfigError):
-            errors.append(watch)
-        else:
-            watches.append(watch)
+    read = list(watches_of(document.get("watch", []), path))
+    watches = tuple(watch for watch in read if isinstance(watch, WatchSettings))
+    errors += [error for error in read if isinstance(error, ConfigError)]
     chosen: dict[tuple[str, str], Setting] = {}
     for name, settings_named in named.items():
         try:
@@ -119,9 +116,7 @@ def load(
     except ConfigError as error:
         errors.append(error)
     warnings = () if isinstance(file, Mapping) else tuple(_warnings(chosen))
-    config = Config(
-        **settings, watches=tuple(watches), sources=sources, warnings=warnings, url_of_file=_url_of_file(named)
-    )
+    config = Config(**settings, watches=watches, sources=sources, warnings=warnings, url_of_file=_url_of_file(named))
     errors += _contradictions(config, chosen)
     if errors:
         raise together(errors)

@@ -37,6 +37,7 @@ from eventlog.core.options import (
     PATH,
     STRING,
     TEXT,
+    CheckedOptions,
     choice,
     integer,
     number,
@@ -275,7 +276,7 @@ class FormatSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class WatchSettings:
+class WatchSettings(CheckedOptions):
     """One ``[[watch]]``: a table or a view whose changes triggers log (spec/triggers.md 1, 3, 7)."""
 
     table: str | None = option(None, TEXT, "table to watch", example="usr")

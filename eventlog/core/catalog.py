@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
 from eventlog.core import table_key
 from eventlog.core.values import (
@@ -341,11 +341,9 @@ class _Builder:
         attributes = []
         for column in table.columns:
             if column.name not in excluded:
-                read = view_name(column.name) if meta_identifiers else ViewName(column.name, column.name, False)
+                name, _, multi_valued = view_name(column.name) if meta_identifiers else (column.name, "", False)
                 is_key = column.name in keys
-                attributes.append(
-                    self._attribute(table, column, read.attribute, multi_valued=read.multi_valued, is_key=is_key)
-                )
+                attributes.append(self._attribute(table, column, name, multi_valued=multi_valued, is_key=is_key))
         return self._object_class(table, attributes, [])
 
     def _object_class(self, table: Table, columns: list[Attribute], children: list[ChildTable]) -> ObjectClass:
@@ -433,24 +431,18 @@ _VIEW_REFERENCE = re.compile(r"fk_(sv_|mv_)?(?:[0-9]+_)?_(?:.+?)__(.+)", re.IGNO
 _VIEW_VALUE = re.compile(r"(sv_|mv_)(.+)", re.IGNORECASE | re.DOTALL)
 
 
-class ViewName(NamedTuple):
-    """What the name of a view column says: its attr-name, the bare rest without any prefix, single- or multi-valued."""
-
-    attribute: str
-    bare: str
-    multi_valued: bool
-
-
-def view_name(column_name: str) -> ViewName:
-    """Read the prefixes of a view column (spec/xds.md 5)."""
+def view_name(column_name: str) -> tuple[str, str, bool]:
+    """What the name of a view column says by its prefixes (spec/xds.md 5): its attr-name, the bare rest without any
+    prefix, and whether it is multi-valued.
+    """
     kept = column_name[:3]  # pk_ or fk_ as the database spells it
     if match := _VIEW_KEY.fullmatch(column_name):
-        return ViewName(kept + match[1], match[1], multi_valued=False)
+        return kept + match[1], match[1], False
     if match := _VIEW_REFERENCE.fullmatch(column_name):
-        return ViewName(kept + match[2], match[2], multi_valued=(match[1] or "").casefold() == "mv_")
+        return kept + match[2], match[2], (match[1] or "").casefold() == "mv_"
     if match := _VIEW_VALUE.fullmatch(column_name):
-        return ViewName(match[2], match[2], multi_valued=match[1].casefold() == "mv_")
-    return ViewName(column_name, column_name, multi_valued=False)
+        return match[2], match[2], match[1].casefold() == "mv_"
+    return column_name, column_name, False
 
 
 def _column_forms(cls: ObjectClass, meta_identifiers: bool) -> tuple[Mapping[str, Attribute], ...]:
@@ -463,5 +455,6 @@ def _column_forms(cls: ObjectClass, meta_identifiers: bool) -> tuple[Mapping[str
         return (full,)
     bare: dict[str, Attribute] = {}
     for attribute in cls.attributes:
-        bare.setdefault(view_name(attribute.column.name).bare, attribute)
+        _, name, _ = view_name(attribute.column.name)
+        bare.setdefault(name, attribute)
     return (full, by_name, bare)

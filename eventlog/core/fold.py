@@ -52,14 +52,6 @@ def object_of(group: Group) -> ObjectId:
     return object_id
 
 
-def first_open(groups: Sequence[Group], window_end: int, fold_distance: int, fold_span: int) -> int:
-    """How many groups a full window may send: the index of the first group that a later row may still join.
-
-    ``window_end`` is the record_id of the window's last row, whatever that row was.
-    """
-    return next(open_groups(groups, window_end, fold_distance, fold_span), len(groups))
-
-
 def open_groups(groups: Sequence[Group], window_end: int, fold_distance: int, fold_span: int) -> Iterator[int]:
     """The indices of the groups, of rows in record_id order, that a row behind ``window_end`` may still join
     (spec/event-log.md 8.2).
@@ -128,6 +120,8 @@ class RowFolder:
     def close(self, read_to: int | None) -> list[Group]:
         """The groups, in queue order, that no row behind record_id ``read_to`` can join; None = no more rows."""
         groups = fold(self.rows, self._fold_distance, self._fold_span)
-        closed = len(groups) if read_to is None else first_open(groups, read_to, self._fold_distance, self._fold_span)
+        closed = len(groups)
+        if read_to is not None:
+            closed = next(open_groups(groups, read_to, self._fold_distance, self._fold_span), closed)
         self._new, self._open = [], groups[closed:]
         return groups[:closed]

@@ -39,7 +39,7 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """The declaration of one option. An option whose default is None takes None.
+    """The declaration of one option. Its default is taken as it is.
 
     ``only_for``: the types of sink, source or format that the option belongs to, with commas; empty = all of its
     section. ``aliases`` are the vendor's tags, ``alias_values`` what their values mean (by their text). ``idm`` is the
@@ -139,8 +139,8 @@ class CheckedOptions:
 
 def parse_value(declared: Option, value: Any, name: str) -> Any:
     """A value as the kind of its option reads it. Raises ConfigError, which begins with the name."""
-    if value is None and declared.default is None:
-        return None
+    if value is declared.default:
+        return value
     kind = declared.kind
     try:
         return kind.parse(value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from eventlog.changes.catalog_file import CATALOG, CatalogOption
 from eventlog.changes.format import EXISTING_KEYS
@@ -25,21 +25,13 @@ from eventlog.core.options import (
 from eventlog.log.files import FILE_FORMATS
 from eventlog.model import EventType
 
-
-class Style(NamedTuple):
-    """The types of a style (spec/triggers.md 1); a row type instead of field types where ``by_row``."""
-
-    insert: int
-    update: int
-    by_row: bool = False
-
-
 STYLES: Final = {
-    "field": Style(EventType.INSERT_FIELD, EventType.UPDATE_FIELD),
-    "remove_all": Style(EventType.INSERT_FIELD, EventType.UPDATE_FIELD_REMOVE_ALL),
-    "field_query_back": Style(EventType.INSERT_FIELD_QUERY_BACK, EventType.UPDATE_FIELD_QUERY_BACK),
-    "row_query_back": Style(EventType.INSERT_ROW_QUERY_BACK, EventType.UPDATE_ROW_QUERY_BACK, by_row=True),
+    "field": (EventType.INSERT_FIELD, EventType.UPDATE_FIELD),
+    "remove_all": (EventType.INSERT_FIELD, EventType.UPDATE_FIELD_REMOVE_ALL),
+    "field_query_back": (EventType.INSERT_FIELD_QUERY_BACK, EventType.UPDATE_FIELD_QUERY_BACK),
+    "row_query_back": (EventType.INSERT_ROW_QUERY_BACK, EventType.UPDATE_ROW_QUERY_BACK),
 }
+"""The types of inserts and of updates by style (spec/triggers.md 1)."""
 
 _STATUS: Final = "NSWEF"
 

@@ -7,11 +7,11 @@ from itertools import islice
 from typing import Final
 
 from eventlog.changes.format import Report
-from eventlog.changes.from_rows import UNREAD, GroupReading, MaybeRow, ReadGroup, group_reader, with_rows
+from eventlog.changes.from_rows import UNREAD, GroupReading, ReadGroup, group_reader, with_rows
 from eventlog.core import table_key
 from eventlog.core.catalog import Catalog, Column, Database, ForeignKey, Table
 from eventlog.core.checks import FIELD_TYPES, CheckedRow, check_rows
-from eventlog.core.events import QueryBack, decide, ids_of
+from eventlog.core.events import CurrentRow, QueryBack, decide, ids_of
 from eventlog.core.fold import AT_A_TIME, Group, RowFolder
 from eventlog.core.values import ColumnType, Kind, check_xml
 from eventlog.errors import BadTableKey, BadXmlChar, FormatError, RowError, with_location
@@ -100,7 +100,7 @@ def _changes(
 ) -> Iterator[Change]:
     decided = decide(groups, (lambda *_: {}) if query_back is None else query_back)
     for group, decision, current in decided:
-        row: MaybeRow = UNREAD
+        row: CurrentRow | None = UNREAD
         if query_back is not None and decision is not None and decision.query_back is not None:
             row = current
         try:

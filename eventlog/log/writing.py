@@ -21,7 +21,7 @@ from eventlog.core.catalog import Catalog, ObjectClass
 from eventlog.core.moments import time_zone_named
 from eventlog.core.typed import is_multi_valued, to_text, values_of
 from eventlog.errors import BadValue, NotExpressible, shown
-from eventlog.log.options import STYLES, LogWriterOptions, Style
+from eventlog.log.options import STYLES, LogWriterOptions
 from eventlog.model import Change, ChangeOp, EventType, LogRow, Row, Status, Value, changes_nothing
 
 
@@ -41,7 +41,7 @@ def change_to_rows(change: Change, catalog: Catalog | None, options: LogWriterOp
     object_class = class_of_change(catalog, change)
     moment = (change.commit_time or now).astimezone(time_zone_named(options.time_zone))
     event_time = to_text(moment.replace(tzinfo=None))
-    writer = _RowWriter(change, object_class, STYLES[options.styles.get(change.table, options.style)], event_time)
+    writer = _RowWriter(change, object_class, event_time, *STYLES[options.styles.get(change.table, options.style)])
     if change.op is ChangeOp.TRUNCATE:
         return [row for key in existing_keys(change, options.existing_keys) for row in writer.delete(key)]
     if changes_nothing(change):
@@ -66,16 +66,17 @@ class _RowWriter(NamedTuple):
 
     change: Change
     object_class: ObjectClass | None
-    style: Style
     event_time: str
+    insert_type: EventType
+    update_type: EventType
 
     def delete(self, key: Key) -> list[LogRow]:
         return [self._row(EventType.DELETE_ROW, key)]
 
     def insert(self, key: Key, after: Row) -> list[LogRow]:
         """A row per value that is not NULL; what is written of a row without any: spec/triggers.md 2."""
-        kind = self.style.insert
-        if self.style.by_row:
+        kind = self.insert_type
+        if kind == EventType.INSERT_ROW_QUERY_BACK:
             return [self._row(kind, key)]
         columns = [name for name in after if name not in dict(key)]
         if kind == EventType.INSERT_FIELD_QUERY_BACK:
@@ -90,8 +91,8 @@ class _RowWriter(NamedTuple):
         return [self._row(EventType.INSERT_ROW_QUERY_BACK if first is None else kind, key, first)]
 
     def update(self, key: Key, after: Row, columns: list[str]) -> list[LogRow]:
-        kind = self.style.update
-        if self.style.by_row:
+        kind = self.update_type
+        if kind == EventType.UPDATE_ROW_QUERY_BACK:
             many = [name for name in columns if is_multi_valued(after[name])]
             of_row = [self._row(kind, key)] if len(many) < len(columns) else []
             return of_row + [self._row(EventType.UPDATE_FIELD_QUERY_BACK, key, name) for name in many]

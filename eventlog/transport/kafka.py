@@ -274,12 +274,12 @@ def read_topics(
     with TopicReader(place.brokers, properties, timeout) as topics:
         spans = topics.spans(place.topics)
         first = 0 if place.offset is None else place.offset
-        starts = {partition: max(span.low, first) for partition, span in spans.items()}
+        starts = {partition: max(span.start, first) for partition, span in spans.items()}
         if follow:
             topics.assign(starts)
             batches = iter(topics.take, None)
         else:
-            batches = topics.read_to(starts, {partition: span.high for partition, span in spans.items()})
+            batches = topics.read_to(starts, {partition: span.stop for partition, span in spans.items()})
         for records in batches:
             yield from records or (None,)
 
@@ -292,13 +292,6 @@ def topics_of(place: Place, properties: Mapping[str, Any] | None = None, timeout
 
 Partition: TypeAlias = tuple[str, int]
 """Topic and number."""
-
-
-class Span(NamedTuple):
-    """The first offset of a partition and the one behind its last."""
-
-    low: int
-    high: int
 
 
 class TopicReader:
@@ -347,13 +340,13 @@ class TopicReader:
             partitions += [(topic, number) for number in sorted(known.partitions)]
         return partitions
 
-    def spans(self, topics: Iterable[str]) -> dict[Partition, Span]:
-        """What the brokers have of the partitions of topics, which have to be there."""
+    def spans(self, topics: Iterable[str]) -> dict[Partition, range]:
+        """The offsets that the brokers have of the partitions of topics, which have to be there."""
         spans = {}
         for topic, number in self.partitions(topics):
             with self._away():
                 bounds = self._consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=self._timeout)
-            spans[topic, number] = Span(*bounds)
+            spans[topic, number] = range(*bounds)
         return spans
 
     def assign(self, starts: Mapping[Partition, int]) -> None:

@@ -7,11 +7,11 @@ Documents come from outside: there is no DTD, no entity but the five of XML, no 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import BinaryIO, Final
+from typing import Final
 
 from lxml import etree
 
@@ -78,25 +78,6 @@ def read_events(document: bytes | str, limit: int = DEFAULT_LIMIT) -> Document:
         else:
             others.append(child.tag)
     return Document(tuple(events), heartbeat, name, version, tuple(others))
-
-
-def read_lines(stream: BinaryIO, limit: int = DEFAULT_LIMIT) -> Iterator[Document]:
-    """The documents of a stream of envelopes in the line form, one at a time (spec/xds.md 2).
-
-    Memory is bounded by ``limit``, the bytes of the longest line. Blank lines are passed over. Raises XdsError with the
-    number of the line.
-    """
-    number = 0
-    while line := stream.readline(limit + 1):
-        number += 1
-        if len(line) > limit:
-            raise XdsError(f"line {number} of the stream is longer than {limit} bytes: raise the limit")
-        if line.isspace():
-            continue
-        try:
-            yield read_events(line, limit)
-        except XdsError as error:
-            raise XdsError(f"document in line {number} of the stream: {error}") from error
 
 
 def parse_document(document: bytes | str, limit: int = DEFAULT_LIMIT) -> etree._Element:

@@ -13,14 +13,14 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from eventlog import __version__
 from eventlog.core.checks import Texts
 from eventlog.core.events import Outgoing
 from eventlog.core.values import check_xml
 from eventlog.errors import BadXmlChar, ConfigError
-from eventlog.model import ALL, All, Event, Op, Operation
+from eventlog.model import ALL, All, AttributeSteps, Event, Op, Operation
 
 DECLARATION: Final = '<?xml version="1.0" encoding="UTF-8"?>'
 HEARTBEAT: Final = '<status level="success" type="heartbeat"/>'
@@ -88,7 +88,7 @@ def write_event(event: Event) -> str:
     operation, class_name, association, event_id, attributes = event
     steps: list[Written] = []
     for name, value_type, several in attributes:
-        named = _Named(name, value_type)
+        named = AttributeSteps(name, value_type, ())  # without steps, so that what is prepared for it is found again
         for op, values in several:
             texts = values[0] if len(values) == 1 else values
             if op is Op.REMOVE_ALL:
@@ -140,13 +140,6 @@ def _envelope_start(header: Header) -> str:
 
 
 # --- what follows from names alone is made once ---
-
-
-class _Named(NamedTuple):
-    """An attribute of which no more is known than what is written of it."""
-
-    name: str
-    value_type: str
 
 
 Written: TypeAlias = tuple[Any, Any, Any, Any, Texts | Literal[All.ALL], Texts]

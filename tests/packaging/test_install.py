@@ -14,7 +14,7 @@ from documents import ROOT, Scenario, fenced, scenarios
 from role_site import Site, at_home_in
 
 from eventlog import cli
-from eventlog.xds.reader import read_lines
+from eventlog.xds.reader import read_events
 
 PAGE = ROOT / "docs" / "install.md"
 SCENARIOS = scenarios(PAGE)
@@ -80,8 +80,8 @@ def published(site: Site) -> list[tuple[str, str]]:
         with path.open("rb") as file:
             events += [
                 (event.operation, event.association.partition(",")[0])
-                for document in read_lines(file)
-                for event in document.events
+                for line in file
+                for event in read_events(line).events
             ]
     return events
 

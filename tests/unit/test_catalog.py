@@ -202,8 +202,8 @@ VIEW_COLUMNS = [
 
 @pytest.mark.parametrize(("column", "name", "multi_valued"), VIEW_COLUMNS)
 def test_prefixes_of_view_columns_make_the_attribute(column: str, name: str, multi_valued: bool) -> None:
-    read = view_name(column)
-    assert (read.attribute, read.multi_valued) == (name, multi_valued)
+    attribute, _, is_multi_valued = view_name(column)
+    assert (attribute, is_multi_valued) == (name, multi_valued)
 
 
 def test_keys_of_a_view_are_its_pk_columns_in_their_order() -> None:

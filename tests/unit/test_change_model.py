@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from eventlog.errors import InvalidChange
-from eventlog.model import Change, ChangeOp, Operation, Status, changes_nothing, differing, moves_key, old_key
+from eventlog.model import Change, ChangeOp, Operation, Status, changes_nothing, differing, old_key
 
 INSERT, UPDATE, DELETE = ChangeOp.INSERT, ChangeOp.UPDATE, ChangeOp.DELETE
 TRUNCATE, REFRESH = ChangeOp.TRUNCATE, ChangeOp.REFRESH
@@ -98,7 +98,6 @@ def test_nothing_is_present_in_a_truncate() -> None:
 def test_the_old_key_is_that_of_the_row_before_where_it_is_known(before: Any, old: Any) -> None:
     change = Change(None, "item", UPDATE, KEY, before, ROW)
     assert old_key(change) == old
-    assert moves_key(change) == (old != KEY)
 
 
 @pytest.mark.parametrize(

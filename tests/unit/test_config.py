@@ -347,7 +347,7 @@ def test_everything_that_is_wrong_is_said_at_once(file: Any) -> None:
         "EVENTLOG_PUBLISHER_BATCHSIZE is not known",
         "EVENTLOG_SINK_TIMEOUT = ",
         "watch 1: give one of table, tables and view",
-        "watch 2, stile is not known",
+        "watch 2: stile is not known",
         "watch 3 (grp): give one of table, tables and view",
         "watch 4 (one): exclude_tables goes with tables",
         "watch 5 (*): columns are those of one table",

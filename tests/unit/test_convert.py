@@ -133,13 +133,13 @@ def test_a_format_bears_the_name_it_is_known_by(name: str) -> None:
     ],
 )
 def test_a_map_holds_both_sides_or_the_options_of_the_reader(map: Any, reader: Any, writer: Any) -> None:
-    assert read_options(map) == (reader, writer)
+    assert read_options(map) == {"reader": reader, "writer": writer}
 
 
 def test_a_catalogue_may_be_a_file_perhaps_that_of_a_vector(tmp_path: Path) -> None:
     for name, content in (("own.json", ITEM), ("vector.json", {"database": ITEM, "log": {}})):
         (tmp_path / name).write_text(json.dumps(content))
-        assert read_options({"catalog": str(tmp_path / name)}).reader["catalog"] == ITEM
+        assert read_options({"catalog": str(tmp_path / name)})["reader"]["catalog"] == ITEM
 
 
 @pytest.mark.parametrize(

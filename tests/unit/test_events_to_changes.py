@@ -188,9 +188,9 @@ NAMES = st.text(st.characters(exclude_characters="\0"), min_size=1)
 @given(st.dictionaries(NAMES, st.text(st.characters(exclude_characters="\0")), min_size=1, max_size=3), NAMES, NAMES)
 def test_an_association_is_taken_apart_whatever_stands_in_its_names(key: Any, name: str, schema: str) -> None:
     text = "+".join(f"{quote(column)}={quote(value)}" for column, value in key.items())
-    found = parse_association(f"{text},table={quote(name)},schema={quote(schema)}")
-    assert [(part.name, part.value) for part in found.key] == list(key.items())
-    assert (found.table, found.schema) == (name, schema)
+    parts, of_table, of_schema = parse_association(f"{text},table={quote(name)},schema={quote(schema)}")
+    assert [(part.name, part.value) for part in parts] == list(key.items())
+    assert (of_table, of_schema) == (name, schema)
 
 
 @given(st.text())

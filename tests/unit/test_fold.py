@@ -11,7 +11,7 @@ from samples import good, row
 
 from eventlog.core.checks import CheckedRow
 from eventlog.core.events import ids_of
-from eventlog.core.fold import Group, RowFolder, first_id, first_open, fold, object_of
+from eventlog.core.fold import Group, RowFolder, first_id, fold, object_of, open_groups
 
 _COLUMNS = {1: "fname", 2: "fname", 3: "lname", 7: "lname", 8: "fname"}
 
@@ -116,7 +116,8 @@ OPEN = [
 def test_groups_before_the_first_open_one_may_be_sent(
     text: str, window_end: int, distance: int, span: int, count: int
 ) -> None:
-    assert first_open(fold(rows(text), distance, span), window_end, distance, span) == count
+    groups = fold(rows(text), distance, span)
+    assert next(open_groups(groups, window_end, distance, span), len(groups)) == count
 
 
 queues = st.lists(
@@ -200,7 +201,7 @@ def test_no_later_row_joins_a_group_that_may_be_sent(
         return
     end = max(ids_of(window))
     groups = fold(window, distance, span)
-    closed = first_open(groups, end, distance, span)
+    closed = next(open_groups(groups, end, distance, span), len(groups))
     assert fold(queue(steps + more), distance, span)[:closed] == groups[:closed]
 
 

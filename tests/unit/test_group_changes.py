@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from samples import CATALOG, database, good, row, table
 
-from eventlog.changes.from_rows import UNREAD, GroupReading, MaybeRow, group_reader, with_rows
+from eventlog.changes.from_rows import UNREAD, GroupReading, group_reader, with_rows
 from eventlog.core.catalog import Catalog, build_catalog
-from eventlog.core.events import apply_precedence
+from eventlog.core.events import CurrentRow, apply_precedence
 from eventlog.core.fold import fold
 from eventlog.core.typed import value_reader
 from eventlog.core.values import ColumnType, Kind
@@ -21,13 +21,13 @@ from eventlog.model import Change, ChangeOp, LogRow
 
 INSERT, UPDATE, DELETE = ChangeOp.INSERT, ChangeOp.UPDATE, ChangeOp.DELETE
 PHONE = "usr_phone.phoneno"
-NOW: MaybeRow = {"fname": ["John"], "lname": [None], "photo": ["u7s="], PHONE: ["2", "1", "2"]}
+NOW: CurrentRow = {"fname": ["John"], "lname": [None], "photo": ["u7s="], PHONE: ["2", "1", "2"]}
 KEY = {"idu": 1}
 BOTH = {"photo", "lname"}
 
 
 def change_of(
-    rows: Sequence[LogRow], current: MaybeRow = UNREAD, catalog: Catalog = CATALOG, **reading: Any
+    rows: Sequence[LogRow], current: CurrentRow | None = UNREAD, catalog: Catalog = CATALOG, **reading: Any
 ) -> Change | None:
     (group,) = fold(good(rows, catalog), 1000, 10000)
     log_rows = {one.record_id: one for one in rows}

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 
 import pytest
 
 from eventlog.errors import XdsError
 from eventlog.model import AttributeSteps, Event, Op, Step
-from eventlog.xds.reader import read_events, read_lines, validate
+from eventlog.xds.reader import read_events, validate
 
 PRODUCT = '<source><product version="1.0">eventlog</product></source>'
 
@@ -206,23 +205,6 @@ def test_document_over_the_limit_is_refused() -> None:
     assert read_events(document, limit=len(document)).events
     with pytest.raises(XdsError, match=f"has {len(document)} bytes, {len(document) - 1} are read at most"):
         read_events(document, limit=len(document) - 1)
-
-
-def test_lines_are_read_one_at_a_time() -> None:
-    line = event("", "delete").encode() + b"\n"
-    stream = io.BytesIO(line + b"\n" + line + b"<nds>\n" + line)
-    documents = read_lines(stream)
-    assert next(documents).events == next(documents).events
-    assert stream.tell() == 2 * len(line) + 1
-    with pytest.raises(XdsError, match=r"^document in line 4 of the stream: line 2: not well-formed"):
-        next(documents)
-
-
-def test_line_over_the_limit_is_not_read_to_its_end() -> None:
-    stream = io.BytesIO(b"x" * 10_000)
-    with pytest.raises(XdsError, match=r"^line 1 of the stream is longer than 100 bytes"):
-        next(read_lines(stream, limit=100))
-    assert stream.tell() == 101
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,7 @@ class Topics:
         offsets = self._offsets(token)
         with self._connected() as reader:
             spans = reader.spans(self.topics).items()
-        return Backlog(sum(span.high - _next_offset(partition, span, offsets) for partition, span in spans), "messages")
+        return Backlog(sum(span.stop - _next_offset(partition, span, offsets) for partition, span in spans), "messages")
 
     @contextmanager
     def _connected(self) -> Iterator[kafka.TopicReader]:
@@ -106,16 +106,16 @@ class Topics:
 
     def _consume(self, topics: kafka.TopicReader, token: Mapping[Partition, int], once: bool) -> Iterator[Step]:
         spans = topics.spans(self._all_topics(topics))
-        ends = {partition: span.high for partition, span in spans.items() if partition[0] in self.topics}
+        ends = {partition: span.stop for partition, span in spans.items() if partition[0] in self.topics}
         start = {partition: _next_offset(partition, spans[partition], token) for partition in ends}
         registry = None if self.options.registry is None else open_registry(self.options.registry)
         unpacked = _MessageSteps(MessageReader(self.options, self.report, registry), start)
         # What was described in the topics of the data themselves has to be read again too.
         is_inline = self.options.metadata_topic in self.topics
-        places = {partition: span.low if is_inline else start.get(partition, span.low)
+        places = {partition: span.start if is_inline else start.get(partition, span.start)
                   for partition, span in spans.items()}  # fmt: skip
         # All that is there of the metadata first; what comes later is read along.
-        for several in ({p: spans[p].high for p in spans if p not in ends}, ends if once else {}):
+        for several in ({p: spans[p].stop for p in spans if p not in ends}, ends if once else {}):
             for records in topics.read_to({partition: places[partition] for partition in several}, several):
                 yield from _steps_of(records, unpacked)
             places |= topics.reached
@@ -138,14 +138,14 @@ class Topics:
         return [*self.topics, *([about] if is_other and about is not None else [])]
 
 
-def _next_offset(partition: Partition, span: kafka.Span, token: Mapping[Partition, int]) -> int:
+def _next_offset(partition: Partition, span: range, token: Mapping[Partition, int]) -> int:
     """Where to go on in a partition. Raises SourceLost if that was removed."""
     topic, number = partition
-    offset = token.get(partition, span.low)
-    if not span.low <= offset <= span.high:
+    offset = token.get(partition, span.start)
+    if not span.start <= offset <= span.stop:
         raise SourceLost(
             f"the position in {topic}, partition {number}, is {offset}, and the brokers have the messages from "
-            f"{span.low} to {span.high}: some were removed before they were read, or the topic was made anew"
+            f"{span.start} to {span.stop}: some were removed before they were read, or the topic was made anew"
         )
     return offset
 
