@@ -70,6 +70,9 @@ def publish(context: Context, once: bool, dry: bool, form: str | None, source: s
     tune_collector()
     if warning := ignored_indent(config):
         _log.warning("%s", warning)
+    if config.publisher.publisher_disabled and not dry:
+        _log.warning("publisher_disabled is set: nothing is published")
+        return
     if config.source.type is not None:
         _follow(config, counters, once=once, dry=dry)
         return
@@ -78,9 +81,6 @@ def publish(context: Context, once: bool, dry: bool, form: str | None, source: s
             for document in dry_run(opened):
                 sys.stdout.write(document if document.endswith("\n") else document + "\n")
             warn_of_loopback(opened, counters.rows_loopback, "to be marked")
-        return
-    if config.publisher.publisher_disabled:
-        _log.warning("publisher_disabled is set: nothing is published")
         return
     log_settings(config)
     stop = stop_on_signals()
@@ -196,9 +196,6 @@ def _follow(config: Config, counters: Counters, *, once: bool, dry: bool) -> Non
     followed, open_position = following(config, counters, done), position_of(config, is_dry=dry)
     if dry:
         follow(followed, open_position, lambda: StreamSink(sys.stdout), stop_on_signals(), once=True)
-        return
-    if config.publisher.publisher_disabled:
-        _log.warning("publisher_disabled is set: nothing is published")
         return
     log_settings(config)
     if ignored := ignored_options(config):

@@ -169,25 +169,19 @@ def fingerprint(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-class Line(NamedTuple):
-    """A line of a file of keys: its number, from 1, and its canonical key, or what is wrong with it."""
-
-    number: int
-    key: str | None
-    error: str | None = None
-
-
-def read_lines(path: Path, canonical_key: Callable[[str | None], str]) -> Iterator[Line]:
-    """The lines of a file of keys in UTF-8. Empty lines have neither key nor error."""
+def read_lines(path: Path, canonical_key: Callable[[str | None], str]) -> Iterator[tuple[int, str | None, str | None]]:
+    """The lines of a file of keys in UTF-8: their numbers, from 1, and each one's canonical key, or what is wrong with
+    it. Empty lines have neither.
+    """
     with path.open("rb") as file:
         for number, data in enumerate(file, 1):
             try:
                 text = data.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
-                yield Line(number, canonical_key(text) if text.strip(" \t") else None)
+                yield number, canonical_key(text) if text.strip(" \t") else None, None
             except UnicodeDecodeError as error:
-                yield Line(number, None, f"not UTF-8 at byte {error.start}")
+                yield number, None, f"not UTF-8 at byte {error.start}"
             except BadTableKey as error:
-                yield Line(number, None, str(error))
+                yield number, None, str(error)
 
 
 @contextmanager
@@ -263,13 +257,13 @@ def _batch_writer(
 
     def write(_conn: Connection, position: str | None) -> Batch:
         done = int(position or 0)
-        taken = list(islice((one for one in lines if one.number > done), size))
-        bad = [one for one in taken if one.error is not None]
+        taken = list(islice((line for line in lines if line[0] > done), size))
+        bad = [f"{keys_file}, line {number}: {error}" for number, _, error in taken if error is not None]
         report.bad_lines += len(bad)
-        report.add_problems(f"{keys_file}, line {one.number}: {one.error}" for one in bad)
-        keys = (one.key for one in taken if one.key is not None)
+        report.add_problems(bad)
+        keys = (key for _, key, _ in taken if key is not None)
         rows, missing = _write_keys(opened, selection, keys, report)
-        last = str(taken[-1].number) if taken else position
+        last = str(taken[-1][0]) if taken else position
         return Batch(rows, missing, last, is_last=len(taken) < size)
 
     return write, total - int(line.position or 0)

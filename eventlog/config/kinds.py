@@ -138,13 +138,18 @@ def librdkafka(section: str) -> Kind:
     return Kind(parse, '{ "linger.ms" = 20, ... }, without secrets', _pairs_of_text, confidential=True)
 
 
-def _parse_references(value: Any) -> Mapping[str, str]:
-    if not isinstance(value, dict) or not value:
+def _parse_table(value: Any) -> Mapping[Any, Any]:
+    if not isinstance(value, Mapping) or not value:
         raise ValueError
-    for name, place in value.items():
+    return dict(value)
+
+
+def _parse_references(value: Any) -> Mapping[str, str]:
+    references = _parse_table(value)
+    for name, place in references.items():
         if not isinstance(place, str) or not REFERENCE.fullmatch(place):
             raise ValueError(f"{name} is neither env:VARIABLE nor file:/PATH")
-    return dict(value)
+    return references
 
 
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110 5.6.2
@@ -157,16 +162,17 @@ _SECRET_HEADER: Final = re.compile(r"authorization|cookie|token|secret|password|
 
 
 def _parse_headers(value: Any) -> Mapping[str, str]:
-    if not isinstance(value, Mapping) or not value or not all(isinstance(text, str) for text in value.values()):
-        raise ValueError
-    for name, text in value.items():
+    headers = _parse_table(value)
+    for name, text in headers.items():
+        if not isinstance(text, str):
+            raise ValueError  # noqa: TRY004
         if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
             raise ValueError("a name is none of a header")
         if _OWN_HEADER.fullmatch(name):
             raise ValueError(f"{name} is set by the publisher itself")
         if not text.strip() or not is_header_text(text):
             raise ValueError(f"the value of {name} is empty, or holds line ends or characters beyond ASCII")
-    return {name: text.strip() for name, text in value.items()}
+    return {name: text.strip() for name, text in headers.items()}
 
 
 def is_header_text(text: str) -> bool:
@@ -190,24 +196,15 @@ def _headers_of_text(text: str) -> dict[str, str]:
 
 
 def _parse_mapping(value: Any) -> Mapping[str, Mapping[str, str]]:
-    if (
-        not isinstance(value, dict)
-        or not value
-        or not all(isinstance(columns, dict) and columns for columns in value.values())
-    ):
-        raise ValueError
-    return {table: {column: parse_name(to) for column, to in columns.items()} for table, columns in value.items()}
-
-
-def _parse_table(value: Any) -> Mapping[str, Any]:
-    if not isinstance(value, dict) or not value:
-        raise ValueError
-    return dict(value)
+    return {
+        table: {column: parse_name(to) for column, to in _parse_table(columns).items()}
+        for table, columns in _parse_table(value).items()
+    }
 
 
 def _parse_lists(value: Any) -> Mapping[str, tuple[str, ...]]:
     lists = _parse_table(value)
-    if not all(isinstance(names, list) for names in lists.values()):
+    if not all(isinstance(names, list | tuple) for names in lists.values()):
         raise ValueError
     return {parse_name(name): parse_names(names) for name, names in lists.items()}
 

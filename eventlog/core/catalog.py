@@ -224,13 +224,8 @@ def build_catalog(
     """
     present = tuple(_typed(table, database.dialect, values) for table in database.tables if table.name not in ignore)
     parents = _parents(database, present, tables)
-    builder = _Builder(database.schema, parents, values, referential, emit_keys, exclude or {})
-    classes = tuple(
-        builder.view_class(table, meta_identifiers)
-        if table.kind == "view"
-        else builder.table_class(table, _children(table, present, parents))
-        for table in parents.values()
-    )
+    builder = _Builder(database.schema, parents, values, meta_identifiers, referential, emit_keys, exclude or {})
+    classes = tuple(builder.object_class(table, _children(table, present, parents)) for table in parents.values())
     log_names: dict[str, LogName] = {}
     for cls in classes:
         log_names[cls.name] = LogName(cls, None, _column_forms(cls, meta_identifiers))
@@ -287,12 +282,10 @@ def key_columns(table: Table) -> tuple[Column, ...]:
 
 def _children(owner: Table, present: Sequence[Table], parents: Mapping[str, Table]) -> list[tuple[Table, Column]]:
     """The child tables of ``owner`` with their value columns, by code points of their names (spec/xds.md 4.2, 5)."""
-    children = []
-    for table in sorted(present, key=lambda table: table.name):
-        value = None if table.name in parents else value_column(table, owner)
-        if value is not None:
-            children.append((table, value))
-    return children
+    if owner.kind == "view":
+        return []
+    others = sorted((table for table in present if table.name not in parents), key=lambda table: table.name)
+    return [(table, value) for table in others if (value := value_column(table, owner)) is not None]
 
 
 def value_column(table: Table, owner: Table) -> Column | None:
@@ -313,41 +306,43 @@ class _Builder:
     schema: str | None
     parents: Mapping[str, Table]
     values: ValueOptions
+    meta_identifiers: bool
     referential: str
     emit_keys: bool
     exclude: Mapping[str, Collection[str]]
 
-    def table_class(self, table: Table, children: Sequence[tuple[Table, Column]]) -> ObjectClass:
-        excluded = self._excluded(table)
-        attributes = [
-            self._attribute(table, column, column.name, is_key=column.name in table.primary_key)
-            for column in table.columns
-            if column.name not in excluded
-        ]
+    def object_class(self, table: Table, children: Sequence[tuple[Table, Column]]) -> ObjectClass:
+        key, excluded = key_columns(table), self._excluded(table)
+        attributes = []
+        for column in table.columns:
+            if column.name in excluded:
+                continue
+            name, multi_valued = column.name, False
+            if table.kind == "view" and self.meta_identifiers:
+                name, _, multi_valued = view_name(name)
+            attributes.append(self._attribute(table, column, name, multi_valued=multi_valued, is_key=column in key))
         child_tables = []
         for child, column in children:
             if column.name in self._excluded(child):
                 continue
-            name = f"{child.name}.{column.name}"
             owner = child.foreign_keys[0]
             pairs = dict(zip(owner.ref_columns, owner.columns, strict=True))
-            attribute = self._attribute(child, column, name, multi_valued=True)
-            child_tables.append(ChildTable(child, tuple(pairs[key] for key in table.primary_key), attribute))
-        return self._object_class(table, attributes, child_tables)
+            attribute = self._attribute(child, column, f"{child.name}.{column.name}", multi_valued=True)
+            child_tables.append(ChildTable(child, tuple(pairs[name] for name in table.primary_key), attribute))
+        attributes += [child.attribute for child in child_tables]
+        self._check_names(table, attributes)
+        return ObjectClass(
+            name=table.name,
+            table=table,
+            key=key,
+            attributes=tuple(attributes),
+            children=tuple(child_tables),
+            canonical_key=table_key.key_reader([(column.name, column.type) for column in key]),
+            association_tail=self._association_tail(table.name),
+        )
 
-    def view_class(self, table: Table, meta_identifiers: bool) -> ObjectClass:
-        excluded = self._excluded(table)
-        keys = {column.name for column in key_columns(table)}
-        attributes = []
-        for column in table.columns:
-            if column.name not in excluded:
-                name, _, multi_valued = view_name(column.name) if meta_identifiers else (column.name, "", False)
-                is_key = column.name in keys
-                attributes.append(self._attribute(table, column, name, multi_valued=multi_valued, is_key=is_key))
-        return self._object_class(table, attributes, [])
-
-    def _object_class(self, table: Table, columns: list[Attribute], children: list[ChildTable]) -> ObjectClass:
-        attributes = (*columns, *(child.attribute for child in children))
+    def _check_names(self, table: Table, attributes: Sequence[Attribute]) -> None:
+        """Raise ConfigError for names that clash or that documents cannot carry."""
         names: dict[str, Attribute] = {}
         for attribute in attributes:
             other = names.setdefault(attribute.name, attribute)
@@ -361,16 +356,6 @@ class _Builder:
                 check_xml(name)
             except RowError as error:
                 raise ConfigError(f"{table.name!r} cannot be published: name {name!r}: {error}") from None
-        key = key_columns(table)
-        return ObjectClass(
-            name=table.name,
-            table=table,
-            key=key,
-            attributes=attributes,
-            children=tuple(children),
-            canonical_key=table_key.key_reader([(column.name, column.type) for column in key]),
-            association_tail=self._association_tail(table.name),
-        )
 
     def _association_tail(self, class_name: str) -> str:
         schema = "" if self.schema is None else f",schema={table_key.quote(self.schema)}"

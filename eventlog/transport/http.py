@@ -78,15 +78,15 @@ class HttpClient:
         """
         self._section = section
         place = f"{section}.url" if section else "url"
-        self._target = _target(url, place)
-        self.shown = self._target.shown
-        if self._target.tls:
+        self._host, self._port, self._path, is_tls = _target(url, place)
+        self.shown = urlsplit(url)._replace(query="", fragment="").geturl()
+        if is_tls:
             self._tls: ssl.SSLContext | None = _tls_context(section, ca_file, client_certificate, client_key)
         elif ca_file is not None or client_certificate is not None or client_key is not None:
             raise ConfigError(f"{place} {self.shown}: ca_file, client_certificate and client_key need https")
         else:
             self._tls = None
-        if credentials and not self._target.tls and not is_loopback(self._target.host):
+        if credentials and not is_tls and not is_loopback(self._host):
             raise ConfigError(
                 f"{place} {self.shown}: credentials are not sent over plain http to another machine; use https"
             )
@@ -97,7 +97,7 @@ class HttpClient:
 
     def request(self, method: str, headers: Mapping[str, str], body: bytes | None = None, path: str = "") -> Response:
         """One exchange; ``path`` is added to that of the URL. Raises HttpFailed, whatever the reason."""
-        where = f"{self._target.path.rstrip('/')}{path}" if path else self._target.path
+        where = f"{self._path.rstrip('/')}{path}" if path else self._path
         headers = {"User-Agent": f"eventlog/{__version__}", **headers, **self._credentials}
         with self._failing():
             connection, response = self._begin(method, where, body, headers)
@@ -137,7 +137,7 @@ class HttpClient:
         if kept is not None:
             with contextlib.suppress(ConnectionError, ssl.SSLEOFError, ssl.SSLZeroReturnError):
                 return kept, kept.exchange(method, path, body, headers, deadline)
-        new = _Connection(self._target, self._tls, self._section)
+        new = _Connection(self._host, self._port, self._tls, self._section)
         return new, new.exchange(method, path, body, headers, deadline)
 
     def _take_idle(self) -> _Connection | None:
@@ -206,17 +206,8 @@ def _hint(section: str, option: str) -> str:
 # --- settings ---------------------------------------------------------------------------------------------------------
 
 
-class _Target(NamedTuple):
-    """Where to connect, and what to ask for there."""
-
-    tls: bool
-    host: str
-    port: int
-    path: str
-    shown: str
-
-
-def _target(url: str, place: str) -> _Target:
+def _target(url: str, place: str) -> tuple[str, int, str, bool]:
+    """Host and port to connect to, what to ask for there, and whether by TLS. Raises ConfigError."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -233,10 +224,9 @@ def _target(url: str, place: str) -> _Target:
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     if any(not "!" <= c <= "~" for c in path):
         raise ConfigError(f"{place} holds blanks or characters that are not ASCII; percent-encode them")
-    tls = parts.scheme == "https"
-    default = http.client.HTTPS_PORT if tls else http.client.HTTP_PORT
-    shown = f"{parts.scheme}://{parts.netloc}{parts.path}"
-    return _Target(tls, parts.hostname, default if port is None else port, path, shown)
+    is_tls = parts.scheme == "https"
+    default = http.client.HTTPS_PORT if is_tls else http.client.HTTP_PORT
+    return parts.hostname, default if port is None else port, path, is_tls
 
 
 def is_loopback(host: str) -> bool:
@@ -288,8 +278,8 @@ class _Connection(http.client.HTTPConnection):
 
     sock: _PlainSocket | _TlsSocket | None
 
-    def __init__(self, target: _Target, tls: ssl.SSLContext | None, section: str) -> None:
-        super().__init__(target.host, target.port)
+    def __init__(self, host: str, port: int, tls: ssl.SSLContext | None, section: str) -> None:
+        super().__init__(host, port)
         self._tls, self._section = tls, section
         self._deadline = 0.0
         if tls is not None:
