@@ -298,7 +298,7 @@ def _log_files(capture: Capture, options: Options) -> Sequence[_File]:
 
 def _log_rows(file: _File, options: Options, report: Report) -> Iterator[tuple[bytes, LogRow]]:
     chosen = parse_options(LogReaderOptions, options, "the eventlog reader")
-    rows = read_rows(str(file.path), chosen.file_format, chosen.column_map, chosen.layout, report.skip)
+    rows = read_rows(str(file.path), chosen, report.skip)
     for place, row in enumerate(rows):
         yield _ordered(row.record_id) + _PLACE.pack(file.number, place), row
 

@@ -134,10 +134,8 @@ def value_to_json(value: Value) -> Any:
             return float_or_word(value)
         case Decimal():
             return decimal_text(value)
-        case bytes():
-            return {"hex": value.hex().upper()}
-        case Lob():
-            return {"hex": value.data.hex().upper()}
+        case bytes(data) | Lob(data):
+            return {"hex": data.hex().upper()}
         case datetime() | time():
             return without_zeros(value.isoformat())
         case date():
@@ -155,10 +153,8 @@ def value_to_plain_json(value: Value) -> Any:
             return value
         case int():
             return value if -_EXACT <= value <= _EXACT else str(value)
-        case bytes():
-            return b64encode(value).decode()
-        case Lob():
-            return b64encode(value.data).decode()
+        case bytes(data) | Lob(data):
+            return b64encode(data).decode()
         case tuple():
             return [value_to_plain_json(part) for part in value]
         case _:

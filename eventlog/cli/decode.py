@@ -121,10 +121,8 @@ def _shown(value: Value) -> str:
             return "NULL"
         case str():
             return repr(value)
-        case bytes():
-            return value.hex().upper()
-        case Lob():
-            return value.data.hex().upper()
+        case bytes(data) | Lob(data):
+            return data.hex().upper()
         case tuple():
             return f"({', '.join(map(_shown, value))})"
         case _:

@@ -43,11 +43,6 @@ class Opened(NamedTuple):
     catalog: Catalog
     cls: ObjectClass
 
-    @property
-    def schema(self) -> str | None:
-        """Of the class."""
-        return self.catalog.schema
-
 
 @dataclass(slots=True)
 class Report:
@@ -224,7 +219,7 @@ def _write_named(opened: Opened, selection: Selection, keys: Sequence[str], repo
 
 def _write_keys(opened: Opened, selection: Selection, keys: Iterable[str], report: Report) -> tuple[int, int]:
     """Log the objects of these canonical keys, unless dry: how many there are, and how many keys have no object."""
-    existing, missing = batches.existing(opened.conn, opened.dialect, opened.schema, opened.cls, keys)
+    existing, missing = batches.existing(opened.conn, opened.dialect, opened.catalog.schema, opened.cls, keys)
     if not report.dry_run:
         opened.dialect.write_keys(opened.conn, opened.log, selection, existing)
     report.add_problems(f"{key}: there is no such object" for key in missing)
@@ -236,7 +231,7 @@ def _batch_writer(
 ) -> tuple[WriteBatch, int]:
     """What writes a batch, and how many rows (or lines of the file) are still to come."""
     if keys_file is None:
-        walk = opened.dialect.start_walk(opened.conn, opened.log, opened.schema, opened.cls, selection)
+        walk = opened.dialect.start_walk(opened.conn, opened.log, opened.catalog.schema, opened.cls, selection)
         try:
             with as_database_errors(opened.conn):
                 total = opened.dialect.estimate(opened.conn, walk, line.position)
@@ -300,9 +295,9 @@ def _deleted_writer(
                 report.bad_lines += 1
                 report.add_problems([f"the log, row {number}: {error}"])
         if report.dry_run:
-            gone = batches.existing(conn, opened.dialect, opened.schema, opened.cls, asked)[1]
+            gone = batches.existing(conn, opened.dialect, opened.catalog.schema, opened.cls, asked)[1]
         else:
-            gone = batches.write_deleted(conn, opened.dialect, opened.log, opened.schema, opened.cls, asked)
+            gone = batches.write_deleted(conn, opened.dialect, opened.log, opened.catalog.schema, opened.cls, asked)
         last = str(taken[-1][0]) if taken else position
         return Batch(len(gone), 0, last, is_last=len(taken) < size, kept=len(asked) - len(gone))
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from eventlog.cli.context import DEFAULT_FILE, Context
+from eventlog.cli.context import DEFAULT_FILE, Context, reading
 from eventlog.cli.help import Command
 from eventlog.cli.output import FILE, json_option, note, print_json, table
 from eventlog.config.kinds import BASE, COLUMN_MAP, URL
-from eventlog.config.load import Config, Effective, effective
+from eventlog.config.load import Config, Effective, effective, load
 from eventlog.config.settings import SECTIONS, WatchSettings, variable
 from eventlog.config.urls import masked
 from eventlog.core.options import BOOLEAN, NAMES, PATH, TEXT, Option, options_of, toml
@@ -70,8 +70,6 @@ def init(context: Context, force: bool, from_driver: Path | None, fill: bool) ->
 def _fill(context: Context, path: Path) -> None:
     """Add a watch for each table to the file, which is written first if it is not there. Raises ConfigError."""
     # Imports what asks the database; the rest of this command does without.
-    from eventlog.cli.context import reading
-    from eventlog.config.load import load
     from eventlog.publisher.open import class_schema
     from eventlog.sql.locate import new_log
     from eventlog.sql.log_table import split_name

@@ -130,10 +130,8 @@ def to_text(value: Value) -> str:
             return decimal_text(value)
         case float():
             return float_text(value)
-        case bytes():
-            return b64encode(value).decode("ascii")
-        case Lob():
-            return b64encode(value.data).decode("ascii")
+        case bytes(data) | Lob(data):
+            return b64encode(data).decode("ascii")
         case datetime():
             try:
                 text = without_zeros(naive_utc(value).isoformat(" "))

@@ -17,6 +17,7 @@ from eventlog.core.catalog import Attribute, Database, ObjectClass
 from eventlog.core.events import CurrentRow
 from eventlog.core.values import Kind
 from eventlog.errors import ConfigError
+from eventlog.log.options import LogOptions
 from eventlog.model import LogRow
 from eventlog.sql.connection import as_database_errors, connect
 from eventlog.sql.dialect import Dialect
@@ -47,16 +48,16 @@ class LiveDatabase:
         """The current rows of objects by canonical key, gone ones left out."""
         return self.dialect.query_back(self.connection, self.schema, object_class, keys, attributes)
 
-    def log(self, name: str, layout: str, column_map: Mapping[str, str] | None, column_sort: str) -> LogTable:
+    def log(self, options: LogOptions) -> LogTable:
         """The log table. Raises LogTableError, ConfigError."""
         return locate_log(
             self.connection,
             self.dialect,
-            name=name,
+            name=options.log_table,
             schema=self.schema,
-            layout=layout,
-            column_map=column_map,
-            column_sort=column_sort,
+            layout=options.layout,
+            column_map=options.column_map,
+            column_sort=options.column_sort,
         )
 
     def rows(self, log: LogTable) -> Iterator[LogRow]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import reprlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -21,10 +21,10 @@ from eventlog.errors import ConfigError, FormatError, shown
 from eventlog.files import tabular
 from eventlog.files.atomic import whole_file, whole_path
 from eventlog.files.lines import source_files
+from eventlog.log.options import FILE_FORMATS, LogOptions
 from eventlog.model import LogRow
 from eventlog.sql.locate import LAYOUTS
 
-FILE_FORMATS: Final = ("jsonl", "csv", "parquet")
 _NAMES: Final = {"csv": "csv", "json": "jsonl", "parquet": "parquet"}
 """``file_format`` by the formats of ``files.tabular``."""
 
@@ -47,15 +47,13 @@ def file_format_of(path: str, option: str | None) -> str:
     return _NAMES[known]
 
 
-def read_rows(
-    source: str, file_format: str | None, column_map: Mapping[str, str] | None, layout: str, refuse: Refuse
-) -> Iterator[LogRow]:
+def read_rows(source: str, options: LogOptions, refuse: Refuse) -> Iterator[LogRow]:
     """The rows of a file, or of the files of a directory. A row that is none goes to ``refuse``.
 
     Raises FormatError for a file that cannot be read further, ConfigError for its columns, OSError.
     """
     for one in source_files(Path(source), ".jsonl, .csv or .parquet file", tabular.FORMATS):
-        for place, values in _records(one, file_format_of(str(one), file_format), column_map, layout):
+        for place, values in _records(one, options):
             if isinstance(values, FormatError):
                 refuse(values)
                 continue
@@ -90,17 +88,16 @@ def _csv_line(values: Sequence[object]) -> bytes:
     return (",".join(fields) + "\n").encode("utf-8", "surrogatepass")
 
 
-def _records(
-    path: Path, file_format: str, column_map: Mapping[str, str] | None, layout: str
-) -> Iterator[tuple[str, tabular.Row]]:
+def _records(path: Path, options: LogOptions) -> Iterator[tuple[str, tabular.Row]]:
     """Where each row stands, and its ten values in the order of a row's fields."""
+    file_format = file_format_of(str(path), options.file_format)
     if file_format == "jsonl":
         columns: Sequence[str] = ()
         for number, record in tabular.read_objects(path):
             if isinstance(record, FormatError):
                 yield "", record
                 continue
-            columns = columns or _columns(tuple(record), column_map, layout, path)
+            columns = columns or _columns(tuple(record), options, path)
             values = [record.get(column) for column in columns]
             yield f"line {number}", [float(value) if type(value) is Decimal else value for value in values]
         return
@@ -113,15 +110,15 @@ def _records(
         if not isinstance(row, FormatError):
             if not places:
                 place_of = {name: place for place, name in enumerate(names)}
-                places = [place_of.get(column) for column in _columns(names, column_map, layout, path)]
+                places = [place_of.get(column) for column in _columns(names, options, path)]
             row = [None if place is None else row[place] for place in places]
         yield f"{unit} {number}", row
 
 
-def _columns(names: Sequence[str], column_map: Mapping[str, str] | None, layout: str, path: Path) -> list[str]:
+def _columns(names: Sequence[str], options: LogOptions, path: Path) -> list[str]:
     """The names of the ten columns in the order of a row's fields."""
     by_name = {name.casefold(): name for name in names}
-    if column_map:
+    if column_map := options.column_map:
         missing = [field for field in LogRow._fields if column_map.get(field, "").casefold() not in by_name]
         if missing:
             raise ConfigError(
@@ -131,13 +128,11 @@ def _columns(names: Sequence[str], column_map: Mapping[str, str] | None, layout:
     # A JSON object may leave out what is NULL; the standard names are in small letters then.
     if "record_id" in by_name and "event_type" in by_name:
         return [by_name.get(field, field) for field in LogRow._fields]
-    if layout not in LAYOUTS:
-        raise ConfigError(f"layout {layout!r} is unknown: use one of {', '.join(LAYOUTS)}")
     if len(names) < len(LogRow._fields):
         raise ConfigError(
             f"{path} has no columns record_id and event_type, and too few ({len(names)}) to take them by position"
         )
-    by_position = dict(zip(LAYOUTS[layout], names, strict=False))
+    by_position = dict(zip(LAYOUTS[options.layout], names, strict=False))
     return [by_position[field] for field in LogRow._fields]
 
 

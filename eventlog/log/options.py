@@ -22,7 +22,6 @@ from eventlog.core.options import (
     option,
     shared,
 )
-from eventlog.log.files import FILE_FORMATS
 from eventlog.model import EventType
 
 STYLES: Final = {
@@ -32,6 +31,8 @@ STYLES: Final = {
     "row_query_back": (EventType.INSERT_ROW_QUERY_BACK, EventType.UPDATE_ROW_QUERY_BACK),
 }
 """The types of inserts and of updates by style (spec/triggers.md 1)."""
+
+FILE_FORMATS: Final = ("jsonl", "csv", "parquet")
 
 _STATUS: Final = "NSWEF"
 

@@ -28,7 +28,7 @@ def read(source: str, options: LogReaderOptions, report: Report) -> Iterator[Cha
         url = source if is_url(source) else options.database_url
         database = None if url is None else stack.enter_context(live(url, options.schema_name))
         if database is not None and is_url(source):
-            log = database.log(options.log_table, options.layout, options.column_map, options.column_sort)
+            log = database.log(options)
             rows, ignored = database.rows(log), log.own_tables
         else:
             rows, ignored = _rows_of_files(source, options, report), ()
@@ -80,7 +80,7 @@ def _changes(
 
 
 def _rows_of_files(source: str, options: LogReaderOptions, report: Report) -> Iterator[LogRow]:
-    rows = read_rows(source, options.file_format, options.column_map, options.layout, report.skip)
+    rows = read_rows(source, options, report.skip)
     return iter(sorted(rows, key=lambda row: row.record_id)) if options.sort else rows
 
 
@@ -99,7 +99,7 @@ def write(changes: Iterable[Change], target: str, options: LogWriterOptions, rep
     rows = _rows_of_changes(changes, catalog, options, report, check_text if file_format in (None, "parquet") else None)
     if file_format is None:
         with live(target, options.schema_name) as database:
-            log = database.log(options.log_table, options.layout, options.column_map, options.column_sort)
+            log = database.log(options)
             database.append(log, rows)
             database.connection.commit()
     else:

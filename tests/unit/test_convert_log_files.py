@@ -23,6 +23,7 @@ from eventlog.core.fold import AT_A_TIME as WINDOW
 from eventlog.errors import ConfigError, FormatError, RowError
 from eventlog.files import tabular
 from eventlog.log.files import read_rows, write_rows
+from eventlog.log.options import LogReaderOptions
 from eventlog.model import Change, ChangeOp, LogRow
 
 READ = format_named("eventlog").read
@@ -50,8 +51,7 @@ def rows_of(path: Path, **options: Any) -> list[LogRow]:
     def refuse(error: FormatError) -> None:
         raise error
 
-    chosen = {"file_format": None, "column_map": None, "layout": "2.x", **options}
-    return list(read_rows(str(path), refuse=refuse, **chosen))
+    return list(read_rows(str(path), LogReaderOptions(**options), refuse))
 
 
 TEXTS = st.none() | st.text(st.characters(codec="utf-8"))
@@ -133,7 +133,7 @@ def test_columns_are_found_by_name_by_map_or_by_position(tmp_path: Path, head: s
     ("head", "options", "part"),
     [
         ("a,b", {}, "too few"),
-        ("a,b,c,d,e,f,g,h,i,j", {"layout": "4"}, "layout '4' is unknown"),
+        ("a,b,c,d,e,f,g,h,i,j", {"layout": "4"}, 'layout = "4" is not allowed'),
         (CSV, {"column_map": {"record_id": "rid"}}, "no column for record_id by column_map"),
     ],
 )
