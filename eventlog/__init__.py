@@ -54,31 +54,23 @@ __all__ = [
 __version__ = "0.1.0"
 
 _HOMES: Final = {
-    "AnotherPublisher": "errors",
-    "Answer": "model",
-    "AttributeSteps": "model",
-    "Change": "model",
-    "ChangeOp": "model",
-    "ConfigError": "errors",
-    "Counters": "publisher.context",
-    "DatabaseError": "errors",
-    "Event": "model",
-    "EventlogError": "errors",
-    "FatalAnswer": "errors",
-    "FormatError": "errors",
-    "Level": "model",
-    "Lob": "model",
-    "Op": "model",
-    "Operation": "model",
-    "Publisher": "publisher.program",
-    "ReceiverAway": "errors",
-    "Report": "changes.format",
-    "Step": "model",
-    "Verdict": "model",
-    "convert": "conversion",
-    "read_changes": "conversion",
-    "write_changes": "conversion",
-}
+    name: module
+    for module, names in {
+        "changes.format": ("Report",),
+        "conversion": ("convert", "read_changes", "write_changes"),
+        "errors": (
+            "AnotherPublisher", "ConfigError", "DatabaseError", "EventlogError", "FatalAnswer", "FormatError",
+            "ReceiverAway",
+        ),
+        "model": (
+            "Answer", "AttributeSteps", "Change", "ChangeOp", "Event", "Level", "Lob", "Op", "Operation", "Step",
+            "Verdict",
+        ),
+        "publisher.context": ("Counters",),
+        "publisher.program": ("Publisher",),
+    }.items()
+    for name in names
+}  # fmt: skip
 """The module of each public name."""
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -100,12 +100,26 @@ class Record(NamedTuple):
     offset: int
 
 
-def settings(brokers: str, properties: Mapping[str, Any], **ours: Any) -> dict[str, Any]:
-    """The settings of librdkafka: ours, and what the user adds. Raises ConfigError for one that we need as it is."""
-    for name in properties:
+def _client(
+    kind: Callable[..., Any], brokers: str, properties: Mapping[str, Any] | None, ours: Mapping[str, Any]
+) -> Any:
+    """A producer or consumer with our settings of librdkafka and what the user adds.
+
+    Raises ConfigError for a setting that librdkafka refuses, or that we need as it is.
+    """
+    for name in properties or ():
         if name in _OURS:
             raise ConfigError(f"property {name} of Kafka is eventlog's own; leave it out")
-    return {"bootstrap.servers": brokers, **ours, **properties}
+    try:
+        return kind({"bootstrap.servers": brokers, **ours, **(properties or {})}, logger=_log)
+    except (KafkaException, ValueError, TypeError) as error:
+        raise ConfigError(f"Kafka's settings are refused: {_refusal(error)}") from None
+
+
+def _refusal(error: Exception) -> str:
+    """Which setting is refused; not its value, which may be a secret."""
+    said = error.args[0].str() if isinstance(error, KafkaException) else str(error)
+    return re.sub(r'"[^"]*"(?= for )|value "[^"]*"', '"..."', said)
 
 
 # --- producing --------------------------------------------------------------------------------------------------------
@@ -126,23 +140,17 @@ class Transmitter:
         self, brokers: str, properties: Mapping[str, Any] | None = None, timeout: float = DEFAULT_TIMEOUT
     ) -> None:
         self._timeout = timeout
-        self._settings: dict[str, Any] = {
+        ours = {
             "linger.ms": _LINGER_MS,
-            **settings(
-                brokers,
-                properties or {},
-                **{
-                    "enable.idempotence": True,
-                    "delivery.report.only.error": True,
-                    "message.timeout.ms": max(1, int(timeout * 1000)),
-                },
-            ),
+            "enable.idempotence": True,
+            "delivery.report.only.error": True,
+            "message.timeout.ms": max(1, int(timeout * 1000)),
         }
+        self._new_producer = partial(_client, Producer, brokers, properties, ours)
         self._sent = 0
         self._failed: dict[int, KafkaError] = {}
         self._epochs = 0
-        self._producer: Any = None
-        self._connect()
+        self._producer = self._new_producer()
 
     def send(
         self, topic: str, key: bytes | None, value: bytes | None, headers: tuple[tuple[str, bytes], ...] = ()
@@ -151,7 +159,9 @@ class Transmitter:
 
         Raises RecordRefused for a record that is too large by our own settings, KafkaAway if there is no room for it.
         """
-        producer = self._producer if self._producer is not None else self._connect()
+        if self._producer is None:
+            self._producer = self._new_producer()
+        producer = self._producer
         number = self._sent
         self._sent += 1
         deadline = 0.0
@@ -218,23 +228,10 @@ class Transmitter:
         self.abandon()
         self._producer, self._epochs = None, 0
 
-    def _connect(self) -> Any:
-        try:
-            self._producer = Producer(self._settings, logger=_log)
-        except (KafkaException, ValueError, TypeError) as error:
-            raise ConfigError(f"Kafka's settings are refused: {_refusal(error)}") from None
-        return self._producer
-
 
 def _note(failed: dict[int, KafkaError], number: int, error: Any, _message: Any) -> None:
     if error is not None:
         failed[number] = error
-
-
-def _refusal(error: Exception) -> str:
-    """Which setting is refused; not its value, which may be a secret."""
-    said = error.args[0].str() if isinstance(error, KafkaException) else str(error)
-    return re.sub(r'"[^"]*"(?= for )|value "[^"]*"', '"..."', said)
 
 
 # --- consuming --------------------------------------------------------------------------------------------------------
@@ -310,10 +307,7 @@ class TopicReader:
             "enable.auto.offset.store": False,
             "auto.offset.reset": "error",
         }
-        try:
-            self._consumer = Consumer(settings(brokers, properties or {}, **ours), logger=_log)
-        except (KafkaException, ValueError, TypeError) as error:
-            raise ConfigError(f"Kafka's settings are refused: {_refusal(error)}") from None
+        self._consumer = _client(Consumer, brokers, properties, ours)
         self._brokers, self._timeout = brokers, timeout
         self.reached: dict[Partition, int] = {}
 

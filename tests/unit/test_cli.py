@@ -15,7 +15,7 @@ from shared import Run
 
 from eventlog import __version__, cli
 from eventlog.cli.output import _TextLines
-from eventlog.errors import ConfigError, DatabaseError, EventlogError, FatalAnswer
+from eventlog.errors import ConfigError, DatabaseError, EventlogError, FatalAnswer, first_of, number_of
 
 
 def test_help_lists_every_command_and_imports_none() -> None:
@@ -29,6 +29,19 @@ def test_help_lists_every_command_and_imports_none() -> None:
     assert imported == "[]"
     for command in cli.COMMANDS:
         assert any(line.strip().startswith(command) for line in help_lines)
+
+
+@pytest.mark.parametrize(
+    ("count", "noun", "said"), [(1, "row", "1 row"), (0, "row", "0 rows"), (1203, "error line", "1,203 error lines")]
+)
+def test_messages_count_their_nouns(count: int, noun: str, said: str) -> None:
+    assert number_of(count, noun) == said
+
+
+def test_of_many_texts_the_first_are_shown_and_the_others_counted() -> None:
+    assert first_of(["a", "b"], 2, "key") == "a, b"
+    assert first_of(["a", "b"], 1, "key") == "a and 1 more key"
+    assert first_of(["a", "b", "c"], 1) == "a and 2 more"
 
 
 def test_version_is_printed(run: Run) -> None:
