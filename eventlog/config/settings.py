@@ -288,9 +288,7 @@ class WatchSettings(CheckedOptions):
         (), NAMES, "with tables: names and patterns of those that are left alone", example=["tmp_*"]
     )
     view: str | None = option(None, TEXT, "or view to watch (direct model)", example="view_usr")
-    style: str = option(
-        "field", choice("field", "remove_all", "field_query_back", "row_query_back"), "what the triggers log"
-    )
+    style: str = shared(parameters.STYLE)
     capture: str = option("row", choice("row", "statement"), "triggers a row, or a statement for bulk writes")
     columns: tuple[str, ...] | None = option(None, NAMES, "only these columns", example=["fname", "lname"])
     exclude: tuple[str, ...] = option((), NAMES, "all columns but these", example=["password_hash"])

@@ -1,4 +1,4 @@
-"""The options of spec/event-log.md 9 that eventlog.toml and readers or writers of formats have in common."""
+"""The options that eventlog.toml and the formats have in common (spec/event-log.md 9, spec/triggers.md 1)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,19 @@ from typing import Final
 
 from eventlog import __version__
 from eventlog.core.options import BOOLEAN, TEXT, ZONE, Option, choice, integer
+from eventlog.model import EventType
 
 MANY: Final = 2147483647
 
+STYLES: Final = {
+    "field": (EventType.INSERT_FIELD, EventType.UPDATE_FIELD),
+    "remove_all": (EventType.INSERT_FIELD, EventType.UPDATE_FIELD_REMOVE_ALL),
+    "field_query_back": (EventType.INSERT_FIELD_QUERY_BACK, EventType.UPDATE_FIELD_QUERY_BACK),
+    "row_query_back": (EventType.INSERT_ROW_QUERY_BACK, EventType.UPDATE_ROW_QUERY_BACK),
+}
+"""The types of inserts and of updates by style (spec/triggers.md 1)."""
+
+STYLE: Final = Option("field", choice(*STYLES), "what the triggers log")
 LOG_TABLE: Final = Option("eventlog", TEXT, "the log table, schema-qualified or in schema_name", aliases=("log-table",))
 LAYOUT: Final = Option("2.x", choice("2.x", "3.5"), "order of the log's columns where names do not tell")
 COLUMN_SORT: Final = Option(

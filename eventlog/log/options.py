@@ -22,19 +22,11 @@ from eventlog.core.options import (
     option,
     shared,
 )
-from eventlog.model import EventType
-
-STYLES: Final = {
-    "field": (EventType.INSERT_FIELD, EventType.UPDATE_FIELD),
-    "remove_all": (EventType.INSERT_FIELD, EventType.UPDATE_FIELD_REMOVE_ALL),
-    "field_query_back": (EventType.INSERT_FIELD_QUERY_BACK, EventType.UPDATE_FIELD_QUERY_BACK),
-    "row_query_back": (EventType.INSERT_ROW_QUERY_BACK, EventType.UPDATE_ROW_QUERY_BACK),
-}
-"""The types of inserts and of updates by style (spec/triggers.md 1)."""
+from eventlog.model import Status
 
 FILE_FORMATS: Final = ("jsonl", "csv", "parquet")
 
-_STATUS: Final = "NSWEF"
+_STATUS: Final = "".join(Status)
 
 
 def _parse_status(value: Any) -> str:
@@ -44,8 +36,7 @@ def _parse_status(value: Any) -> str:
     return status
 
 
-_STYLE: Final = choice(*STYLES)
-_STYLES: Final = object_of(_STYLE, f"an object of {_STYLE.legal}")
+_STYLES: Final = object_of(parameters.STYLE.kind, f"an object of {parameters.STYLE.kind.legal}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +77,7 @@ class LogReaderOptions(LogOptions):
 class LogWriterOptions(LogOptions):
     """Options of the writer (spec/triggers.md 1)."""
 
-    style: str = option("field", _STYLE, "what is logged of a change, as the style of a watch")
+    style: str = shared(parameters.STYLE, about="what is logged of a change, as the style of a watch")
     styles: Mapping[str, str] = option({}, _STYLES, "the style of single tables, by table")
     schema: str | None = option(
         None, STRING, "schema of the log; default: that of the catalogue, else of the first change that has one"

@@ -13,6 +13,7 @@ from typing import Any, Final
 from sqlalchemy import Connection
 
 from eventlog.core.catalog import Catalog, Column, Database, ForeignKey, ObjectClass, Table, build_catalog, match_name
+from eventlog.core.parameters import STYLES
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import ConfigError, TriggerError
 from eventlog.sql import migrations, registry
@@ -20,7 +21,7 @@ from eventlog.sql.dialect import Dialect
 from eventlog.sql.locate import new_log
 from eventlog.sql.triggers import templates
 from eventlog.sql.triggers.plan import TableSql
-from eventlog.sql.triggers.watch import INSERT_TYPES, Watch
+from eventlog.sql.triggers.watch import Watch
 
 Literals = Mapping[str, Any]
 
@@ -184,7 +185,7 @@ def from_literals(table: str, arguments: Literals) -> WatchDefinition:
 
 def watch_of(table: str, options: Literals) -> Watch:
     """A watch of ``WATCH_OPTIONS`` as they are written: lists for tuples. Raises TriggerError for an unknown style."""
-    legal = {"style": tuple(INSERT_TYPES), "capture": ("row", "statement")}
+    legal = {"style": tuple(STYLES), "capture": ("row", "statement")}
     for name, values in legal.items():
         if options.get(name, values[0]) not in values:
             raise TriggerError(f"watch {table}: {name} {options[name]!r} is not one of {', '.join(values)}")

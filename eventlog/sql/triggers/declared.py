@@ -12,10 +12,11 @@ from types import MappingProxyType
 from typing import Final
 
 from eventlog.core.catalog import Catalog, ChildTable, Column, Database, ObjectClass, Table, match_name, missing_table
+from eventlog.core.parameters import STYLES
 from eventlog.errors import TriggerError, together
 from eventlog.model import EventType
 from eventlog.sql.log_table import split_name
-from eventlog.sql.triggers.watch import INSERT_TYPES, UPDATE_TYPES, Style, Watch, exclusions
+from eventlog.sql.triggers.watch import Style, Watch, exclusions
 
 BaseTable = tuple[Table, str | None]
 """A table that a view is made of, and its schema."""
@@ -251,8 +252,8 @@ def compile_watch(
         table=cls.table,
         key=cls.key,
         columns=columns,
-        insert_type=INSERT_TYPES[watch.style] if columns else EventType.INSERT_ROW_QUERY_BACK,
-        update_type=UPDATE_TYPES[watch.style],
+        insert_type=STYLES[watch.style][0] if columns else EventType.INSERT_ROW_QUERY_BACK,
+        update_type=STYLES[watch.style][1],
     )
     return class_triggers, *(_child(cls, child, watch) for child in cls.children if child.attribute in attributes)
 
@@ -380,8 +381,8 @@ def _object_source(cls: ObjectClass, watch: Watch, source: _Source, columns: tup
         table=source.table,
         key=source.key,
         columns=others if decides else columns,
-        insert_type=INSERT_TYPES[watch.style] if columns else EventType.INSERT_ROW_QUERY_BACK,
-        update_type=EventType.UPDATE_ROW_QUERY_BACK if decides else UPDATE_TYPES[watch.style],
+        insert_type=STYLES[watch.style][0] if columns else EventType.INSERT_ROW_QUERY_BACK,
+        update_type=EventType.UPDATE_ROW_QUERY_BACK if decides else STYLES[watch.style][1],
         names=source.names,
         schema=source.schema,
         decides=decides,

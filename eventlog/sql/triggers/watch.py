@@ -10,24 +10,11 @@ from typing import Final, Literal
 
 from eventlog.core.catalog import Database, Table, key_columns, match_name, missing_table, value_column
 from eventlog.errors import ConfigError, TriggerError, together
-from eventlog.model import EventType, LogRow
+from eventlog.model import LogRow
 from eventlog.sql.log_table import LogTable
 
 Style = Literal["field", "remove_all", "field_query_back", "row_query_back"]
 Capture = Literal["row", "statement"]
-
-INSERT_TYPES: Final[Mapping[Style, EventType]] = {
-    "field": EventType.INSERT_FIELD,
-    "remove_all": EventType.INSERT_FIELD,
-    "field_query_back": EventType.INSERT_FIELD_QUERY_BACK,
-    "row_query_back": EventType.INSERT_ROW_QUERY_BACK,
-}
-UPDATE_TYPES: Final[Mapping[Style, EventType]] = {
-    "field": EventType.UPDATE_FIELD,
-    "remove_all": EventType.UPDATE_FIELD_REMOVE_ALL,
-    "field_query_back": EventType.UPDATE_FIELD_QUERY_BACK,
-    "row_query_back": EventType.UPDATE_ROW_QUERY_BACK,
-}
 
 
 @dataclass(frozen=True, slots=True)
