@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from importlib.resources import files
 from itertools import groupby
 from typing import Any
 
 import sqlalchemy as sa
+from lxml import etree
 
+from eventlog.errors import XdsError
 from eventlog.linter.rows import QueueRow, queue_rows
 from eventlog.model import Event, Op, Operation
+from eventlog.xds.reader import parse_document
 
 Run = Callable[..., tuple[int, str, str]]
 """Runs a command line: exit code, standard output, standard error."""
@@ -18,6 +23,20 @@ Run = Callable[..., tuple[int, str, str]]
 
 PATIENCE = 60.0
 """Seconds until a test that waits for something gives up; what it waits for takes far less."""
+
+
+def validate(document: bytes | str) -> None:
+    """Raise XdsError, with line and reason, for a document that is not of the vocabulary as ``xds.rng`` has it."""
+    schema = _schema()
+    if not schema.validate(parse_document(document)):
+        # The first line alone says which alternative did not fit, which is no help; the innermost element comes next.
+        said = [error for error in schema.error_log if not error.message.startswith("failed to compare")]
+        raise XdsError(f"line {said[0].line}: {'; '.join(error.message for error in said[:2])}")
+
+
+@cache
+def _schema() -> etree.RelaxNG:
+    return etree.RelaxNG(etree.fromstring(files("eventlog.xds").joinpath("xds.rng").read_bytes()))
 
 
 def wait_until(holds: Callable[[], object], what: str = "it holds") -> None:

@@ -1,5 +1,4 @@
-"""XDS documents to events (spec/xds.md 1; spec/change-model.md 3.2), a receiver's answer to verdicts (spec/xds.md 7),
-and whether a document is of the vocabulary.
+"""XDS documents to events (spec/xds.md 1; spec/change-model.md 3.2), and a receiver's answer to verdicts (spec/xds.md 7).
 
 Documents come from outside: there is no DTD, no entity but the five of XML, no network, and a bound on their size.
 """
@@ -9,8 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from typing import Final
 
 from lxml import etree
@@ -312,26 +309,3 @@ def _statuses(outputs: list[etree._Element]) -> tuple[list[etree._Element], int]
             ignored += 1
             waiting.extend(reversed(element))
     return statuses, ignored
-
-
-# --- validation -------------------------------------------------------------------------------------------------------
-
-
-def validate(document: bytes | str, limit: int = DEFAULT_LIMIT) -> None:
-    """Check a document: events, a heartbeat or an answer. ``limit`` in bytes.
-
-    Raises XdsError with line and reason: not well-formed, or not of the vocabulary as ``eventlog`` writes it (order of
-    elements, attributes, content of typed values). The reader accepts a little more.
-    """
-    root = parse_document(document, limit)
-    schema = _schema()
-    if not schema.validate(root):
-        # The first line alone says which alternative did not fit, which is no help; the innermost element comes next.
-        said = [error for error in schema.error_log if not error.message.startswith("failed to compare")]
-        reasons = "; ".join(dict.fromkeys(error.message for error in said[:2]))
-        raise XdsError(f"line {said[0].line}: {reasons}")
-
-
-@cache
-def _schema() -> etree.RelaxNG:
-    return etree.RelaxNG(etree.fromstring(files("eventlog.xds").joinpath("xds.rng").read_bytes()))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fake_dialect import FakeDialect
+from shared import validate
 from vector_cases import Case, configuration, log_text, read_case, tree
 
 from eventlog.core.catalog import Attribute, ObjectClass
@@ -22,7 +23,6 @@ from eventlog.publisher.queue import build_events, take_window
 from eventlog.sql.dialect import CurrentRow
 from eventlog.sql.locate import find_columns
 from eventlog.sql.log_table import LogTable
-from eventlog.xds.reader import validate
 
 
 @dataclass

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
+from shared import validate
 
 from eventlog import __version__
 from eventlog.errors import ConfigError
 from eventlog.model import AttributeSteps, Event, Op, Step
-from eventlog.xds.reader import read_events, validate
+from eventlog.xds.reader import read_events
 from eventlog.xds.writer import HEARTBEAT, Header, file_form, heartbeat, line_form, write_event
 
 HEADER = Header("eventlog", "1.0")
