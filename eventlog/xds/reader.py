@@ -1,4 +1,4 @@
-"""XDS documents to events (spec/xds.md 1; spec/change-model.md 3.2), and a receiver's answer to verdicts (spec/xds.md 7).
+"""XDS documents to events (spec/xds.md 1; spec/change-model.md 3.2), a receiver's answer to verdicts (spec/xds.md 7).
 
 Documents come from outside: there is no DTD, no entity but the five of XML, no network, and a bound on their size.
 """
