@@ -154,7 +154,7 @@ def _from_driver(export: Path) -> tuple[str, list[str]]:
         raise ConfigError(f"--from-driver {export}: cannot be read: {error.strerror}") from None
     except ConfigError as error:
         raise ConfigError(f"--from-driver {export}: {error}") from None
-    return toml_text(driver, export.name), [f"{one.name}: {one.reason}" for one in driver.not_taken]
+    return toml_text(driver, export.name), [f"{name}: {reason}" for name, reason in driver.not_taken.items()]
 
 
 def template(*, watch: bool = True) -> str:
