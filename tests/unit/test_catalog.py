@@ -458,7 +458,7 @@ ONE = {"name": "t", "kind": "table", "columns": [{"name": "a", "type": "integer"
         ([{**ONE, "foreign_keys": ["a"]}], "foreign_keys of table 't' .* a list of objects"),
         (
             [{**ONE, "foreign_keys": [{"columns": ["a"], "table": "u", "ref_columns": ["x", "y"]}]}],
-            "a foreign key of table 't' of the catalog has 1 columns and 2 ref_columns",
+            "a foreign key of table 't' of the catalog has 1 column and 2 ref_columns",
         ),
         ([ONE, ONE], "database of the catalog has the table 't' twice"),
     ],
