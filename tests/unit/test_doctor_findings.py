@@ -120,7 +120,7 @@ def test_a_list_that_is_cut_says_so() -> None:
     keys = [SpelledKey("usr", f"idu=0{number}", 1, number) for number in (1, 2, 3)]
     (found,) = judge_keys(keys, CATALOG, Limits(sample=3, shown=2))
     assert "(the newest 3 rows were looked at)" in found.text
-    assert "and 1 more keys" in found.text
+    assert "and 1 more key;" in found.text
 
 
 def test_padding_is_no_letter_of_its_own_and_other_letters_are() -> None:
