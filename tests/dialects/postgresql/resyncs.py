@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -17,7 +16,7 @@ from eventlog.sql.connection import connect
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.windows import Batch, Selection
-from eventlog.xds import reader
+from eventlog.xds.reader import read_events
 
 SCHEMA = """
 CREATE SCHEMA hr;
@@ -108,7 +107,7 @@ class Receiver:
         self.events = 0
 
     def take(self, documents: str) -> None:
-        for document in reader.read_lines(io.BytesIO(documents.encode())):
-            for event in document.events:
+        for document in documents.splitlines():
+            for event in read_events(document).events:
                 self.events += 1
                 apply_event(self.objects, event, event.association.split(",table=")[0])
