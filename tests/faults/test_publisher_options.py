@@ -275,7 +275,7 @@ def test_it_is_written_while_something_happens(
     write(log, 1)
     with caplog.at_level(logging.INFO, "eventlog"):
         run(log, Judge(most=1))
-    lines = [record.message for record in caplog.records if "rows published" in record.message]
+    lines = [record.message for record in caplog.records if " published; " in record.message]
     assert lines == ["1 row published; 1 event in 1 document; queue: 0 rows"]
 
 
