@@ -58,7 +58,7 @@ def _columns(count: int, tables: list[str]) -> list[tuple[Any, ...]]:
 
 
 def _changes(rows: Iterable[QueueRow], codec: str) -> Iterable[Any]:
-    return QueueReader(ATTRS, ReaderOptions(codec=codec, final=True)).read(rows)
+    return QueueReader(ATTRS, ReaderOptions(codec=codec)).read(rows, final=True)
 
 
 if __name__ == "__main__":

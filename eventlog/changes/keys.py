@@ -183,27 +183,44 @@ Complete: TypeAlias = Callable[[str | None, str, Key | None], Row | None]
 """Gives the whole row of (schema, table, key), None if there is none (spec/change-model.md 4)."""
 
 
-def completed(
-    change: Change, images: Sequence[Row], names: frozenset[str], complete: Complete | None
+def whole_images(
+    change: Change, names: frozenset[str], complete: Complete | None, *, needs_before: bool
 ) -> list[dict[str, Value]]:
-    """Images of a change with all columns of its table: ``complete`` is asked once for those that they lack.
+    """The rows of a change in a format of whole rows (spec/change-model.md 4): of an UPDATE the old and the new one.
 
-    Raises NeedsQueryBack if nothing is known of the row, and NotExpressible naming the columns that remain unknown.
+    ``names``: the columns of the table there. ``complete`` is asked once for what is not known; of a deleted row that
+    is NULL. ``needs_before``: an UPDATE of which no old row is known has one all the same. Raises NeedsRowCodec,
+    NeedsQueryBack if nothing is known of the row, and NotExpressible naming columns that remain unknown or are none of
+    ``names``.
     """
+    table = full_name(change.schema, change.table)
+    if change.before is None and change.after is None and "part1" in change.extras:
+        raise NeedsRowCodec(f"a row of {table!r} is there in raw parts alone: give the reader a row codec")
+    key = dict(change.key or ())
+    is_deleted = change.op is ChangeOp.DELETE
+    images = [{**key, **((change.before if is_deleted else change.after) or {})}]
+    if change.op is ChangeOp.UPDATE and (change.before or needs_before):
+        images.insert(0, {**dict(old_key(change) or ()), **(change.before or {})})
+    for image in images:
+        if unknown := image.keys() - names:
+            raise NotExpressible(
+                f"{change.op} of {table!r} has the column {min(unknown)!r}, which its description in the target does "
+                "not list: add it there, with a type that the format has",
+                column_name(change, min(unknown)),
+            )
+    if is_deleted:
+        return [{**dict.fromkeys(names), **images[0]}]
     if all(names <= image.keys() for image in images):
-        return [dict(image) for image in images]
+        return images
     row = None if complete is None else complete(change.schema, change.table, change.key)
     way_out = "read a format that has them, or give the writer's option complete from Python"
-    table = full_name(change.schema, change.table)
     if row is None and change.after is None:
         raise NeedsQueryBack(f"a change of {table!r} has no row: {way_out}")
     row = row or {}
-    whole = []
     for image in images:
         if missing := names - image.keys() - row.keys():
             raise NotExpressible(
-                f"{change.op} of {table!r} with key {dict(change.key or ())} lacks the columns "
-                f"{', '.join(sorted(missing))}, and the format holds whole rows: {way_out}"
+                f"{change.op} of {table!r} with key {key} lacks the columns {', '.join(sorted(missing))}, and the "
+                f"format holds whole rows: {way_out}"
             )
-        whole.append({**{name: row[name] for name in names - image.keys()}, **image})
-    return whole
+    return [{**{name: row[name] for name in names - image.keys()}, **image} for image in images]

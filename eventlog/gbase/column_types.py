@@ -33,54 +33,28 @@ class Kind(StrEnum):
     LOB = "lob"
 
 
-_NAMES: Final = {
-    "smallint": Kind.SMALLINT,
-    "integer": Kind.INTEGER,
-    "int": Kind.INTEGER,
-    "serial": Kind.INTEGER,
-    "bigint": Kind.BIGINT,
-    "bigserial": Kind.BIGINT,
-    "int8": Kind.INT8,
-    "serial8": Kind.INT8,
-    "float": Kind.FLOAT,
-    "double precision": Kind.FLOAT,
-    "smallfloat": Kind.SMALLFLOAT,
-    "real": Kind.SMALLFLOAT,
-    "decimal": Kind.DECIMAL,
-    "dec": Kind.DECIMAL,
-    "numeric": Kind.DECIMAL,
-    "money": Kind.DECIMAL,
-    "date": Kind.DATE,
-    "boolean": Kind.BOOLEAN,
-    "char": Kind.CHAR,
-    "nchar": Kind.CHAR,
-    "varchar": Kind.VARCHAR,
-    "nvarchar": Kind.VARCHAR,
-    "lvarchar": Kind.LVARCHAR,
-    "blob": Kind.LOB,
-    "clob": Kind.LOB,
+# What each kind is called, the slot of a fixed one as ``struct`` takes it (None: a slot of its size), and how many
+# parameters it may have; a start value of SERIAL and a precision of FLOAT mean nothing here.
+_KINDS: Final[dict[Kind, tuple[tuple[str, ...], str | None, int]]] = {
+    Kind.SMALLINT: (("smallint",), "h", 0),
+    Kind.INTEGER: (("integer", "int", "serial"), "i", 0),
+    Kind.BIGINT: (("bigint", "bigserial"), "q", 0),
+    Kind.INT8: (("int8", "serial8"), "10s", 0),
+    Kind.FLOAT: (("float", "double precision"), "8s", 1),
+    Kind.SMALLFLOAT: (("smallfloat", "real"), "4s", 0),
+    Kind.DATE: (("date",), "i", 0),
+    Kind.DECIMAL: (("decimal", "dec", "numeric", "money"), None, 2),
+    Kind.CHAR: (("char", "nchar"), None, 1),
+    Kind.BOOLEAN: (("boolean",), "H", 0),
+    Kind.VARCHAR: (("varchar", "nvarchar"), None, 2),
+    Kind.LVARCHAR: (("lvarchar",), None, 1),
+    Kind.LOB: (("blob", "clob"), "76s", 0),
 }
-# The slots of the fixed types as ``struct`` takes them; those of the others are of their size.
-_SLOTS: Final = {
-    Kind.SMALLINT: "h",
-    Kind.INTEGER: "i",
-    Kind.BIGINT: "q",
-    Kind.INT8: "10s",
-    Kind.FLOAT: "8s",
-    Kind.SMALLFLOAT: "4s",
-    Kind.DATE: "i",
-    Kind.BOOLEAN: "H",
-    Kind.LOB: "76s",
-}
-# How many parameters a type may have; a start value of SERIAL and a precision of FLOAT mean nothing here.
-_PARAMETERS: Final = {
-    Kind.DECIMAL: 2, Kind.CHAR: 1, Kind.VARCHAR: 2, Kind.LVARCHAR: 1, Kind.FLOAT: 1,
-}  # fmt: skip
+_BY_NAME: Final = {name: kind for kind, (names, _, _) in _KINDS.items() for name in names}
 _SERIALS: Final = ("serial", "serial8", "bigserial")
+_VARIABLE: Final = (Kind.VARCHAR, Kind.LVARCHAR)
 _FLOATING_SCALE: Final = 255
 _MAX_PRECISION: Final = 32
-
-_VARIABLE: Final = (Kind.VARCHAR, Kind.LVARCHAR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +77,12 @@ class ColumnType:
     @property
     def slot(self) -> str:
         """The slot of a fixed type, as ``struct`` takes it."""
-        size = self.size or 0
         if self.qualifier is not None:
-            size = self.qualifier.width
-        elif self.kind is Kind.DECIMAL:
+            return f"{self.qualifier.width}s"
+        size = self.size or 0
+        if self.kind is Kind.DECIMAL:
             size = decimal_width(size, self.scale)
-        return _SLOTS.get(self.kind, f"{size}s")
+        return _KINDS[self.kind][1] or f"{size}s"
 
     @property
     def width(self) -> int:
@@ -133,31 +107,38 @@ def parse_type(text: str, column: str, decimal_no_scale: str = "floating") -> Co
     ``decimal_no_scale``: what DECIMAL(p) means, ``floating`` or ``zero``. Raises UnknownType.
     """
     spelled = text.strip()
+    parsed = _parsed(spelled, decimal_no_scale)
+    if parsed is None:
+        raise UnknownType(
+            f"column {shown(column)} has the type {shown(spelled)}, which CDC does not capture: "
+            "leave the column out of startcapture"
+        )
+    return parsed
+
+
+def _parsed(spelled: str, no_scale: str) -> ColumnType | None:
     words = spelled.lower()
     for word in ("datetime", "interval"):
         if words.startswith(word):
             qualifier = parse_qualifier(words[len(word) :].strip(), word == "interval")
-            if qualifier is None:
-                raise _unknown(spelled, column)
-            return ColumnType(Kind.DATETIME, spelled, qualifier=qualifier)
+            return None if qualifier is None else ColumnType(Kind.DATETIME, spelled, qualifier=qualifier)
     match = _TYPE.fullmatch(words)
-    kind = _NAMES.get(" ".join(match[1].split())) if match else None
+    name = " ".join(match[1].split()) if match else ""
+    kind = _BY_NAME.get(name)
     if match is None or kind is None:
-        raise _unknown(spelled, column)
+        return None
     parameters = [int(part) for part in match.groups()[1:] if part is not None]
-    if len(parameters) > _PARAMETERS.get(kind, int(match[1] in _SERIALS)):
-        raise _unknown(spelled, column)
-    size = parameters[0] if parameters else None
+    if len(parameters) > (1 if name in _SERIALS else _KINDS[kind][2]):
+        return None
     if kind is Kind.DECIMAL:
-        return _decimal(match[1], spelled, column, parameters, decimal_no_scale)
-    if kind is Kind.CHAR:
-        size = 1 if size is None else size
-    if size == 0 and (kind is Kind.CHAR or kind in _VARIABLE):
-        raise _unknown(spelled, column)
-    return ColumnType(kind, spelled, size if kind is Kind.CHAR or kind in _VARIABLE else None)
+        return _decimal(name, spelled, parameters, no_scale)
+    if kind is not Kind.CHAR and kind not in _VARIABLE:
+        return ColumnType(kind, spelled)
+    size = parameters[0] if parameters else 1 if kind is Kind.CHAR else None
+    return None if size == 0 else ColumnType(kind, spelled, size)
 
 
-def _decimal(name: str, spelled: str, column: str, parameters: list[int], no_scale: str) -> ColumnType:
+def _decimal(name: str, spelled: str, parameters: list[int], no_scale: str) -> ColumnType | None:
     precision = parameters[0] if parameters else 16
     scale: int | None
     if len(parameters) == 2:
@@ -167,15 +148,8 @@ def _decimal(name: str, spelled: str, column: str, parameters: list[int], no_sca
     else:
         scale = 0 if no_scale == "zero" and parameters else None
     if not 1 <= precision <= _MAX_PRECISION or (scale or 0) > precision:
-        raise _unknown(spelled, column)
+        return None
     return ColumnType(Kind.DECIMAL, spelled, precision, scale)
-
-
-def _unknown(spelled: str, column: str) -> UnknownType:
-    return UnknownType(
-        f"column {shown(column)} has the type {shown(spelled)}, which CDC does not capture: "
-        "leave the column out of startcapture"
-    )
 
 
 def split_columns(text: str) -> Iterator[tuple[str, str]]:

@@ -1,20 +1,4 @@
-"""The errors of CDC streams, named as spec/gbase-cdc.md names them.
-
-::
-
-    FormatError
-     |__ FramingError      bytes that are no record: header size, packet scheme, length
-     |__ TruncatedStream   the declared end lies inside a record
-     |__ UnknownType       a column type that the format does not have
-     |__ SchemaMismatch    a TABSCHEM whose counts disagree with its columns
-     |__ ColumnError       a row that cannot be read; knows table, sequence and column
-     |    |__ RowLengthError, SizeArrayError, BadDecimal, BadDatetime, BadValue, DecodeError
-     |__ DuplicateBegin    BEGINTX for a transaction that is open
-     |__ OrphanRecord      a record of a transaction that never began
-     |__ SessionDead       the server ended the session
-    DatabaseError
-     |__ CdcError          a call of the CDC interface was refused
-"""
+"""The errors of CDC streams, named as spec/gbase-cdc.md names them."""
 
 from __future__ import annotations
 
@@ -40,10 +24,8 @@ class FramingError(FormatError):
     cure = "Read the capture from its start, and its files in their order."
 
     def __init__(self, offset: int, problem: str) -> None:
-        super().__init__(
-            f"at offset {offset} (0x{offset:x}) of the stream: {problem}; is this a CDC stream, read from its start?"
-        )
-        self.offset = offset
+        super().__init__(f"{problem}; is this a CDC stream, read from its start?")
+        at_offset(self, offset)
 
 
 class TruncatedStream(FormatError):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -25,27 +24,26 @@ _CHUNK: Final = 1 << 18
 Of = TypeVar("Of", bound=FormatError)
 
 
-@dataclass(slots=True)
 class StoredCapture:
     """A capture: a file of records, or a directory whose files continue one another in the order of their names."""
 
-    source: str
-    _begun: list[tuple[int, Path]] = field(default_factory=list)
-    _located: FormatError | None = None
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._begun: list[tuple[int, Path]] = []
+        self._located: FormatError | None = None
 
     def chunks(self) -> Iterator[bytes]:
         """Its bytes in bounded pieces. Raises FormatError if it cannot be read."""
-        path = Path(self.source)
         at = 0
         try:
-            for file in source_files(path, "file of a capture"):
+            for file in source_files(Path(self._source), "file of a capture"):
                 self._begun.append((at, file))
                 with file.open("rb") as capture:
                     while data := capture.read(_CHUNK):
                         at += len(data)
                         yield data
         except OSError as error:
-            raise FormatError(f"the capture {self.source} cannot be read: {error.strerror}") from error
+            raise FormatError(f"the capture {self._source} cannot be read: {error.strerror}") from error
 
     def with_location(self, error: Of) -> Of:
         """The error with the file in which its record begins, and with the offset there unless it is the first file."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import struct
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from eventlog.changes.keys import Key
 from eventlog.errors import ConfigError, SchemaMissing
 from eventlog.gbase.column_types import Column, parse_type, split_columns
 from eventlog.gbase.errors import ColumnError, DecodeError, FramingError, RowLengthError, SchemaMismatch, SizeArrayError
@@ -17,8 +17,8 @@ from eventlog.gbase.values import codec
 from eventlog.model import Row, Value, full_name
 
 _SEQUENCE: Final = struct.Struct(">Q")
-# Below this payload the two readings of a size array cannot both fit (spec/gbase-cdc.md 3.2).
 _AMBIGUOUS_FROM: Final = 1 << 16
+"""Below this payload the two readings of a size array cannot both fit (spec/gbase-cdc.md 3.2)."""
 
 
 def parse_columns(text: str, decimal_no_scale: str = "floating") -> tuple[Column, ...]:
@@ -35,9 +35,6 @@ def stream_order(columns: Iterable[Column]) -> tuple[Column, ...]:
     return tuple(sorted(columns, key=lambda column: column.type.variable))
 
 
-Key = tuple[tuple[str, Value], ...]
-
-
 def _key_reader(names: Sequence[str]) -> Callable[[Row], Key]:
     if len(names) == 1:
         (name,) = names
@@ -45,24 +42,29 @@ def _key_reader(names: Sequence[str]) -> Callable[[Row], Key]:
     return lambda row: tuple([(name, row[name]) for name in names])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Layout:
     """How rows of one label are read. ``columns`` and ``names`` in stream order: fixed ones, then variable ones.
 
     ``sizes(record, header_size)`` gives the size array in its byte order; ``decode(record, header_size)`` the values
     in the order of ``names``; both raise a ColumnError with its place. ``key_of(row)`` gives the key, None =
-    unknown. ``header_size`` is the smallest header that holds the size array.
+    unknown. ``header_size`` is the smallest header that holds the size array. Raises ConfigError for a key column that
+    is not captured.
     """
 
-    label: int
-    schema: str | None
-    table: str
-    columns: tuple[Column, ...]
-    names: tuple[str, ...]
-    key_of: Callable[[Row], Key] | None
-    header_size: int
-    sizes: Callable[[bytes, int], Sequence[int]]
-    decode: Callable[[bytes, int], list[Value]]
+    def __init__(self, label: int, columns: tuple[Column, ...], options: ReadOptions, layouts: Layouts) -> None:
+        self.label = label
+        self.schema, self.table = options.name_of(label)
+        self.columns = columns
+        self.names = names = tuple(column.name for column in columns)
+        self.header_size = SIZES_AT + 4 * sum(column.type.variable for column in columns)
+        self.sizes = _sizes_reader(self.qualified, columns, options.size_order, layouts)
+        self.decode = _row_decoder(self.qualified, columns, self.sizes, options, layouts)
+        key = options.key_of(self.schema, self.table)
+        for name in key or ():
+            if name not in names:
+                captured = ", ".join(names)
+                raise ConfigError(f"key column {name!r} of {self.table!r} is not captured: captured are {captured}")
+        self.key_of = None if key is None else _key_reader(key)
 
     @property
     def qualified(self) -> str:
@@ -92,28 +94,9 @@ class Layouts(dict[int, Layout]):
         """The layout of a TABSCHEM record. Raises UnknownType, SchemaMismatch, ConfigError for a key column that is
         not captured.
         """
-        options = self._options
         label, _, _, fixed, variable = fields_of(TABSCHEM, record)
         columns = self._columns(label, fixed, variable, record[header_size:])
-        schema, table = options.name_of(label)
-        names = tuple(column.name for column in columns)
-        key = options.key_of(schema, table)
-        for name in key or ():
-            if name not in names:
-                raise ConfigError(f"key column {name!r} of {table!r} is not captured: captured are {', '.join(names)}")
-        qualified = full_name(schema, table)
-        sizes = _sizes_reader(qualified, columns, options.size_order, self)
-        layout = self[label] = Layout(
-            label,
-            schema,
-            table,
-            columns,
-            names,
-            None if key is None else _key_reader(key),
-            SIZES_AT + 4 * variable,
-            sizes,
-            _row_decoder(qualified, columns, sizes, options, self),
-        )
+        layout = self[label] = Layout(label, columns, self._options, self)
         return layout
 
     def _columns(self, label: int, fixed: int, variable: int, payload: bytes) -> tuple[Column, ...]:
@@ -148,26 +131,19 @@ def _sequence(record: bytes) -> int:
 
 
 SizesReader = Callable[[bytes, int], Sequence[int]]
+_SIGNS: Final = {"little": "<", "big": ">"}  # of the byte orders, as ``struct`` has them
 
 
 def _sizes_reader(table: str, columns: Sequence[Column], size_order: str, layouts: Layouts) -> SizesReader:
     variable = [column.name for column in columns if column.type.variable]
     fixed_bytes = sum(column.type.width for column in columns if not column.type.variable)
-    little, big = (struct.Struct(f"{sign}{len(variable)}I").unpack_from for sign in "<>")
+    orders = _SIGNS if size_order == "auto" else (size_order,)
+    readers = [(order, struct.Struct(f"{_SIGNS[order]}{len(variable)}I").unpack_from) for order in orders]
     last = columns[-1].name if columns else ""
 
     def read(record: bytes, header_size: int) -> Sequence[int]:
         payload = len(record) - header_size
-        sizes: Sequence[int]
-        if size_order == "big":
-            sizes = big(record, SIZES_AT)
-        else:
-            sizes = little(record, SIZES_AT)
-            if size_order == "auto" and variable:
-                sizes = choose(sizes, record, payload)
-        # An explicit order is held to the test that auto chooses by.
-        if size_order != "auto" and variable and not (min(sizes) >= 1 and sum(sizes) <= payload):
-            raise unfit(record, payload, f"the byte order {size_order}")
+        sizes = in_its_order(record, payload) if variable else ()
         end = fixed_bytes
         for name, size in zip(variable, sizes, strict=True):
             end += size
@@ -180,24 +156,20 @@ def _sizes_reader(table: str, columns: Sequence[Column], size_order: str, layout
             raise RowLengthError(problem, table, _sequence(record), last)
         return sizes
 
-    def choose(sizes: Sequence[int], record: bytes, payload: int) -> Sequence[int]:
-        fits_little = min(sizes) >= 1 and sum(sizes) <= payload
-        if fits_little and payload < _AMBIGUOUS_FROM:
-            layouts.size_order = "little"
-            return sizes
-        swapped = big(record, SIZES_AT)
-        fits_big = min(swapped) >= 1 and sum(swapped) <= payload
-        if fits_little and fits_big:
-            return swapped if layouts.size_order == "big" else sizes
-        if fits_little or fits_big:
-            layouts.size_order = "little" if fits_little else "big"
-            return sizes if fits_little else swapped
-        raise unfit(record, payload, "either byte order")
-
-    def unfit(record: bytes, payload: int, orders: str) -> SizeArrayError:
-        array = record[SIZES_AT : SIZES_AT + 4 * len(variable)].hex().upper()
-        problem = f"the size array {array} does not fit the payload of {payload} bytes in {orders}"
-        return SizeArrayError(problem, table, _sequence(record), variable[0])
+    def in_its_order(record: bytes, payload: int) -> Sequence[int]:
+        fitting: dict[str, Sequence[int]] = {}
+        for order, read_array in readers:
+            sizes = read_array(record, SIZES_AT)
+            if min(sizes) >= 1 and sum(sizes) <= payload:
+                fitting[order] = sizes
+        if not fitting:
+            array = record[SIZES_AT : SIZES_AT + 4 * len(variable)].hex().upper()
+            order = "either byte order" if size_order == "auto" else f"the byte order {size_order}"
+            problem = f"the size array {array} does not fit the payload of {payload} bytes in {order}"
+            raise SizeArrayError(problem, table, _sequence(record), variable[0])
+        if len(fitting) == 1:
+            (layouts.size_order,) = fitting
+        return fitting[layouts.size_order or "little"]  # both fit, with payloads of 64 KiB and more alone
 
     return read
 
@@ -210,7 +182,10 @@ def _row_decoder(
     layouts: Layouts,
 ) -> Callable[[bytes, int], list[Value]]:
     prefix = options.varchar_prefix if isinstance(options.varchar_prefix, int) else None
-    codecs = [codec(column.type, options.text, prefix, layouts.count_lenient) for column in columns]
+    codecs = [
+        codec(column.type, options.charset, prefix, options.charset_errors, options.char_trim, layouts.count_lenient)
+        for column in columns
+    ]
     fixed = [column.type.slot for column in columns if not column.type.variable]
     fields = struct.Struct(">" + "".join(fixed))
     unpack, fixed_bytes, fixed_count = fields.unpack_from, fields.size, len(fixed)

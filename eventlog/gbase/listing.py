@@ -1,42 +1,27 @@
-"""A stream as annotated text, for people who look into a dump (issue 7, 3)."""
+"""A stream as annotated text, for people who look into a dump."""
 
 from __future__ import annotations
 
 import struct
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Final, NamedTuple
 
 from eventlog.errors import FormatError
+from eventlog.gbase import records
 from eventlog.gbase.column_types import ColumnType
 from eventlog.gbase.errors import ColumnError, at_offset, error_name
 from eventlog.gbase.layout import Layout, Layouts
 from eventlog.gbase.options import ReadOptions
 from eventlog.gbase.packed import datetime_text
-from eventlog.gbase.records import (
-    BEGINTX,
-    COMMTX,
-    DISCARD,
-    ERROR,
-    FIELD_NAMES,
-    FIELDS,
-    HEADER,
-    RBTX,
-    RECORD_NAMES,
-    ROWS,
-    SIZES_AT,
-    TABSCHEM,
-    TIMEOUT,
-    Frame,
-    Framer,
-    fields_of,
-    moment,
-)
+from eventlog.gbase.records import Frame, Framer
 from eventlog.model import Lob, Value
 
 _FORMS: Final = {"seq": ">Q", "time": ">q", "code": ">i"}
 _MEANINGS: Final = {"seq": "sequence", "tx": "transaction id", "os_user": "operating system user"}
 _HEX_SHOWN: Final = 16  # bytes of a line; longer fields go on in an ellipsis
+_COLUMN: Final = 2 * _HEX_SHOWN + 3
 
 
 class Record(NamedTuple):
@@ -63,9 +48,9 @@ def read_record(frame: Frame, layouts: Layouts) -> Record:
     """
     record = read_head(frame)
     _, number, header_size, data = frame
-    if number == TABSCHEM:
+    if number == records.TABSCHEM:
         return record._replace(layout=layouts.define(data, header_size))
-    if number not in ROWS:
+    if number not in records.ROWS:
         return record
     layout = layouts[record.fields["label"]]
     layout.check_header(header_size, record.offset)
@@ -76,8 +61,8 @@ def read_record(frame: Frame, layouts: Layouts) -> Record:
 def read_head(frame: Frame) -> Record:
     """A record without what a TABSCHEM is needed for."""
     number, data = frame[1], frame[3]
-    fields = zip(FIELD_NAMES[number], fields_of(number, data), strict=True) if number in FIELDS else ()
-    return Record(*frame, dict(fields))
+    fields = records.fields_of(number, data) if number in records.FIELDS else ()
+    return Record(*frame, dict(zip(records.FIELD_NAMES.get(number, ()), fields, strict=True)))
 
 
 def listing(
@@ -103,7 +88,7 @@ def listing(
                 try:
                     record = read_record(frame, layouts)
                 except ColumnError as error:
-                    if on_bad_row is None or frame[1] not in ROWS:
+                    if on_bad_row is None or frame[1] not in records.ROWS:
                         raise
                     yield from _record(read_head(frame), open_transactions)
                     yield _fault(offset, error)
@@ -125,47 +110,33 @@ def _fault(offset: int, error: FormatError) -> str:
 
 
 def _record(record: Record, open_transactions: dict[int, int]) -> Iterator[str]:
-    data = record.data
-    name = RECORD_NAMES.get(record.number, f"unknown record {record.number}")
-    yield f"{record.offset:08x}  {name}{_of_transaction(record, open_transactions)}"
-    common = zip(
-        ("header size", "payload size", "packet scheme", "record number"), HEADER.unpack_from(data), strict=True
-    )
-    for place, (field, number) in enumerate(common):
-        meaning = f"{number} = {name}" if place == 3 else str(number)
-        yield _line(record, 4 * place, data[4 * place : 4 * place + 4], field, meaning)
-    at = HEADER.size
-    for field, number in record.fields.items():
-        size = struct.calcsize(_FORMS.get(field, ">I"))
-        meaning = _meaning(record, field, number)
-        yield _line(record, at, data[at : at + size], _MEANINGS.get(field, field.replace("_", " ")), meaning)
+    yield f"{record.offset:08x}  {_name(record)}{_of_transaction(record, open_transactions)}"
+    at = 0
+    for size, field, meaning in chain(_header(record), _payload(record)):
+        shown = record.data[at : at + min(size, _HEX_SHOWN)].hex().upper() + ("..." if size > _HEX_SHOWN else "")
+        yield f"  {record.offset + at:08x}  {shown:{_COLUMN}}  {field}: {meaning}"
         at += size
-    if record.layout is not None and record.number != TABSCHEM:
-        for place, size in enumerate(record.sizes):
-            begin = SIZES_AT + 4 * place
-            variable = [column.name for column in record.layout.columns if column.type.variable]
-            yield _line(record, begin, data[begin : begin + 4], f"size of {variable[place]}", f"{size} bytes")
-        at += 4 * len(record.sizes)
-    elif record.number in ROWS:
-        yield _line(record, at, data[at : record.header_size], "size array", "not read")
-        at = record.header_size
-    if at < record.header_size:
-        yield _line(record, at, data[at : record.header_size], "unknown header", "skipped")
-    yield from _payload(record)
-    if record.number in (COMMTX, RBTX):
+    if record.number == records.TABSCHEM and record.layout is not None:
+        for column in record.layout.columns:
+            yield f"{'':10}  {'':{_COLUMN}}  {column.name}  {column.type.spelled}"
+    if record.number in (records.COMMTX, records.RBTX):
         open_transactions.pop(record.fields["tx"], None)
+
+
+def _name(record: Record) -> str:
+    return records.RECORD_NAMES.get(record.number, f"unknown record {record.number}")
 
 
 def _of_transaction(record: Record, open_transactions: dict[int, int]) -> str:
     tx = record.fields.get("tx")
     if tx is None:
         return ""
-    if record.number == BEGINTX:
+    if record.number == records.BEGINTX:
         open_transactions[tx] = record.fields["seq"]
         return f"  transaction {record.fields['seq']:016x} begins"
     if tx not in open_transactions:
         return "  of a transaction that did not begin here"
-    ends = {COMMTX: " is committed", RBTX: " is rolled back"}.get(record.number, "")
+    ends = {records.COMMTX: " is committed", records.RBTX: " is rolled back"}.get(record.number, "")
     table = "" if record.layout is None else f" of {record.layout.qualified}"
     return f"{table}  transaction {open_transactions[tx]:016x}{ends}"
 
@@ -173,38 +144,59 @@ def _of_transaction(record: Record, open_transactions: dict[int, int]) -> str:
 def _meaning(record: Record, field: str, number: int) -> str:
     match field:
         case "seq":
-            discarded = " and above are discarded" if record.number == DISCARD else ""
-            return f"{number:016x}{discarded}" if number or record.number != TIMEOUT else "no data yet"
+            discarded = " and above are discarded" if record.number == records.DISCARD else ""
+            return f"{number:016x}{discarded}" if number or record.number != records.TIMEOUT else "no data yet"
         case "time":
-            time = moment(number, record.offset)
+            time = records.moment(number, record.offset)
             return "not known" if time is None else f"{number} = {time:%Y-%m-%dT%H:%M:%SZ}"
         case "label":
             return str(number) if record.layout is None else f"{number} = {record.layout.qualified}"
         case "code":
             return f"{number} = {error_name(number)}"
-        case "flags" if record.number == ERROR:
+        case "flags" if record.number == records.ERROR:
             return f"{number}, the session is dead" if number & 1 else str(number)
         case _:
             return str(number)
 
 
-def _payload(record: Record) -> Iterator[str]:
-    at, data = record.header_size, record.data
-    if record.number == TABSCHEM and record.layout is not None:
-        text = data[at:].split(b"\0", 1)[0].decode()
-        yield _line(record, at, data[at:], "columns", repr(text))
-        for column in record.layout.columns:
-            yield f"{'':10}  {'':{_COLUMN}}  {column.name}  {column.type.spelled}"
-    elif record.layout is not None:
+_Part = tuple[int, str, str]
+"""Bytes that lie behind those of the part before: how many, of which field, and what they mean."""
+
+
+def _header(record: Record) -> Iterator[_Part]:
+    header_size, payload_size, scheme, number = records.HEADER.unpack_from(record.data)
+    yield 4, "header size", str(header_size)
+    yield 4, "payload size", str(payload_size)
+    yield 4, "packet scheme", str(scheme)
+    yield 4, "record number", f"{number} = {_name(record)}"
+    for field, value in record.fields.items():
+        size = struct.calcsize(_FORMS.get(field, ">I"))
+        yield size, _MEANINGS.get(field, field.replace("_", " ")), _meaning(record, field, value)
+    left = header_size - records.HEADER_SIZES.get(number, records.HEADER.size)
+    if number in records.ROWS and record.layout is not None:
+        variable = (column.name for column in record.layout.columns if column.type.variable)
+        for name, size in zip(variable, record.sizes, strict=True):
+            yield 4, f"size of {name}", f"{size} bytes"
+            left -= 4
+    elif number in records.ROWS:
+        yield left, "size array", "not read"
+        left = 0
+    if left:
+        yield left, "unknown header", "skipped"
+
+
+def _payload(record: Record) -> Iterator[_Part]:
+    data = record.data[record.header_size :]
+    if record.layout is None:
+        if data:
+            yield len(data), "payload", "not read" if record.number in records.ROWS else "skipped"
+    elif record.number == records.TABSCHEM:
+        yield len(data), "columns", repr(data.split(b"\0", 1)[0].decode())
+    else:
         sizes = iter(record.sizes)
         for column, value in zip(record.layout.columns, record.values, strict=True):
             size = next(sizes) if column.type.variable else column.type.width
-            yield _line(
-                record, at, data[at : at + size], f"{column.name} {column.type.spelled}", _shown(value, column.type)
-            )
-            at += size
-    elif at < len(data):
-        yield _line(record, at, data[at:], "payload", "not read" if record.number in ROWS else "skipped")
+            yield size, f"{column.name} {column.type.spelled}", _shown(value, column.type)
 
 
 def _shown(value: Value, column_type: ColumnType) -> str:
@@ -215,11 +207,3 @@ def _shown(value: Value, column_type: ColumnType) -> str:
     if isinstance(value, Lob):
         return "locator"
     return repr(value) if isinstance(value, str) else str(value)
-
-
-_COLUMN: Final = 2 * _HEX_SHOWN + 3
-
-
-def _line(record: Record, at: int, data: bytes, field: str, meaning: str) -> str:
-    shown = data[:_HEX_SHOWN].hex().upper() + ("..." if len(data) > _HEX_SHOWN else "")
-    return f"  {record.offset + at:08x}  {shown:{_COLUMN}}  {field}: {meaning}"

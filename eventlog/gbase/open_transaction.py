@@ -6,6 +6,7 @@ import struct
 import tempfile
 from array import array
 from collections.abc import Iterator
+from itertools import chain
 from typing import IO, Final, NamedTuple
 
 from eventlog.gbase.layout import Layout
@@ -42,15 +43,13 @@ def weight(entry: Entry) -> int:
 
 
 class _Block(NamedTuple):
-    """Entries in the file that are read together: where they begin and end, the place of the first and how many they
-    are, and their lowest and highest sequence.
+    """Entries in the file that are read together: where they begin, the place of the first, how many they are, and
+    their highest sequence.
     """
 
     offset: int
-    end: int
     first: int
     length: int
-    lowest: int
     highest: int
 
 
@@ -112,7 +111,11 @@ class OpenTransaction:
         self._check_order()
         befores: set[int] = set()  # the places of UPDBEFs whose UPDAFT is dropped
         while True:
-            self._drop_tail(seq, befores)
+            while self.entries and self.entries[-1].sequence >= seq:
+                dropped = self.entries.pop()
+                self.bytes_in_memory -= weight(dropped)
+                if dropped.before is not None:
+                    befores.add(dropped.before_at)
             befores = {place for place in befores if place < self.in_file + len(self.entries)}
             # A record kept at the tail ends it, but for records out of order.
             if not self.in_file or (self._ordered and (self.entries or self._blocks[-1].highest < seq)):
@@ -131,22 +134,11 @@ class OpenTransaction:
             if not self._ordered:
                 self.unpaired[label] = array("Q", [place for place in places if place not in self._gone])
 
-    def _drop_tail(self, seq: int, befores: set[int]) -> None:
-        entries = self.entries
-        while entries and entries[-1].sequence >= seq:
-            dropped = entries.pop()
-            self.bytes_in_memory -= weight(dropped)
-            befores.add(dropped.before_at)
-        befores.discard(-1)
-
     def kept(self) -> Iterator[tuple[int, Entry]]:
         """The records that are left, with their places, in order of arrival."""
-        gone = self._gone
-        for place, entry in enumerate(self._entries_in_file()):
-            if place not in gone:
-                yield place, entry
-        for place, entry in enumerate(self.entries, self.in_file):
-            if place not in gone:
+        in_file = (entry for block in self._blocks for entry in self._read(block))
+        for place, entry in enumerate(chain(in_file, self.entries)):
+            if place not in self._gone:
                 yield place, entry
 
     @property
@@ -164,19 +156,16 @@ class OpenTransaction:
         for place, entry in enumerate(self.entries, self.in_file):
             data = self._to_bytes(entry)
             file.write(data)
-            self._extend_blocks(_Block(at, at + len(data), place, 1, entry.sequence, entry.sequence))
+            last = self._blocks[-1] if self._blocks else None
+            if last is None or last.length >= _BLOCK_ENTRIES or at + len(data) - last.offset > _BLOCK_BYTES:
+                self._blocks.append(_Block(at, place, 1, entry.sequence))
+            else:
+                highest = max(last.highest, entry.sequence)
+                self._blocks[-1] = last._replace(length=last.length + 1, highest=highest)
             at += len(data)
         self.in_file += len(self.entries)
         self.entries.clear()
         self.bytes_in_memory = 0
-
-    def _extend_blocks(self, block: _Block) -> None:
-        last = self._blocks[-1] if self._blocks else None
-        if last is None or last.length >= _BLOCK_ENTRIES or block.end - last.offset > _BLOCK_BYTES:
-            self._blocks.append(block)
-        else:
-            lowest, highest = min(last.lowest, block.lowest), max(last.highest, block.highest)
-            self._blocks[-1] = _Block(last.offset, block.end, last.first, last.length + 1, lowest, highest)
 
     def close(self) -> None:
         """Close the file, if there is one."""
@@ -204,10 +193,6 @@ class OpenTransaction:
         assert self._file is not None
         self._file.truncate(block.offset)
         self.in_file = block.first
-
-    def _entries_in_file(self) -> Iterator[Entry]:
-        for block in self._blocks:
-            yield from self._read(block)
 
     def _read(self, block: _Block) -> list[Entry]:
         file = self._file

@@ -22,12 +22,12 @@ from eventlog.core.options import (
     Kind,
     choice,
     integer,
+    object_of,
     option,
     shared,
 )
 from eventlog.errors import ConfigError
 from eventlog.gbase.records import DEFAULT_MAX_RECORD
-from eventlog.gbase.values import TextOptions
 from eventlog.model import full_name
 
 
@@ -56,30 +56,16 @@ class Token(NamedTuple):
         return {name: None if part is None else f"{part:016x}" for name, part in zip(self._fields, self, strict=True)}
 
 
-class TableName(NamedTuple):
-    """A table as the calls of the CDC interface name it: ``db:owner.table``, schema None without an owner."""
-
-    database: str
-    schema: str | None
-    table: str
-
-    def __str__(self) -> str:
-        owner = "" if self.schema is None else f"{self.schema}."
-        return f"{self.database}:{owner}{self.table}"
-
-
 _TABLE_NAME: Final = re.compile(
     r"""(?:(?P<database>[^:"]*):)? \s* (?:(?P<owner>"(?:[^"]|"")*"|[^."]*)\.)? (?P<table>.*)""", re.VERBOSE | re.DOTALL
 )
 
 
-def parse_table_name(text: str) -> TableName:
-    """The parts of ``db:owner.table``; database and owner may be missing, owner and table quoted."""
+def parse_table_name(text: str) -> tuple[str, str | None, str]:
+    """Database, owner and table of ``db:owner.table``; the first two may be missing, owner and table quoted."""
     match = _TABLE_NAME.fullmatch(text)
     assert match is not None  # the table takes whatever is left
-    return TableName(
-        (match["database"] or "").strip(), _unquoted(match["owner"] or "") or None, _unquoted(match["table"])
-    )
+    return (match["database"] or "").strip(), _unquoted(match["owner"] or "") or None, _unquoted(match["table"])
 
 
 def _unquoted(name: str) -> str:
@@ -132,11 +118,6 @@ class ReadOptions(StreamOptions):
     )
 
     @property
-    def text(self) -> TextOptions:
-        """What concerns text."""
-        return TextOptions(self.charset, self.charset_errors, self.char_trim)
-
-    @property
     def token(self) -> Token:
         """The restart token, empty without one."""
         return self.restart if isinstance(self.restart, Token) else Token()
@@ -146,21 +127,11 @@ class ReadOptions(StreamOptions):
         text = self.labels.get(label)
         if text is None:
             return None, f"label_{label}"
-        name = parse_table_name(text)
-        return name.schema, name.table
+        return parse_table_name(text)[1:]
 
-    def key_of(self, schema: str | None, table: str) -> tuple[str, ...] | None:
+    def key_of(self, schema: str | None, table: str) -> Sequence[str] | None:
         """The key columns of a table, None = unknown."""
-        key = self.keys.get(full_name(schema, table), self.keys.get(table))
-        return None if key is None else tuple(key)
-
-
-def _parse_user_ids(value: Any) -> Mapping[str, int]:
-    user_ids: Mapping[str, int] = OBJECT.parse(value)
-    for user, number in user_ids.items():
-        if not isinstance(number, int) or not 0 <= number < 1 << 32:
-            raise ValueError(f"{number!r}, of {user!r}, is no id of a user")
-    return user_ids
+        return self.keys.get(full_name(schema, table), self.keys.get(table))
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,9 +144,11 @@ class WriteOptions(StreamOptions):
     tables: Mapping[str, str] = option({}, TEXT_OBJECT, "columns as TABSCHEM spells them, by owner.table or table")
     catalog: CatalogOption = shared(CATALOG)
     size_order: str = option("little", choice("little", "big"), "byte order of the sizes in a row")
-    varchar_prefix: int | str = option(2, choice(1, 2), "how many bytes the length of a VARCHAR takes")
+    varchar_prefix: int = option(2, choice(1, 2), "how many bytes the length of a VARCHAR takes")
     complete: Complete | None = option(None, FUNCTION, "function of schema, table and key that gives the whole row")
     user_ids: Mapping[str, int] = option(
-        {}, Kind(_parse_user_ids, "an object of numbers"), "operating system ids of users, by their names"
+        {},
+        object_of(integer(0, (1 << 32) - 1), "an object of numbers"),
+        "operating system ids of users, by their names",
     )
     first_sequence: int = option(1 << 32 | 0x18, integer(1, (1 << 63) - 1), "sequence of the first record")

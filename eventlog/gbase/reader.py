@@ -24,7 +24,8 @@ class StreamReader:
     ``counters`` hold what was skipped or odd, by the names of the specification. ``token`` is from where to read again
     after the changes that ``feed`` has given and its caller has come back from: save it once those are delivered.
     ``on_idle`` is called at each TIMEOUT record with the sequence of the last data; ``on_bad_row`` with what is wrong
-    with a row that cannot be read, which is left out then; without it the error is raised.
+    with a row that cannot be read, which is left out then; without it the error is raised. A reader that goes on within
+    a stream is given the ``size_order`` that the ``layouts`` of the one before it have shown.
     """
 
     def __init__(
@@ -37,22 +38,13 @@ class StreamReader:
         self._on_bad_row = on_bad_row
         self.counters: Counter[str] = Counter()
         self._framer = Framer(self._options.max_record)
-        self._layouts = Layouts(self._options, self.counters)
-        self._transactions = Transactions(self._options, self._layouts, self.counters, on_idle)
+        self.layouts = Layouts(self._options, self.counters)
+        self._transactions = Transactions(self._options, self.layouts, self.counters, on_idle)
 
     @property
     def token(self) -> Token:
         """The restart token (spec/gbase-cdc.md 4.1)."""
         return self._transactions.token
-
-    @property
-    def size_order(self) -> str | None:
-        """The byte order that size arrays have shown; a reader that goes on within a stream is given it."""
-        return self._layouts.size_order
-
-    @size_order.setter
-    def size_order(self, order: str | None) -> None:
-        self._layouts.size_order = order
 
     def transactions(self, data: bytes | bytearray | memoryview) -> Iterator[Committed]:
         """The transactions that are committed with ``data``; with ``empty_transactions`` empty ones too."""

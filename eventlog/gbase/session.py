@@ -21,27 +21,11 @@ MINOR: Final = 1
 READ_BYTES: Final = 1 << 16
 
 
-class Cursor(Protocol):
-    """What is used of a DB-API cursor."""
-
-    def execute(self, operation: str, parameters: Sequence[Any], /) -> Any:
-        """Run a statement."""
-        ...
-
-    def fetchone(self) -> Sequence[Any] | None:
-        """Its one row."""
-        ...
-
-    def close(self) -> None:
-        """Give it back."""
-        ...
-
-
 class Connection(Protocol):
     """What is used of a DB-API connection to ``syscdcv1``."""
 
-    def cursor(self) -> Cursor:
-        """A new cursor."""
+    def cursor(self) -> Any:
+        """A new cursor, of which ``execute``, ``fetchone`` and ``close`` are called."""
         ...
 
 

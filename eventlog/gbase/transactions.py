@@ -13,12 +13,13 @@ from typing import Final
 
 from eventlog.errors import FormatError
 from eventlog.gbase.errors import DuplicateBegin, OrphanRecord, SessionDead, at_offset, error_name
-from eventlog.gbase.layout import Layouts
+from eventlog.gbase.layout import Layout, Layouts
 from eventlog.gbase.open_transaction import ENTRY_OVERHEAD, Entry, OpenTransaction, weight
 from eventlog.gbase.options import ReadOptions, Token
 from eventlog.gbase.records import (
     BEGINTX,
     COMMTX,
+    DELETE,
     DISCARD,
     ERROR,
     FIELDS,
@@ -45,7 +46,8 @@ Operation = tuple[ChangeOp, Entry, Entry | None]
 
 _OPERATIONS: Final = {
     INSERT: ChangeOp.INSERT,
-    UPDAFT: ChangeOp.UPDATE,
+    DELETE: ChangeOp.DELETE,
+    UPDBEF: ChangeOp.DELETE,  # one that is no half of an update
     TRUNCATE: ChangeOp.TRUNCATE,
 }
 
@@ -104,6 +106,7 @@ class Transactions:
         layouts, open_transactions = self._layouts, self._open
         unpack_row, make, max_open_bytes = _ROW.unpack_from, tuple.__new__, self._options.max_open_bytes
         offset = 0
+        layout: Layout | None
         try:
             for offset, number, header_size, record in frames:
                 if number in ROWS:
@@ -111,25 +114,21 @@ class Transactions:
                     layout = layouts[label]
                     if header_size < layout.header_size:
                         layout.check_header(header_size, offset)
-                    transaction = open_transactions.get(tx)
-                    if transaction is None:
-                        self._orphan(number, tx)
-                        continue
-                    entry = make(Entry, (number, seq, label, layout, header_size, record, offset, -1, None))
-                    if number >= UPDBEF:
-                        entry = transaction.pair(entry)
                 elif number == TRUNCATE:
-                    seq, tx, label = unpack_row(record, 16)
-                    transaction = open_transactions.get(tx)
-                    if transaction is None:
-                        self._orphan(number, tx)
-                        continue
-                    entry = Entry(number, seq, label, None, header_size, record, offset)
-                else:
-                    committed = self._other(offset, number, header_size, record)
-                    if committed is not None:
-                        yield from self._deliver(committed)
+                    (seq, tx, label), layout = unpack_row(record, 16), None
+                elif number == COMMTX:
+                    yield from self._deliver(offset, *fields_of(number, record))
                     continue
+                else:
+                    self._other(offset, number, header_size, record)
+                    continue
+                transaction = open_transactions.get(tx)
+                if transaction is None:
+                    self._orphan(number, tx)
+                    continue
+                entry = make(Entry, (number, seq, label, layout, header_size, record, offset, -1, None))
+                if UPDBEF <= number <= UPDAFT:
+                    entry = transaction.pair(entry)
                 transaction.entries.append(entry)
                 size = len(record) + ENTRY_OVERHEAD if entry.before is None else weight(entry)
                 transaction.bytes_in_memory += size
@@ -147,23 +146,17 @@ class Transactions:
         self._open.clear()
         self._delivering = None
 
-    def _other(
-        self, offset: int, number: int, header_size: int, record: bytes
-    ) -> tuple[OpenTransaction, int, int, int] | None:
+    def _other(self, offset: int, number: int, header_size: int, record: bytes) -> None:
+        """Take a record that neither belongs to a transaction's rows nor commits it."""
         if number not in FIELDS:
             self._counters["unknown_records"] += 1
-            return None
+            return
         if number == TABSCHEM:
             self._layouts.define(record, header_size)
-            return None
+            return
         fields = fields_of(number, record)
         if number == BEGINTX:
             self._begin(*fields)
-        elif number == COMMTX:
-            seq, tx, time = fields
-            transaction = self._end(tx)
-            if transaction is not None:
-                return transaction, seq, time, offset
         elif number == RBTX:
             seq, tx = fields
             transaction = self._end(tx)
@@ -183,7 +176,6 @@ class Transactions:
             self._error(offset, *fields)
         elif self._on_idle is not None:
             self._on_idle(*fields)
-        return None
 
     def _begin(self, seq: int, tx: int, _time: int, os_user: int) -> None:
         transaction = self._open.get(tx)
@@ -207,8 +199,10 @@ class Transactions:
         self._bytes_in_memory -= transaction.bytes_in_memory
         return transaction
 
-    def _deliver(self, committed: tuple[OpenTransaction, int, int, int]) -> Iterator[Committed]:
-        transaction, seq, time, offset = committed
+    def _deliver(self, offset: int, seq: int, tx: int, time: int) -> Iterator[Committed]:
+        transaction = self._end(tx)
+        if transaction is None:
+            return
         delivered_before = self._options.token.commit
         # Until it was taken whole, a restart has to begin at its BEGINTX.
         self._delivering = transaction
@@ -261,7 +255,7 @@ def _operations(transaction: OpenTransaction, counters: Counter[str]) -> Iterato
                 counters["unpaired_updaft"] += 1
             yield ChangeOp.UPDATE, entry, entry.before
         elif number != UPDBEF:
-            yield _OPERATIONS.get(number, ChangeOp.DELETE), entry, None
+            yield _OPERATIONS[number], entry, None
 
 
 def _resolved(transaction: OpenTransaction, counters: Counter[str]) -> Iterator[Operation]:
@@ -270,38 +264,28 @@ def _resolved(transaction: OpenTransaction, counters: Counter[str]) -> Iterator[
     """
     unpaired = merge(*transaction.unpaired.values())
     next_unpaired = next(unpaired, None)
-    inserted: Entry | None = None  # an INSERT that the next record may be the UPDBEF of
-    before: Entry | None = None  # an UPDBEF that the next record may be the INSERT of
+    waiting: Entry | None = None  # the first half of what may be an update
     for place, entry in transaction.kept():
         number = entry.number
         while next_unpaired is not None and next_unpaired < place:
             next_unpaired = next(unpaired, None)
         lone = place == next_unpaired
-        if before is not None:
-            old, before = before, None
-            if number == INSERT and entry.label == old.label:
-                yield ChangeOp.UPDATE, entry, old
-                continue
-            yield ChangeOp.DELETE, old, None
-        if inserted is not None:
-            new, inserted = inserted, None
-            if lone and entry.label == new.label:
-                counters["unpaired_updbef"] += 1
-                yield ChangeOp.UPDATE, new, entry
-                continue
-            yield ChangeOp.INSERT, new, None
-        if number == INSERT:
-            inserted = entry
-        elif lone:
+        if lone:
             counters["unpaired_updbef"] += 1
-            before = entry
+        is_half = lone or number == INSERT
+        if waiting is not None:
+            half, waiting = waiting, None
+            if is_half and entry.label == half.label and number != half.number:
+                yield (ChangeOp.UPDATE, entry, half) if number == INSERT else (ChangeOp.UPDATE, half, entry)
+                continue
+            yield _OPERATIONS[half.number], half, None
+        if is_half:
+            waiting = entry
         elif number == UPDAFT:
             if entry.before is None:
                 counters["unpaired_updaft"] += 1
             yield ChangeOp.UPDATE, entry, entry.before
         elif number != UPDBEF:
-            yield _OPERATIONS.get(number, ChangeOp.DELETE), entry, None
-    if before is not None:
-        yield ChangeOp.DELETE, before, None
-    if inserted is not None:
-        yield ChangeOp.INSERT, inserted, None
+            yield _OPERATIONS[number], entry, None
+    if waiting is not None:
+        yield _OPERATIONS[waiting.number], waiting, None

@@ -18,14 +18,6 @@ from eventlog.gbase.packed import datetime_reader, decimal_reader, decimal_write
 from eventlog.model import Lob, Value
 
 
-class TextOptions(NamedTuple):
-    """How text is read and written: a Python codec, its error handler, and whether CHAR loses trailing blanks."""
-
-    charset: str = "utf-8"
-    errors: str = "strict"
-    trim: bool = True
-
-
 class Codec(NamedTuple):
     """How the values of a column stand in its slots. ``null`` is the slot of NULL.
 
@@ -38,16 +30,18 @@ class Codec(NamedTuple):
     write: Callable[[Value], bytes]
     read: Callable[..., Value] | None
 
-    def slot(self, value: Value) -> bytes:
-        """The slot of a value, of None too."""
-        return self.null if value is None else self.write(value)
-
 
 def codec(
-    type: ColumnType, text: TextOptions, varchar_prefix: int | None = None, on_lenient: Callable[[], None] | None = None
+    type: ColumnType,
+    charset: str = "utf-8",
+    varchar_prefix: int | None = None,
+    charset_errors: str = "strict",
+    char_trim: bool = True,
+    on_lenient: Callable[[], None] = lambda: None,
 ) -> Codec:
     """The codec of a type. ``varchar_prefix``: bytes of VARCHAR's length, None = told by the slot, written as 2.
 
+    ``charset_errors``: the error handler of Python's codecs; ``char_trim``: CHAR loses its trailing blanks;
     ``on_lenient`` is called for DATETIMEs that were read leniently.
     """
     match type.kind:
@@ -64,15 +58,15 @@ def codec(
         case Kind.DECIMAL:
             return _decimal_codec(type)
         case Kind.DATETIME:
-            return _datetime_codec(type, on_lenient or (lambda: None))
+            return _datetime_codec(type, on_lenient)
         case Kind.CHAR:
-            return _char_codec(type, text)
+            return _char_codec(type, charset, charset_errors, char_trim)
         case Kind.VARCHAR:
-            return _varchar_codec(type, text, varchar_prefix)
+            return _varchar_codec(type, charset, charset_errors, varchar_prefix)
         case Kind.LVARCHAR:
-            return _lvarchar_codec(type, text)
+            return _lvarchar_codec(type, charset, charset_errors)
         case Kind.LOB:
-            return Codec(bytes(type.width), lambda value: _locator(value, type.width), _read_lob)
+            return Codec(bytes(type.width), _refuse_lob, _read_lob)
 
 
 def _refused(value: Value, what: str) -> NotExpressible:
@@ -264,8 +258,7 @@ def _datetime_codec(type: ColumnType, on_lenient: Callable[[], None]) -> Codec:
 _NULL_TEXT: Final = b"\0"  # the one byte of a VARCHAR that is NULL
 
 
-def _char_codec(type: ColumnType, text: TextOptions) -> Codec:
-    charset, errors, trim = text
+def _char_codec(type: ColumnType, charset: str, errors: str, trim: bool) -> Codec:
     width = type.width
 
     def read(raw: bytes) -> Value:
@@ -286,8 +279,7 @@ def _char_codec(type: ColumnType, text: TextOptions) -> Codec:
     return Codec(bytes(width), write, read)
 
 
-def _varchar_codec(type: ColumnType, text: TextOptions, prefix: int | None) -> Codec:
-    charset, errors, _ = text
+def _varchar_codec(type: ColumnType, charset: str, errors: str, prefix: int | None) -> Codec:
     one, two = prefix in (None, 1), prefix in (None, 2)
     null, size_bytes = _NULL_TEXT, prefix or 2
     longest = min(type.size or 0xFFFF, (1 << 8 * size_bytes) - 1)
@@ -318,8 +310,7 @@ def _varchar_codec(type: ColumnType, text: TextOptions, prefix: int | None) -> C
     return Codec(len(null).to_bytes(size_bytes, "big") + null, write, read)
 
 
-def _lvarchar_codec(type: ColumnType, text: TextOptions) -> Codec:
-    charset, errors, _ = text
+def _lvarchar_codec(type: ColumnType, charset: str, errors: str) -> Codec:
     longest = min(type.size or 0xFFFE, 0xFFFE)
 
     def read(record: bytes, at: int, end: int) -> Value:
@@ -373,7 +364,5 @@ def _read_lob(raw: bytes) -> Value:
     return Lob(raw) if any(raw[_LOCATOR:]) else None
 
 
-def _locator(value: Value, size: int) -> bytes:
-    if not isinstance(value, Lob) or len(value.data) != size:
-        raise _refused(value, "large object")
-    return value.data
+def _refuse_lob(value: Value) -> bytes:
+    raise _refused(value, "large object")

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from eventlog.changes.catalog_file import database_of
 from eventlog.changes.format import Report
-from eventlog.changes.keys import completed, may_be_one, transactions
+from eventlog.changes.keys import may_be_one, transactions, whole_images
 from eventlog.core.catalog import Table
 from eventlog.core.moments import EPOCH_UTC
 from eventlog.core.values import INTEGER_NAMES
@@ -18,7 +18,6 @@ from eventlog.core.values import Kind as CatalogKind
 from eventlog.errors import (
     ConfigError,
     FormatError,
-    NeedsRowCodec,
     NotExpressible,
     SchemaMissing,
     ValueRange,
@@ -29,8 +28,8 @@ from eventlog.gbase.layout import parse_columns, stream_order
 from eventlog.gbase.options import WriteOptions, parse_table_name
 from eventlog.gbase.packed import cuts_off
 from eventlog.gbase.records import BEGINTX, COMMTX, DELETE, INSERT, TRUNCATE, UPDAFT, UPDBEF
-from eventlog.gbase.values import TextOptions, codec
-from eventlog.model import Change, ChangeOp, Lob, Row, Value, full_name, old_key
+from eventlog.gbase.values import codec
+from eventlog.model import Change, ChangeOp, Row, full_name
 
 _LONGEST_LVARCHAR: Final = 32739
 _MAX_DIGITS: Final = 32
@@ -42,14 +41,14 @@ RowWriter = Callable[[Row], tuple[list[int], bytes]]
 
 
 def row_writer(
-    table: str, columns: Sequence[Column], text: TextOptions, varchar_prefix: int, on_cut: Callable[[str], None]
+    table: str, columns: Sequence[Column], charset: str, varchar_prefix: int, on_cut: Callable[[str], None]
 ) -> RowWriter:
     """The function that writes rows of a table; ``columns`` in stream order, a row holds them all.
 
     ``on_cut`` is called with the column whose value lost its end. It raises NotExpressible, ValueRange naming the
     column.
     """
-    codecs = [(column, codec(column.type, text, varchar_prefix)) for column in columns]
+    codecs = [(column, codec(column.type, charset, varchar_prefix)) for column in columns]
 
     def write(row: Row) -> tuple[list[int], bytes]:
         sizes, slots = [], []
@@ -145,6 +144,13 @@ _CHUNK: Final = 1 << 20
 _MAX_TX: Final = 0xFFFFFFFF
 _ID_DIGITS: Final = 10
 _SECOND: Final = timedelta(seconds=1)
+_RECORDS: Final = {
+    ChangeOp.INSERT: (INSERT,),
+    ChangeOp.REFRESH: (INSERT,),
+    ChangeOp.UPDATE: (UPDBEF, UPDAFT),
+    ChangeOp.DELETE: (DELETE,),
+}
+"""The records of a change's rows; an UPDATE without the row before is an UPDAFT alone."""
 
 
 def write_stream(changes: Iterable[Change], options: WriteOptions, report: Report) -> Iterator[bytes]:
@@ -216,29 +222,19 @@ class _Writer:
         if change.op is ChangeOp.TRUNCATE:
             yield records.control(TRUNCATE, self._next(), self._tx, table.label)
             return
-        before, after = self._images(change, table)
-        if change.op is ChangeOp.DELETE:
-            assert before is not None
-            yield self._row(DELETE, table, before)
-        elif change.op is not ChangeOp.UPDATE:
-            assert after is not None
-            yield self._row(INSERT, table, after)
-        else:
-            assert after is not None
-            if before is not None:
-                yield self._row(UPDBEF, table, before)
-            yield self._row(UPDAFT, table, after)
+        images = whole_images(change, table.names, self._options.complete, needs_before=False)
+        for number, image in zip(_RECORDS[change.op][-len(images) :], images, strict=True):
+            sizes, payload = table.payload(image)
+            record = records.row(number, self._next(), self._tx, table.label, sizes, payload, self._options.size_order)
+            if len(record) > self._options.max_record:
+                raise ValueRange(
+                    f"a row of {table.name!r} takes {len(record)} bytes, above max_record; readers refuse it"
+                )
+            yield record
 
     def _next(self) -> int:
         self._sequence += _STEP
         return self._sequence
-
-    def _row(self, number: int, table: _Table, image: Row) -> bytes:
-        sizes, payload = table.payload(image)
-        record = records.row(number, self._next(), self._tx, table.label, sizes, payload, self._options.size_order)
-        if len(record) > self._options.max_record:
-            raise ValueRange(f"a row of {table.name!r} takes {len(record)} bytes, above max_record; readers refuse it")
-        return record
 
     def _os_user(self, user: str | None) -> int:
         if user is None:
@@ -269,11 +265,10 @@ class _Writer:
             while label in self._used:
                 label += 1
             self._used.add(label)
-        assert isinstance(options.varchar_prefix, int)
         payload = row_writer(
             qualified,
             columns,
-            TextOptions(options.charset),
+            options.charset,
             options.varchar_prefix,
             lambda column: self._report.count(f"truncated {qualified}.{column}"),
         )
@@ -287,44 +282,11 @@ class _Writer:
         if self._catalog is not None and may_be_one(schema, self._catalog.schema):
             for table in self._catalog.tables:
                 if table.name == name:
-                    assert isinstance(options.varchar_prefix, int)
                     return columns_of_catalog(table, options.varchar_prefix)
         raise SchemaMissing(
             f"the columns of table {qualified!r} are not known: give them in the writer's option tables, "
             f'as {{"{qualified}": "id integer, name varchar(40,0)"}}, or in catalog'
         )
-
-    # --- rows
-
-    def _images(self, change: Change, table: _Table) -> tuple[dict[str, Value] | None, dict[str, Value] | None]:
-        """The whole row before and after, completed if that is allowed (spec/change-model.md 4)."""
-        key = dict(change.key or ())
-        if change.after is None and change.before is None and "part1" in change.extras:
-            raise NeedsRowCodec(f"a row of {table.name!r} is raw: name the codec of its images")
-        if change.op is ChangeOp.DELETE:
-            known = {**key, **(change.before or {})}
-            self._refuse(change, table, known)
-            return {**dict.fromkeys(table.names), **known}, None
-        after: Row = {**key, **(change.after or {})}
-        before = {**dict(old_key(change) or ()), **change.before} if change.before else None
-        self._refuse(change, table, after)
-        self._refuse(change, table, before or {})
-        images = [after] if before is None else [before, after]
-        whole = completed(change, images, table.names, self._options.complete)
-        return whole[0] if before is not None else None, whole[-1]
-
-    def _refuse(self, change: Change, table: _Table, image: Row) -> None:
-        unknown = image.keys() - table.names
-        if unknown:
-            raise NotExpressible(
-                f"{change.op} of {table.name!r} has the column {min(unknown)!r}, which the stream has not: "
-                "add it to the writer's option tables, with one of the types that are captured",
-                f"{table.name}.{min(unknown)}",
-            )
-        for column in table.columns:
-            if column.type.kind is Kind.LOB and isinstance(image.get(column.name), Lob):
-                message = f"column {column.name!r} of {table.name!r} is a large object"
-                raise NotExpressible(message, f"{table.name}.{column.name}")
 
 
 def _seconds(change: Change) -> int:

@@ -18,8 +18,13 @@ from eventlog.linter.errors import BadColumnValue
 from eventlog.linter.rows import Where, column_positions, integer, stripped
 from eventlog.model import Lob, Value
 
-ATTRS_COLUMNS: Final = ("TABNUM_SRC", "NAME", "ATRNUM", "TYP", "PKEY", "LEN")
-"""The columns of DISPATCH_ATTRS in the order of the manual."""
+ATTRS_TYPES: Final = {
+    "TABNUM_SRC": ("int32", 4), "NAME": ("string", 66), "ATRNUM": ("int16", 2), "TYP": ("int16", 2),
+    "PKEY": ("int16", 2), "LEN": ("int32", 4),
+}  # fmt: skip
+"""The columns of DISPATCH_ATTRS in the order of the manual, as those of ``QUEUE_TYPES``."""
+
+ATTRS_COLUMNS: Final = tuple(ATTRS_TYPES)
 
 
 class Typ:
@@ -65,10 +70,6 @@ class TableAttrs:
         """The key columns in key order; where every PKEY is 1 that is the order of ATRNUM."""
         return tuple(column.name for column in sorted(self.columns, key=lambda one: one.pkey) if column.pkey)
 
-    def column_number(self, atrnum: int) -> ColumnAttrs | None:
-        """The column of this ATRNUM, or None."""
-        return next((column for column in self.columns if column.atrnum == atrnum), None)
-
 
 def table_attrs(tabnum: int, columns: Iterable[ColumnAttrs]) -> TableAttrs:
     """A table of columns in any order."""
@@ -101,9 +102,9 @@ def attrs_of_rows(
     return {tabnum: table_attrs(tabnum, described) for tabnum, described in columns.items()}
 
 
-def attrs_of_option(option: Mapping[Any, Sequence[Mapping[str, Any]]]) -> dict[int, TableAttrs]:
-    """The tables of an option ``dispatch_attrs``: by number, a list of objects with name, typ, len and, where they
-    are not the place in the list and 0, atrnum and pkey.
+def attrs_of_option(option: Any) -> dict[int, TableAttrs]:
+    """The tables of an option ``dispatch_attrs``: by number, a TableAttrs or a list of objects with name, typ, len and,
+    where they are not the place in the list and 0, atrnum and pkey.
 
     Raises ConfigError.
     """
@@ -112,9 +113,10 @@ def attrs_of_option(option: Mapping[Any, Sequence[Mapping[str, Any]]]) -> dict[i
     tables = {}
     for tabnum, columns in option.items():
         try:
-            tables[int(tabnum)] = table_attrs(
-                int(tabnum), (_column_of_option(number, column) for number, column in enumerate(columns, 1))
-            )
+            if not isinstance(columns, TableAttrs):
+                described = (_column_of_option(number, column) for number, column in enumerate(columns, 1))
+                columns = table_attrs(int(tabnum), described)
+            tables[int(tabnum)] = columns
         except (TypeError, ValueError, KeyError, AttributeError) as error:
             raise ConfigError(
                 f"dispatch_attrs of table {tabnum!r} cannot be read ({error!r}); "
@@ -152,60 +154,38 @@ def attrs_of_table(tabnum: int, table: Table) -> TableAttrs:
     Text has room for four bytes a character, up to 4000 bytes. Raises NotExpressible for a column of times, which the
     queue has no type for.
     """
-    return table_attrs(
-        tabnum,
-        (
-            ColumnAttrs(
-                column.name,
-                number,
-                *_typ_and_pkey(column, table.primary_key),
-                _length(column),
-            )
-            for number, column in enumerate(table.columns, 1)
-        ),
-    )
+    columns = []
+    for number, column in enumerate(table.columns, 1):
+        typ, length = _typ_and_length(column)
+        pkey = table.primary_key.index(column.name) + 1 if column.name in table.primary_key else 0
+        columns.append(ColumnAttrs(column.name, number, typ, pkey, length))
+    return TableAttrs(tabnum, tuple(columns))
 
 
-_TYP: Final = {
-    Kind.EXACT: Typ.DECIMAL,
-    Kind.APPROXIMATE: Typ.REAL,
-    Kind.BOOLEAN: Typ.BOOLEAN,
-    Kind.FIXED: Typ.CHAR,
-    Kind.CHARACTER: Typ.VARCHAR,
-    Kind.BINARY: Typ.VARBYTE,
-    Kind.DATE: Typ.DATE,
-    Kind.TIMESTAMP: Typ.DATE,
-    Kind.TIMESTAMPTZ: Typ.DATE,
-    Kind.UUID: Typ.CHAR,
-    Kind.OTHER: Typ.VARCHAR,
-}
-
-
-def _typ_and_pkey(column: Column, primary_key: Sequence[str]) -> tuple[int, int]:
-    kind = column.type.kind
-    if kind is Kind.TIME:
-        raise NotExpressible(f"column {column.name!r} holds times of day, which a Linter queue has no type for")
-    typ = (Typ.INTEGER if column.type.bits else Typ.DECIMAL) if kind is Kind.INTEGER else _TYP[kind]
-    return typ, primary_key.index(column.name) + 1 if column.name in primary_key else 0
-
-
-def _length(column: Column) -> int:
-    size = next(iter(column.type.sizes), None)
+def _typ_and_length(column: Column) -> tuple[int, int]:
+    bits, sizes = column.type.bits, column.type.sizes
+    size = sizes[0] if sizes else _LONGEST
     match column.type.kind:
-        case Kind.INTEGER | Kind.APPROXIMATE if column.type.bits:
-            return column.type.bits // 8
+        case Kind.INTEGER if bits:
+            return Typ.INTEGER, bits // 8
+        case Kind.INTEGER | Kind.EXACT:
+            return Typ.DECIMAL, 16
+        case Kind.APPROXIMATE:
+            return Typ.REAL, bits // 8
         case Kind.BOOLEAN:
-            return 1
+            return Typ.BOOLEAN, 1
+        case Kind.DATE | Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
+            return Typ.DATE, 16
         case Kind.UUID:
-            return 36
+            return Typ.CHAR, 36
         case Kind.BINARY:
-            return _LONGEST if size is None else min(size, _LONGEST)
+            return Typ.VARBYTE, min(size, _LONGEST)
         case Kind.FIXED:
-            return _BYTES_A_CHARACTER if size is None else min(size * _BYTES_A_CHARACTER, _LONGEST)
+            return Typ.CHAR, min((sizes[0] if sizes else 1) * _BYTES_A_CHARACTER, _LONGEST)
         case Kind.CHARACTER | Kind.OTHER:
-            return _LONGEST if size is None else min(size * _BYTES_A_CHARACTER, _LONGEST)
-        case _:
-            return 16
+            return Typ.VARCHAR, min(size * _BYTES_A_CHARACTER, _LONGEST)
+        case Kind.TIME:
+            raise NotExpressible(f"column {column.name!r} holds times of day, which a Linter queue has no type for")
 
 
 Truncated = Callable[[str], None]
@@ -222,9 +202,10 @@ def column_value(value: Value, column: ColumnAttrs, truncated: Truncated) -> Val
     try:
         if column.typ == Typ.DATE:
             return _date(value, column.name, truncated)
-        convert = _CONVERSIONS.get(column.typ)
-        return value if convert is None else convert(value)
-    except (TypeError, ValueError, ArithmeticError, BadValue):
+        types, convert = _CONVERSIONS.get(column.typ, _UNCHANGED)
+        if isinstance(value, types):
+            return convert(value)
+    except (TypeError, ValueError, LookupError, ArithmeticError, BadValue):
         pass
     kind = type(value).__name__
     raise NotExpressible(
@@ -246,50 +227,30 @@ def _date(value: Value, column: str, truncated: Truncated) -> datetime:
     return whole
 
 
-def _integer(value: Any) -> int:
-    if not isinstance(value, int | str | Decimal):
-        raise TypeError
+def _integer(value: int | str | Decimal) -> int:
     number = whole_number(value) if isinstance(value, Decimal) else int(value)
     if number is None:
         raise ValueError
     return number
 
 
-def _decimal(value: Any) -> Decimal:
-    if not isinstance(value, Decimal | int | str):
-        raise TypeError
-    return Decimal(value)
-
-
-def _float(value: Any) -> float:
-    if not isinstance(value, float | int | Decimal | str):
-        raise TypeError
-    return float(value)
-
-
 _TRUTH: Final[Mapping[Any, bool]] = {"true": True, "false": False, 1: True, 0: False}
 
 
-def _boolean(value: Any) -> bool:
-    if not isinstance(value, str | int) or value not in _TRUTH:
-        raise TypeError
-    return _TRUTH[value]
-
-
 def _text(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, datetime):
-        return value.isoformat(" ")
-    if isinstance(value, date):
-        return value.isoformat()
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, Decimal):
-        return decimal_text(value)
-    if isinstance(value, int | float):
-        return repr(value)
-    raise TypeError
+    match value:
+        case str():
+            return value
+        case datetime():
+            return value.isoformat(" ")
+        case date():
+            return value.isoformat()
+        case bool():
+            return "true" if value else "false"
+        case Decimal():
+            return decimal_text(value)
+        case _:
+            return repr(value)
 
 
 def bytes_of(value: Any) -> bytes:
@@ -301,16 +262,21 @@ def bytes_of(value: Any) -> bytes:
     return value
 
 
-_CONVERSIONS: Final[Mapping[int, Callable[[Any], Value]]] = {
-    Typ.CHAR: _text,
-    Typ.INTEGER: _integer,
-    Typ.REAL: _float,
-    Typ.DECIMAL: _decimal,
-    Typ.BYTE: bytes_of,
-    Typ.BLOB: bytes_of,
-    Typ.VARCHAR: _text,
-    Typ.VARBYTE: bytes_of,
-    Typ.BOOLEAN: _boolean,
-    Typ.NCHAR: _text,
-    Typ.NVARCHAR: _text,
+_Conversion = tuple[tuple[type, ...], Callable[[Any], Value]]
+_UNCHANGED: Final[_Conversion] = (object,), lambda value: value
+_TO_TEXT: Final[_Conversion] = (str, date, int, Decimal, float), _text
+_TO_BYTES: Final[_Conversion] = (bytes, Lob), bytes_of
+_CONVERSIONS: Final[Mapping[int, _Conversion]] = {
+    Typ.CHAR: _TO_TEXT,
+    Typ.VARCHAR: _TO_TEXT,
+    Typ.NCHAR: _TO_TEXT,
+    Typ.NVARCHAR: _TO_TEXT,
+    Typ.BYTE: _TO_BYTES,
+    Typ.VARBYTE: _TO_BYTES,
+    Typ.BLOB: _TO_BYTES,
+    Typ.INTEGER: ((int, str, Decimal), _integer),
+    Typ.REAL: ((float, int, str, Decimal), float),
+    Typ.DECIMAL: ((Decimal, int, str), Decimal),
+    Typ.BOOLEAN: ((str, int), _TRUTH.__getitem__),
 }
+"""The values that a column of a type takes, and what makes its own of them."""

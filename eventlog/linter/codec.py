@@ -65,19 +65,19 @@ class EmulatorCodec:
     def __init__(self, charset: str = "utf-8") -> None:
         CHARSET.parse(charset)
         self._charset = codecs.lookup(charset).name
-        self._segments: dict[TableAttrs, tuple[_Segment, ...]] = {}
+        self._segments: dict[TableAttrs, list[_Segment]] = {}
         self._writers: dict[TableAttrs, list[tuple[ColumnAttrs, bytes, Convert]]] = {}
 
     def decode(self, table: TableAttrs, image: bytes) -> dict[str, Value]:
         """The row of an image. Raises RowDecodeError with the first column that is wrong."""
         segments = self._segments.get(table)
         if segments is None:
-            segments = self._segments[table] = _segments(_runs(table.columns), self._charset)
+            segments = self._segments[table] = [_segment(run, self._charset) for run in _runs(table.columns)]
         try:
             return _decoded(segments, image)
         except RowDecodeError:
             # A segment may hold several columns; slot by slot the first that is wrong is named.
-            _decoded(_segments([(column,) for column in table.columns], self._charset), image)
+            _decoded([_segment((column,), self._charset) for column in table.columns], image)
             raise
 
     def encode(self, table: TableAttrs, row: Mapping[str, Value]) -> bytes:
@@ -195,7 +195,7 @@ class _Segment(NamedTuple):
     conversions: tuple[tuple[str, Convert], ...]
 
 
-def _decoded(segments: tuple[_Segment, ...], image: bytes) -> dict[str, Value]:
+def _decoded(segments: list[_Segment], image: bytes) -> dict[str, Value]:
     row: dict[str, Value] = {}
     offset, end = 0, len(image)
     for segment in segments:
@@ -239,10 +239,6 @@ def _runs(columns: Iterable[ColumnAttrs]) -> Iterator[tuple[ColumnAttrs, ...]]:
             run = []
     if run:
         yield tuple(run)
-
-
-def _segments(runs: Iterable[tuple[ColumnAttrs, ...]], charset: str) -> tuple[_Segment, ...]:
-    return tuple([_segment(run, charset) for run in runs])
 
 
 def _segment(columns: tuple[ColumnAttrs, ...], charset: str) -> _Segment:

@@ -12,9 +12,17 @@ import sqlalchemy as sa
 from eventlog.changes.format import Report
 from eventlog.core.catalog import match_name
 from eventlog.errors import ConfigError, DatabaseAway, DatabaseError, FormatError
-from eventlog.linter.attributes import ATTRS_COLUMNS, TableAttrs, attrs_of_rows, attrs_values
+from eventlog.linter.attributes import ATTRS_COLUMNS, ATTRS_TYPES, TableAttrs, attrs_of_rows, attrs_values
 from eventlog.linter.reader import QueueReader, ReaderOptions
-from eventlog.linter.rows import MASK_64, QUEUE_COLUMNS, QueueRow, column_positions, column_values, queue_rows
+from eventlog.linter.rows import (
+    MASK_64,
+    QUEUE_COLUMNS,
+    QUEUE_TYPES,
+    QueueRow,
+    column_positions,
+    column_values,
+    queue_rows,
+)
 from eventlog.model import Change
 
 QUEUE: Final = "dispatch_queue"
@@ -22,31 +30,10 @@ ATTRS: Final = "dispatch_attrs"
 
 _AT_ONCE: Final = 500
 
-_QUEUE_TYPES: Final[Mapping[str, sa.types.TypeEngine[Any]]] = {
-    "OPER_DATE": sa.LargeBinary(6),
-    "EXTDATA": sa.SmallInteger(),
-    "DBNODE": sa.CHAR(8),
-    "TRANSACT_ID": sa.BigInteger(),
-    "SYSLOG_ADDR": sa.BigInteger(),
-    "TYP": sa.SmallInteger(),
-    "BLOBATR": sa.SmallInteger(),
-    "CHANNEL": sa.Integer(),
-    "TABNUM_SRC": sa.Integer(),
-    "ROWID_SRC": sa.Integer(),
-    "LEN1": sa.Integer(),
-    "LEN2": sa.Integer(),
-    "DST_SERVER": sa.CHAR(8),
-    "DST_OWNER": sa.CHAR(66),
-    "DST_TABLE": sa.CHAR(66),
-    "DATA": sa.LargeBinary(3400),
-}
-_ATTRS_TYPES: Final[Mapping[str, sa.types.TypeEngine[Any]]] = {
-    "TABNUM_SRC": sa.Integer(),
-    "NAME": sa.CHAR(66),
-    "ATRNUM": sa.SmallInteger(),
-    "TYP": sa.SmallInteger(),
-    "PKEY": sa.SmallInteger(),
-    "LEN": sa.Integer(),
+_INTEGERS: Final[Mapping[str, type[sa.types.TypeEngine[int]]]] = {
+    "int16": sa.SmallInteger,
+    "int32": sa.Integer,
+    "int64": sa.BigInteger,
 }
 
 
@@ -79,17 +66,23 @@ def create(
 ) -> tuple[sa.Table, sa.Table]:
     """Make the tables that are not there: for emulation, and as the target of a conversion."""
     tables = []
-    for name, types in ((queue, _QUEUE_TYPES), (attrs, _ATTRS_TYPES)):
+    for name, types in ((queue, QUEUE_TYPES), (attrs, ATTRS_TYPES)):
         try:
             table = find(connection, name, schema)
         except DatabaseError:
-            columns = [sa.Column(column.lower(), column_type) for column, column_type in types.items()]
+            columns = [sa.Column(column.lower(), _sql_type(*column_type)) for column, column_type in types.items()]
             table = sa.Table(name, sa.MetaData(), *columns, schema=schema)
             if name == queue:
                 sa.Index(f"ix_{name}_syslog_addr", table.c.syslog_addr)
             table.create(connection)
         tables.append(table)
     return tables[0], tables[1]
+
+
+def _sql_type(name: str, size: int) -> sa.types.TypeEngine[Any]:
+    if name in _INTEGERS:
+        return _INTEGERS[name]()
+    return sa.CHAR(size) if name == "string" else sa.LargeBinary(size)
 
 
 def select_queue(table: sa.Table, order_by: str, limit: int) -> sa.Select[Any]:

@@ -1,7 +1,7 @@
 """A queue from a seeded workload, for tests and for users without a server (spec/linter-queue.md 7, 8).
 
 Interleaved transactions, rollbacks, reused transaction numbers, rows of several parts, BLOB operations, several
-destinations, log files that wrap. The row images are the invented ones of ``image``.
+destinations, log files that wrap. The row images are the invented ones of ``codec``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from eventlog.linter.attributes import ColumnAttrs, TableAttrs, Typ, table_attrs
 from eventlog.linter.codec import EmulatorCodec
 from eventlog.linter.rows import Destination, QueueRow, from_utc, to_utc
-from eventlog.linter.transactions import CLEAR_BLOB, CREATE_BLOB, DELETE, INSERT, INSERT_BLOB, UPDATE
+from eventlog.linter.transactions import BLOB_OPERATIONS, CLEAR_BLOB, CREATE_BLOB, DELETE, INSERT, INSERT_BLOB, UPDATE
 from eventlog.linter.writer import SystemLog, Written, first_address
 from eventlog.model import Change, ChangeOp, Value, differing
 
@@ -65,6 +65,12 @@ ATTRS: Final = {table.tabnum: table for table in TABLES.values()}
 """What DISPATCH_ATTRS holds for them."""
 
 OWNER: Final = "APP"
+_OPS: Final = {
+    INSERT: ChangeOp.INSERT,
+    UPDATE: ChangeOp.UPDATE,
+    DELETE: ChangeOp.DELETE,
+    CLEAR_BLOB: ChangeOp.UPDATE,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +78,7 @@ class Workload:
     """What is done: ``transactions`` in all, at most ``at_once`` of them open, each of ``operations`` at most.
 
     ``rolled_back``: their share. ``servers``: where each row goes. ``tables``: names of TABLES. ``unfinished``: the
-    last transactions that are open stay so. ``address``: where the log begins; ``second`` how far its clock goes on
-    average from one operation to the next, in seconds.
+    last transactions that are open stay so. ``address``: where the log begins.
     """
 
     seed: int
@@ -85,10 +90,7 @@ class Workload:
     tables: Sequence[str] = tuple(TABLES)
     unfinished: bool = False
     continuation_lengths: str = "per_row"
-    dbnode: str = "SRCDB"
     address: int = first_address()
-    second: float = 0.05
-    begin: datetime = datetime(2025, 3, 23, 10, 57, 51, tzinfo=UTC)
 
 
 class Step(NamedTuple):
@@ -98,23 +100,14 @@ class Step(NamedTuple):
     changes: list[Change]
 
 
-class _Done(NamedTuple):
-    """An operation of an open transaction: its address, and what a reader makes of it (None: nothing)."""
-
-    address: int
-    table: str
-    op: ChangeOp | None
-    before: Row | None
-    after: Row | None
-    changed: frozenset[str] | None
-
-
 @dataclass(slots=True)
 class _Transaction:
+    """``done``: what a reader makes of its operations, with their addresses as positions; ``undo``: the rows before."""
+
     number: int
     channel: int
     length: int
-    done: list[_Done] = field(default_factory=list)
+    done: list[Change] = field(default_factory=list)
     undo: list[tuple[str, int, Row | None]] = field(default_factory=list)
 
 
@@ -143,13 +136,11 @@ class _Emulation:
     """The state of the tables, the clock and the log."""
 
     def __init__(self, workload: Workload, random: Random) -> None:
+        self._workload = workload
         self._random = random
-        self._tables = tuple(workload.tables)
-        self._servers = tuple(workload.servers)
-        self._log = SystemLog(workload.dbnode, workload.continuation_lengths, workload.address)
+        self._log = SystemLog("SRCDB", workload.continuation_lengths, workload.address)
         self._codec = EmulatorCodec()
-        self._now = workload.begin
-        self._second = workload.second
+        self._now = datetime(2025, 3, 23, 10, 57, 51, tzinfo=UTC)
         self._contents: dict[str, dict[int, Row]] = {table: {} for table in workload.tables}
         self._locked: set[tuple[str, int]] = set()
         self._row_ids = 0
@@ -157,7 +148,7 @@ class _Emulation:
     def operation(self, transaction: _Transaction) -> Step:
         """One operation on a row that no other open transaction has touched."""
         random = self._random
-        table = random.choice(self._tables)
+        table = random.choice(self._workload.tables)
         touched = {(name, row_id) for name, row_id, _ in transaction.undo}
         rows = self._contents[table]
         free = [row_id for row_id in rows if (table, row_id) not in self._locked or (table, row_id) in touched]
@@ -166,43 +157,36 @@ class _Emulation:
             typ = UPDATE
         if typ == INSERT:
             self._row_ids += 1
-            return self._write(transaction, table, self._row_ids, None, self._row(table, self._row_ids))
+            return self._write(transaction, typ, table, self._row_ids, None, self._row(table, self._row_ids))
         row_id = random.choice(free)
         old = rows[row_id]
         if typ == DELETE:
-            return self._write(transaction, table, row_id, old, None)
+            return self._write(transaction, typ, table, row_id, old, None)
+        if typ == UPDATE:
+            return self._write(transaction, typ, table, row_id, old, self._changed(table, old))
         if typ == CLEAR_BLOB:
-            return self._write(transaction, table, row_id, old, {**old, "SCAN": None}, CLEAR_BLOB)
-        if typ == CREATE_BLOB:
-            return self._write(transaction, table, row_id, old, old, random.choice((CREATE_BLOB, INSERT_BLOB)))
-        return self._write(transaction, table, row_id, old, self._changed(table, old))
+            return self._write(transaction, typ, table, row_id, old, {**old, "SCAN": None})
+        return self._write(transaction, random.choice((CREATE_BLOB, INSERT_BLOB)), table, row_id, old, old)
 
     def _write(
-        self, transaction: _Transaction, table: str, row_id: int, old: Row | None, new: Row | None, blob: int = 0
+        self, transaction: _Transaction, typ: int, table: str, row_id: int, old: Row | None, new: Row | None
     ) -> Step:
         transaction.undo.append((table, row_id, old))
         self._locked.add((table, row_id))
         self._put(table, row_id, new)
         attrs = TABLES[table]
-        done = _Done(self._log.address, table, None, None, None, None)
-        if blob in (CREATE_BLOB, INSERT_BLOB):
-            typ, part1, part2 = blob, self._random.randbytes(self._random.randint(0, 200)), b""
-        elif blob:
-            assert old is not None
-            typ, part1, part2 = blob, self._codec.encode(attrs, old), b""
-            done = done._replace(op=ChangeOp.UPDATE, before=old, after=new, changed=frozenset({"SCAN"}))
-        elif old is None or new is None:
-            image = old or new
-            assert image is not None
-            typ, part1, part2 = (DELETE if new is None else INSERT), self._codec.encode(attrs, image), b""
-            done = done._replace(op=ChangeOp.DELETE if new is None else ChangeOp.INSERT, before=old, after=new)
+        images = [row for row in (old, new) if row is not None]
+        if typ in BLOB_OPERATIONS:
+            parts = [self._random.randbytes(self._random.randint(0, 200))]
         else:
-            typ, part1, part2 = UPDATE, self._codec.encode(attrs, old), self._codec.encode(attrs, new)
-            done = done._replace(op=ChangeOp.UPDATE, before=old, after=new, changed=differing(old, new))
-        transaction.done.append(done)
-        blobatr = 0x0300 | 5 if blob else 0
-        written = Written(typ, blobatr, attrs.tabnum, row_id, part1, part2)
-        destinations = [Destination(server, OWNER, table) for server in self._servers]
+            parts = [self._codec.encode(attrs, image) for image in (images[:1] if typ == CLEAR_BLOB else images)]
+            changed = frozenset({"SCAN"}) if typ == CLEAR_BLOB else differing(*images) if typ == UPDATE else None
+            key = tuple((name, images[-1][name]) for name in attrs.key)
+            position = f"{self._log.address:016x}"
+            transaction.done.append(Change(OWNER, table, _OPS[typ], key, old, new, changed, position))
+        blobatr = 0x0300 | 5 if typ in (CLEAR_BLOB, *BLOB_OPERATIONS) else 0
+        written = Written(typ, blobatr, attrs.tabnum, row_id, parts[0], b"".join(parts[1:]))
+        destinations = [Destination(server, OWNER, table) for server in self._workload.servers]
         oper_date = self._oper_date()
         rows = self._log.operation(transaction.number, transaction.channel, oper_date, written, destinations)
         return Step(list(rows), [])
@@ -218,29 +202,16 @@ class _Emulation:
         return Step([row], self._changes(transaction, row) if committed else [])
 
     def _changes(self, transaction: _Transaction, commit: QueueRow) -> list[Change]:
-        changes = []
-        visible = [one for one in transaction.done if one.op is not None]
-        for number, one in enumerate(visible, 1):
-            assert one.op is not None
-            image = one.after if one.after is not None else one.before
-            assert image is not None
-            changes.append(
-                Change(
-                    OWNER,
-                    one.table,
-                    one.op,
-                    tuple((name, image[name]) for name in TABLES[one.table].key),
-                    one.before,
-                    one.after,
-                    one.changed,
-                    f"{commit.syslog_addr:016x}:{one.address:016x}",
-                    f"{transaction.number:032X}",
-                    number,
-                    number == len(visible),
-                    to_utc(commit.oper_date, UTC),
-                )
+        return [
+            change._replace(
+                position=f"{commit.syslog_addr:016x}:{change.position}",
+                transaction_id=f"{transaction.number:032X}",
+                event_number=number,
+                last_in_transaction=number == len(transaction.done),
+                commit_time=to_utc(commit.oper_date, UTC),
             )
-        return changes
+            for number, change in enumerate(transaction.done, 1)
+        ]
 
     def _put(self, table: str, row_id: int, row: Row | None) -> None:
         if row is None:
@@ -250,7 +221,7 @@ class _Emulation:
 
     def _oper_date(self) -> bytes:
         # Never twice the same: under order_by oper_date it is what orders the operations.
-        self._now += timedelta(seconds=0.001 + self._random.random() * 2 * self._second)
+        self._now += timedelta(seconds=0.001 + self._random.random() / 10)
         return from_utc(self._now, UTC)
 
     def _row(self, table: str, row_id: int) -> Row:

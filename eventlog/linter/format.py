@@ -11,26 +11,25 @@ from typing import Any, Final, TypeVar
 
 from eventlog.changes.catalog_file import CATALOG, CatalogOption
 from eventlog.changes.format import Format, Report
-from eventlog.core.options import STRING, CheckedOptions, integer, option, parse_all_options, shared
+from eventlog.core.options import FLAG, STRING, CheckedOptions, integer, option, parse_all_options, shared
 from eventlog.errors import ConfigError, FormatError, with_location
 from eventlog.files import tabular
 from eventlog.files.atomic import directory_of, whole_path
 from eventlog.files.lines import files_in
 from eventlog.linter import database
 from eventlog.linter.attributes import (
-    ATTRS_COLUMNS,
+    ATTRS_TYPES,
     TableAttrs,
-    attrs_of_option,
     attrs_of_rows,
     attrs_values,
     table_attrs,
 )
 from eventlog.linter.database import QueuePoller
 from eventlog.linter.errors import MissingColumn
-from eventlog.linter.reader import DISPATCH_ATTRS, FINAL, QueueReader, ReaderOptions
+from eventlog.linter.reader import DISPATCH_ATTRS, QueueReader, ReaderOptions
 from eventlog.linter.rows import (
     DATA_SIZE,
-    QUEUE_COLUMNS,
+    QUEUE_TYPES,
     QueueRow,
     Where,
     blob_attr,
@@ -40,16 +39,7 @@ from eventlog.linter.rows import (
     queue_rows,
     syslog_addr,
 )
-from eventlog.linter.transactions import (
-    BLOB_OPERATIONS,
-    CREATE_BLOB,
-    DELETE,
-    INSERT,
-    INSERT_BLOB,
-    UPDATE,
-    TypTable,
-    typ_table,
-)
+from eventlog.linter.transactions import TYP_TABLES, TypTable
 from eventlog.linter.writer import QueueWriter, WriterOptions, first_address, next_address
 from eventlog.model import Change
 from eventlog.sql.connection import connect_any
@@ -150,25 +140,16 @@ def write_export(queue: Path, attrs: Path, rows_of_queue: Iterable[QueueRow], ta
     Raises what the rows raise, ConfigError, OSError.
     """
     with directory_of(queue), whole_path(str(queue)) as new_queue, whole_path(str(attrs)) as new_attrs:
-        _write_rows(new_queue, queue, QUEUE_COLUMNS, _QUEUE_TYPES, map(column_values, rows_of_queue))
+        _write_rows(new_queue, queue, QUEUE_TYPES, map(column_values, rows_of_queue))
         described = chain.from_iterable(map(attrs_values, tables))
-        _write_rows(new_attrs, attrs, ATTRS_COLUMNS, _ATTRS_TYPES, described)
+        _write_rows(new_attrs, attrs, ATTRS_TYPES, described)
 
 
-_QUEUE_TYPES: Final = (
-    "binary", "int16", "string", "int64", "int64", "int16", "int16", "int32", "int32", "int32", "int32", "int32",
-    "string", "string", "string", "binary",
-)  # fmt: skip
-_ATTRS_TYPES: Final = ("int32", "string", "int16", "int16", "int16", "int32")
-
-
-def _write_rows(
-    path: Path, named: Path, names: Sequence[str], types: Sequence[str], rows: Iterable[Sequence[Any]]
-) -> None:
+def _write_rows(path: Path, named: Path, types: Mapping[str, tuple[str, int]], rows: Iterable[Sequence[Any]]) -> None:
     """Write rows to ``path`` in the form that the suffix of ``named`` says."""
-    suffix = named.suffix.lower()
+    suffix, names = named.suffix.lower(), tuple(types)
     if suffix == ".parquet":
-        arrow_types = [tabular.pyarrow().type_for_alias(one) for one in types]
+        arrow_types = [tabular.pyarrow().type_for_alias(name) for name, _ in types.values()]
         with tabular.open_parquet(path, names, arrow_types) as write_row:
             for row in rows:
                 write_row(row)
@@ -203,8 +184,9 @@ class SourceOptions(PlaceOptions):
     ``catalog`` may be given, since a conversion gives it to both sides: a queue describes its tables itself.
     """
 
-    dispatch_attrs: Mapping[Any, Sequence[Mapping[str, Any]]] = shared(DISPATCH_ATTRS)
+    dispatch_attrs: Mapping[int, TableAttrs] = shared(DISPATCH_ATTRS)
     batch_rows: int = option(10_000, integer(1), "rows that are read from a database at once")
+    final: bool = option(True, FLAG, "hand out everything, keep nothing back for a later read")
     catalog: CatalogOption = shared(CATALOG)
 
 
@@ -215,14 +197,7 @@ class TargetOptions(PlaceOptions):
     files: str = option("csv", STRING, "form of the files in a directory: csv, jsonl or parquet")
 
 
-@dataclass(frozen=True, slots=True)
-class WholeReaderOptions(ReaderOptions):
-    """Options of the reader where it reads all that there is."""
-
-    final: bool = shared(FINAL, default=True)
-
-
-def read(source: str, place: SourceOptions, options: WholeReaderOptions, report: Report) -> Iterator[Change]:
+def read(source: str, place: SourceOptions, options: ReaderOptions, report: Report) -> Iterator[Change]:
     """The changes of an export (a file or a directory) or of a queue in a database (a URL of SQLAlchemy), all that is
     there now. An export is sorted in memory; ``export_reader`` takes one in order.
 
@@ -237,12 +212,12 @@ def read(source: str, place: SourceOptions, options: WholeReaderOptions, report:
             attrs_table=place.attrs_table,
             schema=place.schema,
             batch_rows=place.batch_rows,
-            attrs=attrs_of_option(place.dispatch_attrs) or None,
+            attrs=place.dispatch_attrs or None,
         )
         yield from poller.drain()
         return
     queue, beside = export_files(Path(source))
-    changes = _export_reader(beside, place, options, report).read(read_queue(queue))
+    changes = _export_reader(beside, place, options, report).read(read_queue(queue), final=place.final)
     try:
         yield from changes
     except FormatError as error:
@@ -259,7 +234,7 @@ def export_reader(source: str, options: Mapping[str, Any], report: Report) -> Qu
 
 
 def _export_reader(beside: Path | None, place: SourceOptions, options: ReaderOptions, report: Report) -> QueueReader:
-    attrs = attrs_of_option(place.dispatch_attrs)
+    attrs = place.dispatch_attrs
     described = beside if place.attrs is None else Path(place.attrs)
     if not attrs and described is not None:
         attrs = read_attrs(described)
@@ -301,7 +276,7 @@ def _write_database(
         database.insert_rows(connection, queue, writer.rows(changes))
 
 
-FORMAT = Format("linter", read, write, (SourceOptions, WholeReaderOptions), (TargetOptions, WriterOptions))
+FORMAT = Format("linter", read, write, (SourceOptions, ReaderOptions), (TargetOptions, WriterOptions))
 
 
 # --- the listing ------------------------------------------------------------------------------------------------------
@@ -310,8 +285,9 @@ _SHOWN = 32  # bytes a line
 
 
 def queue_listing(source: str, options: Mapping[str, Any]) -> Iterator[str]:
-    """The lines of a file or directory, row by row in the order of the files. Raises FormatError."""
-    table = typ_table(options.get("typ_table", "fields"))
+    """The lines of a file or directory, row by row in the order of the files. Raises ConfigError, FormatError."""
+    _, chosen = parse_all_options(FORMAT.reader_options, options, "the linter reader")
+    table = TYP_TABLES[chosen.typ_table]
     files, _ = export_files(Path(source))
     for number, row in enumerate(read_queue(files), 1):
         try:
@@ -322,10 +298,11 @@ def queue_listing(source: str, options: Mapping[str, Any]) -> Iterator[str]:
 
 def _row(number: int, row: QueueRow, table: TypTable) -> Iterator[str]:
     file, address = syslog_addr(row.syslog_addr)
-    yield f"row {number}  SYSLOG_ADDR {file}:{address}  {_operation(row.typ, table)}  transaction {row.transact_id:X}"
+    name = table.operations.get(row.typ) or table.ends.get(row.typ, "(unknown)")
+    yield f"row {number}  SYSLOG_ADDR {file}:{address}  TYP {row.typ} {name}  transaction {row.transact_id:X}"
     time = decode_oper_date(row.oper_date)
     yield f"    OPER_DATE   {row.oper_date.hex().upper()}  {time} of the server {row.dbnode!r}"
-    if row.typ in (table.commit, table.rollback):
+    if row.typ in table.ends:
         return
     destination = ".".join(part for part in row.destination if part)
     yield f"    table       {row.tabnum_src} -> {destination!r}, row id {row.rowid_src}, channel {row.channel}"
@@ -336,17 +313,3 @@ def _row(number: int, row: QueueRow, table: TypTable) -> Iterator[str]:
     data = data_bytes(row.data)
     for at in range(0, len(data), _SHOWN):
         yield f"    {at:08x}    {data[at : at + _SHOWN].hex().upper()}"
-
-
-def _operation(typ: int, table: TypTable) -> str:
-    names: dict[int | None, str] = {
-        DELETE: "DELETE",
-        INSERT: "INSERT",
-        UPDATE: "UPDATE",
-        table.clear_blob: "CLEAR BLOB",
-        table.commit: "COMMIT",
-        table.rollback: "ROLLBACK",
-    }
-    if table.operations & BLOB_OPERATIONS:
-        names |= {CREATE_BLOB: "CREATE BLOB", INSERT_BLOB: "INSERT BLOB"}
-    return f"TYP {typ} {names.get(typ, '(unknown)')}"

@@ -10,8 +10,6 @@ from eventlog.changes.format import Report
 from eventlog.core.moments import time_zone_named
 from eventlog.core.options import (
     CHARSET,
-    FLAG,
-    OBJECT,
     STRING,
     TEXT_OBJECT,
     CheckedOptions,
@@ -30,10 +28,9 @@ from eventlog.linter.rows import Destination, QueueRow, blob_attr, stripped, to_
 from eventlog.linter.transactions import (
     BLOB_OPERATIONS,
     DELETE,
-    FIELDS,
     INSERT,
     ORDERS,
-    PROSE,
+    TYP_TABLES,
     UPDATE,
     Operation,
     Transactions,
@@ -42,7 +39,6 @@ from eventlog.linter.transactions import (
     place_of_token,
     restart_token,
     table_number,
-    typ_table,
     where,
 )
 from eventlog.model import Change, ChangeOp, Value, differing, full_name
@@ -61,12 +57,6 @@ def _parse_tables(value: Any) -> Mapping[Any, str]:
     return tables
 
 
-def _parse_dispatch_attrs(value: Any) -> Mapping[Any, Sequence[Mapping[str, Any]]]:
-    tables: Mapping[Any, Sequence[Mapping[str, Any]]] = OBJECT.parse(value)
-    attrs_of_option(tables)
-    return tables
-
-
 def _parse_codec(value: Any) -> RowCodec | str:
     row_codec(value)
     codec: RowCodec | str = value
@@ -78,9 +68,8 @@ TABLES: Final = Option(
     {}, Kind(_parse_tables, 'an object such as {"7": "app.item"}'), "owner.table by the number of the table"
 )
 DISPATCH_ATTRS: Final = Option(
-    {}, Kind(_parse_dispatch_attrs, "an object: number of the table -> list of columns"), "tables, in place of attrs"
+    {}, Kind(attrs_of_option, "an object: number of the table -> list of columns"), "tables, in place of attrs"
 )
-FINAL: Final = Option(False, FLAG, "hand out everything, keep nothing back for a later read")
 CODEC_CHARSET: Final = Option("utf-8", CHARSET, "character set of the emulator's codec")
 
 
@@ -88,11 +77,10 @@ CODEC_CHARSET: Final = Option("utf-8", CHARSET, "character set of the emulator's
 class ReaderOptions(CheckedOptions):
     """The reader's options under the names of spec/linter-queue.md. Raises ConfigError."""
 
-    typ_table: str = option("fields", choice(FIELDS.name, PROSE.name), "table of TYP that the server uses")
+    typ_table: str = option("fields", choice(*TYP_TABLES), "table of TYP that the server uses")
     timezone: str = shared(TIMEZONE)
     order_by: str = option("syslog", choice(*ORDERS), "what orders operations")
     order_tolerance: float = option(7200, number(0), "with order_by = oper_date: seconds that rows may come late")
-    final: bool = shared(FINAL)
     restart: str | None = option(None, STRING, "token of an earlier read, to go on from")
     dbnode: str | None = option(None, STRING, "read the changes of this node alone")
     destinations: str = option(
@@ -160,24 +148,21 @@ class QueueReader:
         self._zone = time_zone_named(options.timezone, "timezone")
         self._names = named_tables(options.tables)
         self._targets: dict[tuple[int, Destination], _ReadTable] = {}
-        destination = options.destination
-        self._typ_table = typ_table(options.typ_table)
+        self._typ_table = TYP_TABLES[options.typ_table]
         self._transactions = Transactions(
             self._typ_table,
             options.order_by,
             options.order_tolerance,
             None if options.dbnode is None else stripped(options.dbnode),
-            None if destination is None else (destination[0], destination[1], destination[2]),
+            options.destination,
             self._count,
         )
         self.restart_token = None if options.restart is None else str(options.restart)
 
-    def read(self, rows: Iterable[QueueRow]) -> Iterator[Change]:
-        """The changes of the transactions that end among the rows, which may come in any order.
-
-        Raises FormatError.
+    def read(self, rows: Iterable[QueueRow], *, final: bool = False) -> Iterator[Change]:
+        """The changes of the transactions that end among the rows, which may come in any order; ``final`` as of
+        ``changes``. Raises FormatError.
         """
-        final = self._options.final
         return self.changes(in_order(rows if final else self.fresh(rows), self._options.order_by), final=final)
 
     def fresh(self, rows: Iterable[QueueRow]) -> Iterator[QueueRow]:
@@ -331,7 +316,7 @@ _OPS: Mapping[int, ChangeOp] = {DELETE: ChangeOp.DELETE, INSERT: ChangeOp.INSERT
 
 def _blob_column(row: QueueRow, attrs: TableAttrs) -> str:
     number, _ = blob_attr(row.blobatr if isinstance(row.blobatr, int) else 0)
-    column = attrs.column_number(number)
-    if column is None:
-        raise SchemaMissing(f"{where(row)}: BLOBATR names column {number}, which DISPATCH_ATTRS does not describe")
-    return column.name
+    for column in attrs.columns:
+        if column.atrnum == number:
+            return column.name
+    raise SchemaMissing(f"{where(row)}: BLOBATR names column {number}, which DISPATCH_ATTRS does not describe")

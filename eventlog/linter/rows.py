@@ -28,17 +28,13 @@ def oper_date_bytes(value: Any) -> bytes:
     """OPER_DATE as its six bytes, given as bytes or as twelve hex digits. Raises BadOperDate."""
     if isinstance(value, str):
         text = value.strip()
-        if len(text) == 12:
-            try:
-                return bytes.fromhex(text) if text.isalnum() else _bad_oper_date(value)
-            except ValueError:
-                pass
+        try:
+            if len(text) == 12 and text.isalnum():
+                return bytes.fromhex(text)
+        except ValueError:
+            pass
     elif isinstance(value, bytes | bytearray | memoryview) and len(value) == 6:
         return bytes(value)
-    return _bad_oper_date(value)
-
-
-def _bad_oper_date(value: Any) -> bytes:
     shown = value.hex() if isinstance(value, bytes | bytearray | memoryview) else repr(value)
     raise BadOperDate(f"OPER_DATE {shown[:60]} is neither six bytes nor twelve hex digits")
 
@@ -128,17 +124,19 @@ def integer(name: str, value: Any) -> int:
     raise BadColumnValue(f"column {name} holds {value!r:.60}, which is no whole number")
 
 
-QUEUE_COLUMNS: Final = (
-    "OPER_DATE", "EXTDATA", "DBNODE", "TRANSACT_ID", "SYSLOG_ADDR", "TYP", "BLOBATR", "CHANNEL", "TABNUM_SRC",
-    "ROWID_SRC", "LEN1", "LEN2", "DST_SERVER", "DST_OWNER", "DST_TABLE", "DATA",
-)  # fmt: skip
-"""The columns of DISPATCH_QUEUE in the order of the manual."""
+QUEUE_TYPES: Final = {
+    "OPER_DATE": ("binary", 6), "EXTDATA": ("int16", 2), "DBNODE": ("string", 8), "TRANSACT_ID": ("int64", 8),
+    "SYSLOG_ADDR": ("int64", 8), "TYP": ("int16", 2), "BLOBATR": ("int16", 2), "CHANNEL": ("int32", 4),
+    "TABNUM_SRC": ("int32", 4), "ROWID_SRC": ("int32", 4), "LEN1": ("int32", 4), "LEN2": ("int32", 4),
+    "DST_SERVER": ("string", 8), "DST_OWNER": ("string", 66), "DST_TABLE": ("string", 66),
+    "DATA": ("binary", DATA_SIZE),
+}  # fmt: skip
+"""The columns of DISPATCH_QUEUE in the order of the manual: their types, as Arrow calls them, and their bytes."""
 
-Where = Callable[[], str]
-
+QUEUE_COLUMNS: Final = tuple(QUEUE_TYPES)
 OPTIONAL_COLUMNS: Final = frozenset({"CHANNEL", "ROWID_SRC"})
 
-CHAR_WIDTHS: Final = {"DBNODE": 8, "DST_SERVER": 8, "DST_OWNER": 66, "DST_TABLE": 66}
+Where = Callable[[], str]
 
 
 class Destination(NamedTuple):

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from itertools import groupby
 from operator import attrgetter
@@ -39,27 +38,20 @@ BLOB_OPERATIONS: Final = frozenset({CREATE_BLOB, INSERT_BLOB})
 
 
 class TypTable(NamedTuple):
-    """What the codes mean: ``operations`` are those that belong to a transaction, the others end it."""
+    """What the codes mean: those that belong to a transaction, and those that end it."""
 
     name: str
-    operations: frozenset[int]
+    operations: Mapping[int, str]
+    ends: Mapping[int, str]
     commit: int
-    rollback: int | None
-    clear_blob: int
 
 
-FIELDS: Final = TypTable(
-    "fields", frozenset({DELETE, INSERT, UPDATE, CREATE_BLOB, INSERT_BLOB, CLEAR_BLOB}), COMMIT, ROLLBACK, CLEAR_BLOB
-)
-PROSE: Final = TypTable("prose", frozenset({DELETE, INSERT, UPDATE, 4}), 5, None, 4)
-
-
-def typ_table(name: str) -> TypTable:
-    """The table of the option ``typ_table``: ``fields`` or ``prose``. Raises ConfigError."""
-    for table in (FIELDS, PROSE):
-        if table.name == name:
-            return table
-    raise ConfigError(f"typ_table {name!r} is unknown; use fields or prose (spec/linter-queue.md 3)")
+_OF_ROWS: Final = {DELETE: "DELETE", INSERT: "INSERT", UPDATE: "UPDATE"}
+_OF_BLOBS: Final = {CREATE_BLOB: "CREATE BLOB", INSERT_BLOB: "INSERT BLOB", CLEAR_BLOB: "CLEAR BLOB"}
+FIELDS: Final = TypTable("fields", {**_OF_ROWS, **_OF_BLOBS}, {COMMIT: "COMMIT", ROLLBACK: "ROLLBACK"}, COMMIT)
+PROSE: Final = TypTable("prose", {**_OF_ROWS, 4: "CLEAR BLOB"}, {5: "COMMIT"}, 5)
+TYP_TABLES: Final = {table.name: table for table in (FIELDS, PROSE)}
+"""Those of the option ``typ_table`` (spec/linter-queue.md 3)."""
 
 
 class Operation(NamedTuple):
@@ -78,7 +70,7 @@ def check_code(row: QueueRow, table: TypTable) -> None:
     typ, len1, len2 = row.typ, row.len1, row.len2
     if typ in table.operations:
         return
-    if typ not in (table.commit, table.rollback):
+    if typ not in table.ends:
         raise UnknownOperation(f"{where(row)}: TYP {typ} is no operation of the table {table.name!r}")
     if table is PROSE and (len1 > 0 or len2 > 0):
         raise UnknownOperation(f"{where(row)}: TYP {typ} with data is no operation of the table 'prose'")
@@ -100,22 +92,19 @@ def parts(rows: Sequence[QueueRow], table: TypTable = FIELDS) -> tuple[bytes, by
     for number, row in enumerate(rows):
         if row.extdata != number:
             raise MissingPart(f"{where(first)}: part {number} is missing, part {row.extdata} stands in its place")
-    len1, len2 = first.len1, first.len2
-    if len1 + len2 > DATA_SIZE:
-        _check_lengths(first, len1, len2, negative=len1 < 0 or len2 < 0, table=table)
+    are_totals = first.len1 + first.len2 > DATA_SIZE
+    counting = rows[:1] if are_totals else rows
+    if any(row.len1 < 0 or row.len2 < 0 for row in counting):
+        raise BadLength(f"{where(first)}: a length of the operation is negative")
+    len1, len2 = sum(row.len1 for row in counting), sum(row.len2 for row in counting)
+    _check_lengths(first, len1, len2, table)
+    if are_totals:
         chunks = [data_bytes(row.data) for row in rows]
         data = b"".join([*(chunk.ljust(DATA_SIZE, b"\0") for chunk in chunks[:-1]), chunks[-1]])
         if len1 + len2 > len(data):
             raise BadLength(f"{where(first)}: LEN1 {len1} and LEN2 {len2} are more than its {len(data)} bytes")
         return data[:len1], data[len1 : len1 + len2]
-    negative = False
-    if len(rows) > 1:
-        negative = any(row.len1 < 0 or row.len2 < 0 for row in rows)
-        len1, len2 = sum(row.len1 for row in rows), sum(row.len2 for row in rows)
-    _check_lengths(first, len1, len2, negative=negative or len1 < 0 or len2 < 0, table=table)
     cut = [_own_parts(row) for row in rows]
-    if len(cut) == 1:
-        return cut[0]
     return b"".join([old for old, _ in cut]), b"".join([new for _, new in cut])
 
 
@@ -132,13 +121,11 @@ def _own_parts(row: QueueRow) -> tuple[bytes, bytes]:
     return data[:len1], data[len1:end]
 
 
-def _check_lengths(row: QueueRow, len1: int, len2: int, *, negative: bool, table: TypTable) -> None:
-    if negative:
-        raise BadLength(f"{where(row)}: a length of the operation is negative")
+def _check_lengths(row: QueueRow, len1: int, len2: int, table: TypTable) -> None:
     typ = row.typ
     if typ in BLOB_OPERATIONS:
         return
-    if table is PROSE and typ == table.clear_blob and not len1 and not len2:
+    if table is PROSE and typ == 4 and not len1 and not len2:
         raise TypContradiction(f"{where(row)}: TYP 4 without data is no CLEAR BLOB; is typ_table prose right here?")
     if not len1 or bool(len2) is not (typ == UPDATE):
         wanted = "a first and a second part" if typ == UPDATE else "a first part only"
@@ -253,27 +240,34 @@ def place_of_token(token: str, order_by: str) -> tuple[bytes, int]:
     return bytes.fromhex(match[1] or ""), int(match[2], 16)
 
 
-@dataclass(slots=True)
 class Transactions:
     """What one read leaves for the next: rows of open transactions, what was seen, and the greatest OPER_DATE.
 
     Rows are read of the source database ``dbnode`` and for the ``destination``; None = any. ``count`` takes the
-    counters ``log_order`` and ``open_transactions``.
+    counters ``log_order`` and ``open_transactions``. ``taken``: what the rows are known by that are not taken again.
     """
 
-    table: TypTable
-    order_by: str
-    order_tolerance: float
-    dbnode: str | None
-    destination: tuple[str | None, str | None, str | None] | None
-    count: Callable[[str], None]
-    kept: list[QueueRow] = field(default_factory=list)
-    taken: set[tuple[Any, ...]] = field(default_factory=set)
-    present: set[tuple[Any, ...]] = field(default_factory=set)
-    nodes: set[str] = field(default_factory=set)
-    greatest: bytes = bytes(6)
-    warned_of_order: bool = False
-    warned_of_prose: bool = False
+    def __init__(
+        self,
+        table: TypTable,
+        order_by: str,
+        order_tolerance: float,
+        dbnode: str | None,
+        destination: Sequence[str | None] | None,
+        count: Callable[[str], None],
+    ) -> None:
+        self.taken: set[tuple[Any, ...]] = set()
+        self._table = table
+        self._order_by = order_by
+        self._order_tolerance = order_tolerance
+        self._dbnode = dbnode
+        self._destination = destination
+        self._count = count
+        self._kept: list[QueueRow] = []
+        self._present: set[tuple[Any, ...]] = set()
+        self._nodes: set[str] = set()
+        self._greatest = bytes(6)
+        self._warned_of_order = self._warned_of_prose = False
 
     def fresh(self, rows: Iterable[QueueRow]) -> Iterator[QueueRow]:
         """The rows that no earlier read has taken. To be consumed whole before ``committed``."""
@@ -283,7 +277,7 @@ class Transactions:
             present.add(identity)
             if identity not in taken:
                 yield row
-        self.present = present
+        self._present = present
 
     def committed(
         self, rows: Iterable[QueueRow], token: str | None, *, final: bool
@@ -293,16 +287,15 @@ class Transactions:
         With a ``token`` in force those that are not behind it are left out. ``final``: nothing is kept. Raises
         SeveralNodes, and what ``check_code`` raises.
         """
-        by_syslog = self.order_by == "syslog"
-        behind = None if token is None else place_of_token(token, self.order_by)
-        if self.kept:
-            key = attrgetter(*ORDERS[self.order_by])
-            rows = merge(self.kept, rows, key=key)
-        is_operation, commit = self.table.operations, self.table.commit
-        ends = (commit, self.table.rollback)
-        dbnode, destination = self.dbnode, self.destination
+        by_syslog = self._order_by == "syslog"
+        behind = None if token is None else place_of_token(token, self._order_by)
+        if self._kept:
+            key = attrgetter(*ORDERS[self._order_by])
+            rows = merge(self._kept, rows, key=key)
+        is_operation, commit = self._table.operations, self._table.commit
+        dbnode, destination = self._dbnode, self._destination
         open_rows: dict[tuple[str, int], list[QueueRow]] = {}
-        node, greatest = None, self.greatest
+        node, greatest = None, self._greatest
         for row in rows:
             oper_date, _, own_node, transact_id, _, typ, _, _, _, _, _, _, _, _ = row
             if own_node != node:
@@ -311,10 +304,10 @@ class Transactions:
                 node = own_node
                 self._meet(row, token)
             operation = typ in is_operation
-            if destination is not None and typ not in ends and not _is_for(destination, row):
+            if destination is not None and typ not in self._table.ends and not _is_for(destination, row):
                 continue
             if not operation or typ == 4:
-                check_code(row, self.table)
+                check_code(row, self._table)
             if by_syslog:
                 if oper_date >= greatest:
                     greatest = oper_date
@@ -327,42 +320,42 @@ class Transactions:
                 else:
                     open_rows[transaction] = [row]
                 continue
-            if self.table.rollback is None and not self.warned_of_prose:
-                self.warned_of_prose = True
+            if self._table is PROSE and not self._warned_of_prose:
+                self._warned_of_prose = True
                 _log.warning("typ_table prose: every TYP %d is taken as COMMIT, ROLLBACK cannot be told from it", typ)
             its_rows = open_rows.pop(transaction, None)
             if its_rows is None or typ != commit:  # what is undone is not judged
                 continue
             if behind is None or (b"" if by_syslog else oper_date, row.syslog_addr) > behind:
                 yield row, its_rows
-        self.greatest = greatest
+        self._greatest = greatest
         if final:
             for its_rows in open_rows.values():
-                self.count("open_transactions")
-                if self.table is PROSE and any(row.typ == 4 and row.len1 == 0 == row.len2 for row in its_rows):
+                self._count("open_transactions")
+                if self._table is PROSE and any(row.typ == 4 and row.len1 == 0 == row.len2 for row in its_rows):
                     _log.warning(
                         "%s: its transaction has no end and operations TYP 4 without data, which are COMMITs of the "
                         "table fields: is typ_table prose right here?",
                         where(its_rows[0]),
                     )
             open_rows = {}
-        self.kept = in_order((row for its_rows in open_rows.values() for row in its_rows), self.order_by)
-        self.taken = self.present.union(row.identity for row in self.kept)
+        self._kept = in_order((row for its_rows in open_rows.values() for row in its_rows), self._order_by)
+        self.taken = self._present.union(row.identity for row in self._kept)
 
     def _meet(self, row: QueueRow, token: str | None) -> None:
-        self.nodes.add(row.dbnode)
-        if token is not None and len(self.nodes) > 1:
+        self._nodes.add(row.dbnode)
+        if token is not None and len(self._nodes) > 1:
             raise SeveralNodes(
-                f"{where(row)}: there are rows of {', '.join(map(repr, sorted(self.nodes)))}, whose addresses cannot "
+                f"{where(row)}: there are rows of {', '.join(map(repr, sorted(self._nodes)))}, whose addresses cannot "
                 f"be compared with the restart token {token}; choose one with the option dbnode"
             )
 
     def _late(self, row: QueueRow, greatest: bytes) -> None:
         late = int.from_bytes(greatest, "big") - int.from_bytes(row.oper_date, "big")
-        if late > self.order_tolerance * 65536:
-            self.count("log_order")
-            if not self.warned_of_order:
-                self.warned_of_order = True
+        if late > self._order_tolerance * 65536:
+            self._count("log_order")
+            if not self._warned_of_order:
+                self._warned_of_order = True
                 _log.warning(
                     "%s: OPER_DATE lies %d s behind one before it; if file numbers have wrapped, read with order_by "
                     "oper_date",
@@ -371,5 +364,5 @@ class Transactions:
                 )
 
 
-def _is_for(destination: tuple[str | None, str | None, str | None], row: QueueRow) -> bool:
+def _is_for(destination: Sequence[str | None], row: QueueRow) -> bool:
     return all(wanted in (None, named) for wanted, named in zip(destination, row.destination, strict=True))

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from eventlog.changes.catalog_file import CATALOG, CatalogOption, database_of
 from eventlog.changes.format import Report
-from eventlog.changes.keys import Complete, Key, completed, refuse_without_row, transactions
+from eventlog.changes.keys import Complete, Key, transactions, whole_images
 from eventlog.core.moments import time_zone_named
 from eventlog.core.options import ANY, FUNCTION, STRING, CheckedOptions, Kind, choice, integer, option, shared
 from eventlog.errors import (
@@ -19,11 +19,11 @@ from eventlog.errors import (
     SchemaMissing,
     ValueRange,
 )
-from eventlog.linter.attributes import TableAttrs, attrs_of_option, attrs_of_table, column_value
+from eventlog.linter.attributes import TableAttrs, attrs_of_table, column_value
 from eventlog.linter.codec import RowCodec, row_codec
 from eventlog.linter.errors import RowEncodeError
 from eventlog.linter.reader import CODEC_CHARSET, DISPATCH_ATTRS, TABLES, TIMEZONE, named_tables, parse_place
-from eventlog.linter.rows import CHAR_WIDTHS, DATA_SIZE, MASK_64, Destination, QueueRow, from_utc
+from eventlog.linter.rows import DATA_SIZE, MASK_64, QUEUE_TYPES, Destination, QueueRow, from_utc
 from eventlog.linter.transactions import COMMIT, DELETE, INSERT, ROLLBACK, UPDATE
 from eventlog.model import Change, ChangeOp, Row, Value, column_name, full_name
 
@@ -56,19 +56,17 @@ class Written(NamedTuple):
     part2: bytes
 
 
-@dataclass(slots=True)
 class SystemLog:
-    """Where the next operation goes. ``continuation_lengths`` as the option of that name.
+    """Where the next operation goes: ``address``. ``continuation_lengths`` as the option of that name.
 
     Raises ValueRange for a name that is wider than its column.
     """
 
-    dbnode: str
-    continuation_lengths: str = "per_row"
-    address: int = first_address()
-
-    def __post_init__(self) -> None:
-        check_width("DBNODE", self.dbnode)
+    def __init__(self, dbnode: str, continuation_lengths: str = "per_row", address: int = first_address()) -> None:
+        check_width("DBNODE", dbnode)
+        self.address = address
+        self._dbnode = dbnode
+        self._has_totals = continuation_lengths == "total"
 
     def operation(
         self,
@@ -81,15 +79,14 @@ class SystemLog:
         """The rows of an operation, a full set for each destination, all with one address."""
         typ, blobatr, tabnum, rowid, part1, part2 = written
         old, both = len(part1), part1 + part2
-        totals = self.continuation_lengths == "total"
         for destination in destinations:
             for number, start in enumerate(range(0, len(both) or 1, DATA_SIZE)):
                 end = min(start + DATA_SIZE, len(both))
                 own_old = max(0, min(end, old) - start)
-                lengths = (old, len(part2)) if totals else (own_old, end - start - own_old)
+                lengths = (old, len(part2)) if self._has_totals else (own_old, end - start - own_old)
                 data = both[start:end].ljust(DATA_SIZE, b"\0")
                 yield QueueRow(
-                    oper_date, number, self.dbnode, transact_id, self.address, typ, blobatr, channel, tabnum, rowid,
+                    oper_date, number, self._dbnode, transact_id, self.address, typ, blobatr, channel, tabnum, rowid,
                     *lengths, destination, data,
                 )  # fmt: skip
         self.address = next_address(self.address, len(both))
@@ -97,25 +94,18 @@ class SystemLog:
     def end(self, transact_id: int, channel: int, oper_date: bytes, *, committed: bool = True) -> QueueRow:
         """The row that ends a transaction."""
         row = QueueRow(
-            oper_date, 0, self.dbnode, transact_id, self.address, COMMIT if committed else ROLLBACK, 0, channel, 0, 0,
+            oper_date, 0, self._dbnode, transact_id, self.address, COMMIT if committed else ROLLBACK, 0, channel, 0, 0,
             0, 0, _NOWHERE, bytes(DATA_SIZE),
         )  # fmt: skip
         self.address = next_address(self.address, 0)
         return row
 
 
-def checked_destination(server: str, owner: str, table: str) -> Destination:
-    """A destination whose names fit their columns. Raises ValueRange."""
-    check_width("DST_SERVER", server)
-    check_width("DST_OWNER", owner)
-    check_width("DST_TABLE", table)
-    return Destination(server, owner, table)
-
-
 def check_width(column: str, text: str) -> None:
     """Whether text fits a CHAR column of the queue. Raises ValueRange."""
-    if len(text.encode("utf-8", "surrogatepass")) > CHAR_WIDTHS[column]:
-        raise ValueRange(f"{text!r} has more than the {CHAR_WIDTHS[column]} bytes of {column}")
+    _, size = QUEUE_TYPES[column]
+    if len(text.encode("utf-8", "surrogatepass")) > size:
+        raise ValueRange(f"{text!r} has more than the {size} bytes of {column}")
 
 
 def _parse_destinations(value: Any) -> Sequence[Sequence[str | None]]:
@@ -140,7 +130,7 @@ class WriterOptions(CheckedOptions):
     )
     truncate: str = option("raise", choice("raise", "deletes"), "what is written for a TRUNCATE")
     complete: Complete | None = option(None, FUNCTION, "function of schema, table and key that gives the whole row")
-    dispatch_attrs: Mapping[Any, Sequence[Mapping[str, Any]]] = shared(DISPATCH_ATTRS)
+    dispatch_attrs: Mapping[int, TableAttrs] = shared(DISPATCH_ATTRS)
     tables: Mapping[Any, str] = shared(TABLES)
     catalog: CatalogOption = shared(CATALOG)
     destinations: Sequence[Sequence[str | None]] = option(
@@ -233,13 +223,16 @@ class QueueWriter:
                     f"table {name} is not described; give its columns with dispatch_attrs and tables, or with catalog"
                 )
             destinations = [
-                checked_destination(
+                Destination(
                     server or "",
                     (change.schema or "") if owner is None else owner,
                     change.table if table is None else table,
                 )
                 for server, owner, table in self._options.destinations
             ]
+            for destination in destinations:
+                for column, text in zip(("DST_SERVER", "DST_OWNER", "DST_TABLE"), destination, strict=True):
+                    check_width(column, text)
             names = frozenset(column.name for column in attrs.columns)
             target = _WrittenTable(name, attrs, tuple(dict.fromkeys(destinations)), names)
             self._targets[change.schema, change.table] = target
@@ -256,21 +249,11 @@ class QueueWriter:
     # --- rows ---------------------------------------------------------------------------------------------------------
 
     def _operation(self, change: Change, target: _WrittenTable) -> Written:
-        refuse_without_row(change)
-        old: dict[str, Value] | None = None
-        new: dict[str, Value] | None = None
-        if change.op is ChangeOp.DELETE:
-            known = {**dict(change.key or ()), **(change.before or {})}
-            typ, old = DELETE, self._row({**dict.fromkeys(target.names), **known}, change, target)
-        else:
-            after = {**dict(change.key or ()), **(change.after or {})}
-            images = [after] if change.op is not ChangeOp.UPDATE else [after, change.before or {}]
-            whole = completed(change, images, target.names, self._options.complete)
-            typ, new = INSERT, self._row(whole[0], change, target)
-            if change.op is ChangeOp.UPDATE:
-                typ, old = UPDATE, self._row(whole[1], change, target)
-        parts = [self._image(row, change, target) for row in (old, new) if row is not None]
-        self._remember(target, old, new)
+        images = whole_images(change, target.names, self._options.complete, needs_before=True)
+        rows = [self._row(image, change, target) for image in images]
+        parts = [self._image(row, change, target) for row in rows]
+        typ = _TYPS[change.op]
+        self._remember(target, None if typ == INSERT else rows[0], None if typ == DELETE else rows[-1])
         return self._written(typ, change, target, *parts)
 
     def _written(self, typ: int, change: Change, target: _WrittenTable, part1: bytes, part2: bytes = b"") -> Written:
@@ -279,11 +262,6 @@ class QueueWriter:
 
     def _row(self, row: Row, change: Change, target: _WrittenTable) -> dict[str, Value]:
         """The row in the values of its columns."""
-        unknown = row.keys() - target.names
-        if unknown:
-            raise NotExpressible(
-                f"{change.op} of {target.name} has the column {min(unknown)!r}, which its description does not list"
-            )
 
         def truncated(column: str) -> None:
             self._report.count(f"truncated {column_name(change, column)}")
@@ -328,13 +306,19 @@ class QueueWriter:
 
 
 _HEX: Final = re.compile("[0-9A-Fa-f]{1,32}")
+_TYPS: Final = {
+    ChangeOp.INSERT: INSERT,
+    ChangeOp.REFRESH: INSERT,
+    ChangeOp.UPDATE: UPDATE,
+    ChangeOp.DELETE: DELETE,
+}
 
 
 def _described(options: WriterOptions) -> dict[tuple[str | None, str], TableAttrs]:
     """The tables by schema (None = not known) and name."""
     names = named_tables(options.tables)
     tables = {}
-    for tabnum, attrs in attrs_of_option(options.dispatch_attrs).items():
+    for tabnum, attrs in options.dispatch_attrs.items():
         if tabnum not in names:
             raise ConfigError(f"table {tabnum} of dispatch_attrs has no name; add it to tables as owner.table")
         tables[names[tabnum]] = attrs

@@ -22,7 +22,7 @@ from eventlog.gbase.options import ReadOptions
 from eventlog.gbase.packed import datetime_text
 from eventlog.gbase.reader import StreamReader
 from eventlog.gbase.records import RECORD_NAMES, Framer
-from eventlog.gbase.values import TextOptions, codec
+from eventlog.gbase.values import codec
 from eventlog.gbase.writer import tabschem
 from eventlog.model import Value
 
@@ -69,10 +69,12 @@ def test_value_is_read_and_written(gbase_values: Case) -> None:
     column_type = layout.columns[0].type
     assert as_decoded(value, column_type) == gbase_values["decoded"]
     prefix = options.varchar_prefix if isinstance(options.varchar_prefix, int) else 2
-    written = codec(column_type, TextOptions(options.charset), prefix)
-    assert written.slot(value) == slot
-    if not (column_type.kind is Kind.LOB and value is not None):
-        assert written.slot(gbase_values["decoded"]) == slot
+    null, write, _ = codec(column_type, options.charset, prefix)
+    if value is None:
+        assert null == slot
+    elif column_type.kind is not Kind.LOB:
+        assert write(value) == slot
+        assert write(gbase_values["decoded"]) == slot
 
 
 def name_of(record: Record) -> str | int:

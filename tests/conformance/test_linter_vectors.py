@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -28,6 +29,7 @@ from eventlog.linter.rows import (
     syslog_addr,
 )
 from eventlog.linter.transactions import FIELDS, check_code, parts
+from eventlog.model import Change
 
 Case = dict[str, Any]
 
@@ -136,11 +138,11 @@ def test_queue(linter_queues: Case) -> None:
     report = Report()
     if "error" in case:
         with pytest.raises(EventlogError) as caught:
-            list(reader_of(case, report).read(rows_of_objects(case["rows"])))
+            list(read(reader_of(case, report), case))
         assert type(caught.value).__name__ == case["error"]
         return
     reader = reader_of(case, report)
-    changes = [to_json(change) for change in reader.read(rows_of_objects(case["rows"]))]
+    changes = [to_json(change) for change in read(reader, case)]
     for change in case["changes"]:
         known_members("change", change, CHANGE, {"extras"})
     assert [{name: change[name] for name in CHANGE} for change in changes] == [
@@ -154,8 +156,13 @@ def test_queue(linter_queues: Case) -> None:
 
 
 def reader_of(case: Case, report: Report) -> QueueReader:
-    options = parse_options(ReaderOptions, case["options"], "a case")
-    return QueueReader(attrs_of_option(case["dispatch_attrs"]), options, report)
+    options = {name: value for name, value in case["options"].items() if name != "final"}
+    chosen = parse_options(ReaderOptions, options, "a case")
+    return QueueReader(attrs_of_option(case["dispatch_attrs"]), chosen, report)
+
+
+def read(reader: QueueReader, case: Case) -> Iterator[Change]:
+    return reader.read(rows_of_objects(case["rows"]), final=case["options"].get("final", False))
 
 
 def test_names_of_errors_are_those_of_the_specification() -> None:

@@ -30,12 +30,12 @@ def rollback(address: int, **given: Any) -> QueueRow:
 
 def read(*rows: QueueRow, **options: Any) -> list[Change]:
     """One final read without a codec, if the options do not say otherwise."""
-    return list(QueueReader(ATTRS, ReaderOptions(**{"final": True, **options})).read(rows))
+    return list(QueueReader(ATTRS, ReaderOptions(**options)).read(rows, final=True))
 
 
 def counted(*rows: QueueRow, **options: Any) -> dict[str, int]:
     report = Report()
-    list(QueueReader(ATTRS, ReaderOptions(**{"final": True, **options}), report).read(rows))
+    list(QueueReader(ATTRS, ReaderOptions(**options), report).read(rows, final=True))
     return dict(report.counters)
 
 

@@ -49,7 +49,7 @@ def read(pieces: Iterator[bytes], **options: Any) -> list[Change]:
 
 def as_done(change: Change) -> Done:
     table = f"shop:{change.schema}.{change.table}"
-    return Done(change.op, table, change.before, change.after)
+    return change.op, table, change.before, change.after
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -57,9 +57,9 @@ def as_done(change: Change) -> Done:
 def test_what_is_read_is_what_was_committed_in_commit_order(seed: int, switches: Switches) -> None:
     committed: list[tuple[int, Work]] = []
     server = CdcServer(switches, on_commit=lambda work, sequence: committed.append((sequence, work)))
-    for table in new_server().tables.values():
-        server.create_table(table.name, ", ".join(f"{name} {spelled}" for name, spelled in table.columns.items()))
-        server.cdc_set_fullrowlogging(table.name, 1)
+    for table, columns in new_server().tables.items():
+        server.create_table(table, ", ".join(f"{name} {spelled}" for name, spelled in columns.items()))
+        server.cdc_set_fullrowlogging(table, 1)
     session = open_session(server)
     workload = Workload(server, seed)
     for _ in range(400):
@@ -103,7 +103,7 @@ def test_sequences_rise_through_pages_and_logs() -> None:
     for _ in range(100):
         sequences.append(server.next_sequence)
         work = server.begin()
-        work.insert(ALL, dict.fromkeys(server.tables[ALL].columns))
+        work.insert(ALL, dict.fromkeys(server.tables[ALL]))
         work.commit()
     assert sequences == sorted(set(sequences))
     assert sequences[0] == 0x0000000B00000018

@@ -21,7 +21,6 @@ from eventlog.gbase.errors import (
 )
 from eventlog.gbase.layout import Layouts, parse_columns
 from eventlog.gbase.options import ReadOptions, parse_table_name
-from eventlog.gbase.values import TextOptions
 from eventlog.gbase.writer import row_writer
 from eventlog.model import Value
 
@@ -33,7 +32,7 @@ from eventlog.model import Value
 def test_every_type_reads_back_in_both_size_orders_and_prefixes(prefix: int, order: str) -> None:
     columns = parse_columns(ALL_TYPES)
     layout = layout_of(ALL_TYPES)
-    write = row_writer("item", layout.columns, TextOptions(), prefix, lambda column: None)
+    write = row_writer("item", layout.columns, "utf-8", prefix, lambda column: None)
     rnd = random.Random(5)
     rows: list[dict[str, Value]] = [extreme_row(highest=True), extreme_row(highest=False), null_row()]
     rows += [{column.name: random_value(rnd, column) for column in columns} for _ in range(60)]

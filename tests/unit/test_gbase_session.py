@@ -68,7 +68,7 @@ def test_changes_are_read_by_the_documented_calls() -> None:
         "cdc_opensess", "cdc_startcapture", "cdc_set_fullrowlogging 1", "cdc_startcapture", "cdc_activatesess",
         "cdc_endcapture", "cdc_set_fullrowlogging 0", "cdc_closesess",
     ]  # fmt: skip
-    assert not server.tables[T1].full_row_logging
+    assert T1 not in server.full_row_logging
 
 
 def test_full_row_logging_that_was_on_stays_on() -> None:
@@ -77,7 +77,7 @@ def test_full_row_logging_that_was_on_stays_on() -> None:
     with capture_session(connection, connection.read, [CAPTURE], server="s"):
         pass
     assert not any("fullrowlogging" in call for call in connection.calls)
-    assert server.tables[T1].full_row_logging
+    assert T1 in server.full_row_logging
 
 
 def test_full_row_logging_stays_on_for_another_session() -> None:
@@ -86,7 +86,7 @@ def test_full_row_logging_stays_on_for_another_session() -> None:
     with capture_session(connection, connection.read, [CAPTURE], server="s"):
         other = server.cdc_opensess("s", 0, 0, 1, 1, 1)
         assert server.cdc_startcapture(other, 0, T1, "c1", 5) == 0
-    assert server.tables[T1].full_row_logging
+    assert T1 in server.full_row_logging
 
 
 def test_a_failure_in_between_closes_all_the_same() -> None:
@@ -115,8 +115,8 @@ def test_a_table_that_cannot_be_captured_is_named_and_left_as_it_was() -> None:
         pass
     assert caught.value.name == "TABPROPERTIES"
     assert connection.calls[-3:] == ["cdc_endcapture", "cdc_set_fullrowlogging 0", "cdc_closesess"]
-    assert not server.tables[T1].full_row_logging
-    assert not server.tables["shop:app.odd"].full_row_logging
+    assert T1 not in server.full_row_logging
+    assert "shop:app.odd" not in server.full_row_logging
 
 
 @pytest.mark.parametrize(

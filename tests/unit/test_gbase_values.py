@@ -35,7 +35,7 @@ from eventlog.gbase.packed import (
     unpack_fields,
     value_of_fields,
 )
-from eventlog.gbase.values import TextOptions, codec
+from eventlog.gbase.values import codec
 from eventlog.model import Lob, Value
 
 
@@ -46,7 +46,8 @@ def read(spelled: str, slot: str, **options: Any) -> Value:
 
 
 def written(spelled: str, value: Value, prefix: int = 2) -> str:
-    return codec(parse_type(spelled, "c"), TextOptions(), prefix).slot(value).hex().upper()
+    null, write, _ = codec(parse_type(spelled, "c"), "utf-8", prefix)
+    return (null if value is None else write(value)).hex().upper()
 
 
 # --- one value --------------------------------------------------------------------------------------------------------

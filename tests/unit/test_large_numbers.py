@@ -12,7 +12,7 @@ from eventlog.changes.json_form import value_to_json
 from eventlog.core.typed import to_text, whole_number
 from eventlog.errors import EventlogError
 from eventlog.gbase.column_types import parse_type
-from eventlog.gbase.values import TextOptions, codec
+from eventlog.gbase.values import codec
 from eventlog.linter.attributes import ColumnAttrs, Typ, column_value
 from eventlog.linter.rows import integer
 from eventlog.model import Value
@@ -47,7 +47,7 @@ HUGE = Decimal("1e999999999")
     [
         to_text,
         value_to_json,
-        codec(parse_type("int8", "n"), TextOptions()).write,
+        codec(parse_type("int8", "n")).write,
         partial(column_value, column=ColumnAttrs("n", 1, Typ.INTEGER, 0, 8), truncated=str),
         partial(column_value, column=ColumnAttrs("n", 1, Typ.VARCHAR, 0, 8), truncated=str),
         partial(integer, "LEN1"),

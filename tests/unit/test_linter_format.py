@@ -251,13 +251,11 @@ def test_a_damaged_queue_gives_a_clear_error_or_clean_changes() -> None:
     def read(
         lines: list[dict[str, Any]], typ_table: str, destinations: str, codec: str, on_row_error: str, final: bool
     ) -> None:
-        options = ReaderOptions(
-            typ_table=typ_table, destinations=destinations, codec=codec, on_row_error=on_row_error, final=final
-        )
+        options = ReaderOptions(typ_table=typ_table, destinations=destinations, codec=codec, on_row_error=on_row_error)
         reader = QueueReader(ATTRS, options)
         try:
             for part in (lines[: len(lines) // 2], lines):
-                for change in reader.read(rows_of_objects(part)):
+                for change in reader.read(rows_of_objects(part), final=final):
                     assert change.position is not None
                     outcomes.add("change")
         except FormatError:
@@ -292,6 +290,6 @@ def test_a_damaged_file_gives_a_clear_error_or_clean_changes(
 
 def test_the_fuzzed_lines_are_read_when_they_are_whole() -> None:
     lines = json.loads(json.dumps([_line(row) for row in ROWS]))
-    reader = QueueReader(ATTRS, ReaderOptions(final=True, **EMULATOR))
-    assert list(reader.read(rows_of_objects(lines))) == CHANGES
+    reader = QueueReader(ATTRS, ReaderOptions(**EMULATOR))
+    assert list(reader.read(rows_of_objects(lines), final=True)) == CHANGES
     assert csv.field_size_limit() > 2 * 3400

@@ -131,7 +131,7 @@ def test_any_split_and_any_order_give_the_same_changes(seed: int, sizes: list[in
     rows = [one for step in steps for one in step.rows]
     expected = [change for step in steps for change in step.changes]
     shuffled = Random(seed).sample(rows, len(rows))
-    assert list(QueueReader(ATTRS, ReaderOptions(final=True, **EMULATOR)).read(shuffled)) == expected
+    assert list(QueueReader(ATTRS, ReaderOptions(**EMULATOR)).read(shuffled, final=True)) == expected
     reader = QueueReader(ATTRS, ReaderOptions(**EMULATOR))
     made: list[Change] = []
     at = 0
@@ -151,16 +151,16 @@ def test_a_reader_that_starts_from_a_token_gives_what_came_after_it(seed: int, c
     options = {"order_by": "oper_date" if seed % 2 else "syslog", **EMULATOR}
     first = QueueReader(ATTRS, ReaderOptions(**options))
     before = list(first.read(rows[:cut]))
-    second = QueueReader(ATTRS, ReaderOptions(restart=first.restart_token, final=True, **options))
-    assert before + list(second.read(rows)) == [change for step in steps for change in step.changes]
+    second = QueueReader(ATTRS, ReaderOptions(restart=first.restart_token, **options))
+    assert before + list(second.read(rows, final=True)) == [change for step in steps for change in step.changes]
 
 
 # --- restart tokens ---------------------------------------------------------------------------------------------------
 
 
 def token(*rows: QueueRow, **options: Any) -> str | None:
-    reader = QueueReader(ATTRS, ReaderOptions(final=True, **options))
-    list(reader.read(rows))
+    reader = QueueReader(ATTRS, ReaderOptions(**options))
+    list(reader.read(rows, final=True))
     return reader.restart_token
 
 

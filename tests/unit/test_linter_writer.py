@@ -46,8 +46,9 @@ def written(*changes: Change, **options: Any) -> list[QueueRow]:
 
 
 def read_back(rows: Iterable[QueueRow], **options: Any) -> list[Change]:
-    options = {"codec": "eventlog-emulator-1", "final": True, **options}
-    return list(QueueReader(ATTRS, ReaderOptions(**options)).read(queue_rows(QUEUE_COLUMNS, map(column_values, rows))))
+    options = {"codec": "eventlog-emulator-1", **options}
+    table = queue_rows(QUEUE_COLUMNS, map(column_values, rows))
+    return list(QueueReader(ATTRS, ReaderOptions(**options)).read(table, final=True))
 
 
 def item(op: ChangeOp, **given: Any) -> Change:
@@ -239,6 +240,18 @@ def test_complete_fills_rows_before_and_after() -> None:
     assert change.before == {**ITEM_ROW, "NAME": "now"}
 
 
+def test_a_row_that_is_to_be_queried_back_comes_from_complete() -> None:
+    queried = item(ChangeOp.INSERT, after=None, extras={"query_back": "row"})
+    (change,) = read_back(written(queried, complete=lambda *_: ITEM_ROW))
+    assert change.after == ITEM_ROW
+
+
+def test_a_row_before_has_the_key_of_its_change() -> None:
+    before = {name: value for name, value in ITEM_ROW.items() if name != "ID"}
+    (change,) = read_back(written(item(ChangeOp.UPDATE, before=before, after={**ITEM_ROW, "NAME": "b"})))
+    assert (change.before, change.changed) == (ITEM_ROW, {"NAME"})
+
+
 def test_unknown_columns_of_a_deleted_row_are_null_and_never_completed() -> None:
     (change,) = read_back(
         written(item(ChangeOp.DELETE, before={"NAME": "a"}), complete=lambda *_: pytest.fail("the row is gone"))
@@ -296,7 +309,7 @@ def test_values_become_those_of_their_columns(typ: int, length: int, value: Any,
     options = one_column(typ, length)
     made = writer(**options)
     rows = list(made.rows([Change(None, "T", ChangeOp.INSERT, None, None, {"K": 1, "C": value})]))
-    (change,) = QueueReader(made.attrs, ReaderOptions(final=True, codec="eventlog-emulator-1")).read(rows)
+    (change,) = QueueReader(made.attrs, ReaderOptions(codec="eventlog-emulator-1")).read(rows, final=True)
     assert change.after == {"K": 1, "C": stored}
     assert type(change.after["C"]) is type(stored)
 

@@ -7,66 +7,41 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from eventlog.errors import ConfigError, DatabaseError
 from eventlog.gbase import records
-from eventlog.gbase.column_types import split_columns
-from eventlog.gbase.emulator.session import LogRecord, ServerLog, Session, Switches, capture_columns
+from eventlog.gbase.column_types import Column, parse_type, split_columns
+from eventlog.gbase.emulator.session import ServerLog, Session, Switches
 from eventlog.gbase.errors import ERROR_NUMBERS, LOGGING_IN_USE, UnknownType
+from eventlog.gbase.layout import stream_order
 from eventlog.gbase.options import parse_table_name
 from eventlog.model import ChangeOp, Row
 
 _FIRST_TIME: Final = 1742727439
 
-OK: Final = 0
-APIVERS, NODB, NOTAB, TABPROPERTIES, NOCOL, NOSESS, NOREOPEN, TABCAPTURED, TABNOTCAPTURED, ARGNULL, LSN = (
-    ERROR_NUMBERS[name]
-    for name in (
-        "APIVERS", "NODB", "NOTAB", "TABPROPERTIES", "NOCOL", "NOSESS", "NOREOPEN", "TABCAPTURED", "TABNOTCAPTURED",
-        "ARGNULL", "LSN",
-    )
-)  # fmt: skip
+Done = tuple[ChangeOp, str, Row | None, Row | None]
+"""A piece of work that a transaction did: operation, table, row before and after."""
 
 
 class _Refused(Exception):  # no error of ours: the answer of a call
-    """A call is answered with this number."""
+    """A call is answered with the error of this name."""
 
 
-def _answering(call: Callable[..., int]) -> Callable[..., int]:
-    """A call of the interface: a NULL among its arguments is ARGNULL, what is refused its number."""
+def _answering(call: Callable[..., int | None]) -> Callable[..., int]:
+    """A call of the interface, which answers 0 or its number, or an error if it refuses or an argument is NULL."""
 
     @wraps(call)
     def answering(*arguments: Any) -> int:
         try:
-            return ARGNULL if None in arguments else call(*arguments)
+            return ERROR_NUMBERS["ARGNULL"] if None in arguments else call(*arguments) or 0
         except _Refused as refused:
-            (answer,) = refused.args
-            return int(answer)
+            return ERROR_NUMBERS[str(refused)]
 
     return answering
-
-
-@dataclass(slots=True)
-class ServerTable:
-    """A table of the server. ``columns``: name -> type as spelled; ``kind``: table, view or temporary."""
-
-    name: str
-    columns: Mapping[str, str]
-    kind: str = "table"
-    full_row_logging: bool = False
-
-
-class Done(NamedTuple):
-    """A piece of work that a transaction did."""
-
-    op: ChangeOp
-    table: str
-    before: Row | None
-    after: Row | None
 
 
 @dataclass(slots=True)
@@ -84,23 +59,23 @@ class Work:
 
     def insert(self, table: str, row: Row) -> None:
         """Insert a row."""
-        self._did(ChangeOp.INSERT, table, None, row, (records.INSERT, row))
+        self._did(ChangeOp.INSERT, table, None, row, records.INSERT)
 
     def update(self, table: str, before: Row, after: Row) -> None:
         """Update a row; equal rows are written too."""
-        self._did(ChangeOp.UPDATE, table, before, after, (records.UPDBEF, before), (records.UPDAFT, after))
+        self._did(ChangeOp.UPDATE, table, before, after, records.UPDBEF, records.UPDAFT)
 
     def move(self, table: str, before: Row, after: Row) -> None:
         """Update a row so that it moves to another fragment: UPDBEF and INSERT (APAR IT07378)."""
-        self._did(ChangeOp.UPDATE, table, before, after, (records.UPDBEF, before), (records.INSERT, after))
+        self._did(ChangeOp.UPDATE, table, before, after, records.UPDBEF, records.INSERT)
 
     def delete(self, table: str, row: Row) -> None:
         """Delete a row."""
-        self._did(ChangeOp.DELETE, table, row, None, (records.DELETE, row))
+        self._did(ChangeOp.DELETE, table, row, None, records.DELETE)
 
     def truncate(self, table: str) -> None:
         """Truncate a table."""
-        self._did(ChangeOp.TRUNCATE, table, None, None, (records.TRUNCATE, None))
+        self._did(ChangeOp.TRUNCATE, table, None, None, records.TRUNCATE)
 
     def savepoint(self) -> int:
         """A savepoint: the sequence from which ``rollback_to`` undoes."""
@@ -119,24 +94,25 @@ class Work:
         """Roll back."""
         self.server.end(self, records.RBTX)
 
-    def _did(
-        self, op: ChangeOp, table: str, before: Row | None, after: Row | None, *written: tuple[int, Row | None]
-    ) -> None:
+    def _did(self, op: ChangeOp, table: str, before: Row | None, after: Row | None, *numbers: int) -> None:
         sequence = self.server.next_sequence
-        for number, row in written:
-            self.server.log(number, self.tx, table, row)
-        self.done.append((sequence, Done(op, table, before, after)))
+        for number in numbers:
+            self.server.log(number, self.tx, table, before if number in (records.UPDBEF, records.DELETE) else after)
+        self.done.append((sequence, (op, table, before, after)))
 
 
 class CdcServer:
     """The server: make tables, work in transactions, read through the calls of the CDC interface.
 
-    ``on_commit`` is called with each transaction at its COMMTX, in log order.
+    ``tables``: the columns of each, name -> type as spelled; ``full_row_logging``: those that have it on. ``on_commit``
+    is called with each transaction at its COMMTX, in log order.
     """
 
     def __init__(self, switches: Switches | None = None, on_commit: Callable[[Work, int], None] | None = None) -> None:
         self.switches = switches or Switches()
-        self.tables: dict[str, ServerTable] = {}
+        self.tables: dict[str, dict[str, str]] = {}
+        self.full_row_logging: set[str] = set()
+        self._views: set[str] = set()
         self._on_commit = on_commit
         self._log = ServerLog(self.switches)
         self._time = _FIRST_TIME
@@ -148,10 +124,15 @@ class CdcServer:
     # --- working
 
     def create_table(self, name: str, columns: str, kind: str = "table") -> str:
-        """A table ``db:owner.table`` with columns as TABSCHEM spells them; other types cannot be captured."""
-        if not parse_table_name(name).database:
+        """A table ``db:owner.table`` with columns as TABSCHEM spells them; other types cannot be captured.
+
+        ``kind``: table, or view or temporary, which cannot be captured either.
+        """
+        if not _database_of(name):
             raise ConfigError(f"table {name!r} lacks its database; give it as db:owner.table")
-        self.tables[name] = ServerTable(name, dict(split_columns(columns)), kind)
+        self.tables[name] = dict(split_columns(columns))
+        if kind != "table":
+            self._views.add(name)
         return name
 
     def begin(self, os_user: int = 0) -> Work:
@@ -178,10 +159,9 @@ class CdcServer:
     ) -> int:
         """Write a log record; gives its sequence."""
         with self._changed:
-            record = LogRecord(self._log.next_sequence, number, tx, table, row, numbers)
-            self._log.append(record)
+            sequence = self._log.append(number, tx, table, row, numbers)
             self._changed.notify_all()
-        return record.sequence
+        return sequence
 
     def end(self, work: Work, number: int) -> None:
         """End a transaction by COMMTX or RBTX."""
@@ -205,7 +185,7 @@ class CdcServer:
     def cdc_opensess(self, server: str, session: int, timeout: int, max_recs: int, major: int, minor: int) -> int:
         """A session id, or a negative error. ``timeout`` in seconds, of which only the sign counts here."""
         if major != 1 or minor not in (0, 1):
-            return APIVERS
+            raise _Refused("APIVERS")
         self._last_session += 1
         self._sessions[self._last_session] = Session(self._log, self.switches, timeout, max_recs)
         return self._last_session
@@ -213,42 +193,40 @@ class CdcServer:
     @_answering
     def cdc_set_fullrowlogging(self, table: str, on: int) -> int:
         """0 or an error; -19816 for switching it off while the table is captured."""
-        stored = self._find(table)
-        if stored.kind != "table":
-            return TABPROPERTIES
+        self._find(table)
+        if table in self._views:
+            raise _Refused("TABPROPERTIES")
         if not on and any(table in session.captures for session in self._sessions.values()):
             return LOGGING_IN_USE
-        stored.full_row_logging = bool(on)
-        return OK
+        (self.full_row_logging.add if on else self.full_row_logging.discard)(table)
+        return 0
 
     @_answering
-    def cdc_startcapture(self, session: int, zero: int, table: str, columns: str, label: int) -> int:
+    def cdc_startcapture(self, session: int, zero: int, table: str, columns: str, label: int) -> None:
         """0 or an error."""
-        opened, stored = self._opened(session), self._find(table)
+        opened, types = self._opened(session), self._find(table)
         names = [name.strip() for name in columns.split(",")]
-        if any(name not in stored.columns for name in names):
-            return NOCOL
+        if any(name not in types for name in names):
+            raise _Refused("NOCOL")
         if table in opened.captures:
-            return TABCAPTURED
-        if not stored.full_row_logging or stored.kind != "table":
-            return TABPROPERTIES
+            raise _Refused("TABCAPTURED")
+        if table not in self.full_row_logging:
+            raise _Refused("TABPROPERTIES")
         try:
-            captured = capture_columns({name: stored.columns[name] for name in names})
+            captured = stream_order(Column(name, parse_type(types[name], name)) for name in names)
         except UnknownType:
-            return TABPROPERTIES
+            raise _Refused("TABPROPERTIES") from None
         opened.start(table, label, captured)
-        return OK
 
     @_answering
-    def cdc_activatesess(self, session: int, position: int) -> int:
+    def cdc_activatesess(self, session: int, position: int) -> None:
         """0 or an error. ``position`` 0 is now."""
         opened = self._opened(session)
         if opened.cursor is not None:
-            return NOREOPEN
+            raise _Refused("NOREOPEN")
         if position and not self.oldest_sequence <= position <= self.next_sequence:
-            return LSN
+            raise _Refused("LSN")
         opened.activate(self._log.place_of(position or self.next_sequence))
-        return OK
 
     @_answering
     def cdc_read(self, session: int, buffer: bytearray) -> int:
@@ -256,7 +234,7 @@ class CdcServer:
         with self._changed:
             opened = self._opened(session)
             if opened.cursor is None:
-                return NOSESS
+                raise _Refused("NOSESS")
             while opened.timeout < 0 and not opened.has_data():
                 self._changed.wait()
                 self._opened(session)
@@ -267,51 +245,48 @@ class CdcServer:
         return self._sessions[session].has_data()
 
     @_answering
-    def cdc_recboundary(self, session: int) -> int:
+    def cdc_recboundary(self, session: int) -> None:
         """0 or an error: the next read begins with the start of the record that was being returned."""
         self._opened(session).to_boundary()
-        return OK
 
     @_answering
-    def cdc_deactivatesess(self, session: int) -> int:
+    def cdc_deactivatesess(self, session: int) -> None:
         """0 or an error."""
         self._opened(session).deactivate()
-        return OK
 
     @_answering
-    def cdc_endcapture(self, session: int, zero: int, table: str) -> int:
+    def cdc_endcapture(self, session: int, zero: int, table: str) -> None:
         """0 or an error."""
-        return OK if self._opened(session).captures.pop(table, None) is not None else TABNOTCAPTURED
+        if self._opened(session).captures.pop(table, None) is None:
+            raise _Refused("TABNOTCAPTURED")
 
     @_answering
-    def cdc_closesess(self, session: int) -> int:
+    def cdc_closesess(self, session: int) -> None:
         """0 or an error."""
         with self._changed:
             self._opened(session)
             del self._sessions[session]
             self._changed.notify_all()
-        return OK
 
     def _opened(self, session: int) -> Session:
         if session not in self._sessions:
-            raise _Refused(NOSESS)
+            raise _Refused("NOSESS")
         return self._sessions[session]
 
-    def _find(self, name: str) -> ServerTable:
+    def _find(self, name: str) -> dict[str, str]:
         if name in self.tables:
             return self.tables[name]
-        database = parse_table_name(name).database
-        has_database = any(parse_table_name(known).database == database for known in self.tables)
-        raise _Refused(NOTAB if has_database else NODB)
+        raise _Refused("NOTAB" if _database_of(name) in map(_database_of, self.tables) else "NODB")
+
+
+def _database_of(table: str) -> str:
+    return parse_table_name(table)[0]
 
 
 # --- as a DB-API connection -------------------------------------------------------------------------------------------
 
-_CALL: Final = re.compile(r"EXECUTE FUNCTION (cdc_[a-z_]+)\(([?, ]*)\)")
-_FUNCTIONS: Final = frozenset((
-    "cdc_opensess", "cdc_set_fullrowlogging", "cdc_startcapture", "cdc_activatesess", "cdc_recboundary",
-    "cdc_deactivatesess", "cdc_endcapture", "cdc_closesess",
-))  # fmt: skip
+# Those that a statement calls; a session is read otherwise.
+_CALL: Final = re.compile(r"EXECUTE FUNCTION (cdc_(?!read\()[a-z_]+)\(([?, ]*)\)")
 
 
 class EmulatorConnection:
@@ -343,7 +318,7 @@ class EmulatorCursor:
     def execute(self, operation: str, parameters: Sequence[Any] = (), /) -> None:
         """Run a call. Raises DatabaseError for any other statement."""
         match = _CALL.fullmatch(operation)
-        if match is None or match[1] not in _FUNCTIONS or match[2].count("?") != len(parameters):
+        if match is None or not hasattr(self._server, match[1]) or match[2].count("?") != len(parameters):
             raise DatabaseError(f"the emulator knows calls of the CDC interface only, not {operation!r}")
         self._answer = getattr(self._server, match[1])(*parameters)
 

@@ -6,15 +6,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from eventlog.gbase import records
-from eventlog.gbase.column_types import Column, parse_type
+from eventlog.gbase.column_types import Column
 from eventlog.gbase.errors import ERROR_NUMBERS
-from eventlog.gbase.layout import stream_order
-from eventlog.gbase.values import TextOptions
 from eventlog.gbase.writer import RowWriter, row_writer, tabschem
 from eventlog.model import Row
 
@@ -47,9 +44,9 @@ class LogRecord(NamedTuple):
     sequence: int
     number: int
     tx: int
-    table: str | None = None
-    row: Row | None = None
-    numbers: tuple[int, ...] = ()
+    table: str | None
+    row: Row | None
+    numbers: tuple[int, ...]
 
 
 class ServerLog:
@@ -75,10 +72,12 @@ class ServerLog:
         """The place behind the last record."""
         return self._dropped + len(self._records)
 
-    def append(self, record: LogRecord) -> None:
-        """Write a record, whose sequence is the next one."""
-        self._records.append(record)
-        self._advance(_SMALLEST + _COLUMN_SIZE * len(record.row or ()))
+    def append(self, number: int, tx: int, table: str | None, row: Row | None, numbers: tuple[int, ...]) -> int:
+        """Write a record; gives its sequence."""
+        sequence = self.next_sequence
+        self._records.append(LogRecord(sequence, number, tx, table, row, numbers))
+        self._advance(_SMALLEST + _COLUMN_SIZE * len(row or ()))
+        return sequence
 
     def place_of(self, sequence: int) -> int:
         """The place of the first record from a sequence on."""
@@ -108,11 +107,6 @@ class ServerLog:
         self._dropped = oldest
 
 
-def capture_columns(columns: Mapping[str, str]) -> tuple[Column, ...]:
-    """The columns of a capture in stream order. Raises UnknownType for one that cannot be captured."""
-    return stream_order(Column(name, parse_type(spelled, name)) for name, spelled in columns.items())
-
-
 class Session:
     """A session. ``captures``: label, TABSCHEM record and writer of rows by table.
 
@@ -135,7 +129,7 @@ class Session:
 
     def start(self, table: str, label: int, columns: tuple[Column, ...]) -> None:
         """Capture a table; in an active session its TABSCHEM comes before what is read next."""
-        write = row_writer(table, columns, TextOptions(), self._switches.varchar_prefix, lambda column: None)
+        write = row_writer(table, columns, "utf-8", self._switches.varchar_prefix, lambda column: None)
         described = tabschem(label, columns)
         self.captures[table] = label, described, write
         if self.cursor is not None:
@@ -162,8 +156,7 @@ class Session:
 
     def has_data(self) -> bool:
         """Whether a read would return more than a TIMEOUT."""
-        if not self._record:
-            self._take_next()
+        self._record = self._record or self._next_record()
         return bool(self._record)
 
     def read(self, buffer: bytearray) -> int:
@@ -171,12 +164,10 @@ class Session:
         limit = min(len(buffer), self._switches.read_bytes)
         size = count = 0
         while size < limit and count < self._max_recs:
-            if not self._record:
-                self._take_next()
-            if not self._record:
+            if not self.has_data():
                 if size:
                     break
-                self._record = self._with_header(records.control(records.TIMEOUT, self._last_sequence))
+                self._record = self._timeout()
             piece = self._record[self._returned : self._returned + limit - size]
             buffer[size : size + len(piece)] = piece
             size += len(piece)
@@ -188,18 +179,21 @@ class Session:
             buffer[size:] = bytes(len(buffer) - size)
         return size
 
-    def _take_next(self) -> None:
+    def _next_record(self) -> bytes:
         every = self._switches.timeout_every
         if self._queue:
-            self._record = self._with_header(self._queue.popleft())
-        elif self._failures and self.cursor is not None and self._failures[0][0] <= self.cursor:
-            self._record = self._with_header(self._failures.popleft()[1])
-        elif every and self._since_timeout >= every:
+            return self._with_header(self._queue.popleft())
+        if self._failures and self.cursor is not None and self._failures[0][0] <= self.cursor:
+            return self._with_header(self._failures.popleft()[1])
+        if every and self._since_timeout >= every:
             self._since_timeout = 0
-            self._record = self._with_header(records.control(records.TIMEOUT, self._last_sequence))
-        else:
-            self._record = self._from_log()
-            self._since_timeout += bool(self._record)
+            return self._timeout()
+        record = self._from_log()
+        self._since_timeout += bool(record)
+        return record
+
+    def _timeout(self) -> bytes:
+        return self._with_header(records.control(records.TIMEOUT, self._last_sequence))
 
     def _from_log(self) -> bytes:
         assert self.cursor is not None

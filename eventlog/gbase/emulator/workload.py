@@ -5,16 +5,15 @@ that a stream can be made again (spec/gbase-cdc.md 6).
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Final
 
-from eventlog.gbase.column_types import Column, Kind, parse_type, split_columns
+from eventlog.gbase.column_types import Column, Kind, parse_type
 from eventlog.gbase.emulator.server import CdcServer, Work
 from eventlog.gbase.emulator.session import Switches
-from eventlog.gbase.packed import DAY, FIELDS, FRACTION, MONTH, SECOND, YEAR, Qualifier, holds
+from eventlog.gbase.packed import DAY, FIELDS, FRACTION, MONTH, SECOND, Fields, Qualifier, holds, text_of_fields
 from eventlog.model import ChangeOp, Row, Value
 
 # --- scripts ----------------------------------------------------------------------------------------------------------
@@ -126,27 +125,24 @@ def all_types(server: CdcServer) -> None:
 
 
 SCENARIOS: Final[dict[str, Script]] = {
-    "interleaving": interleaving,
-    "savepoint": savepoint,
-    "rollback": rollback,
-    "truncate": truncate,
-    "update_pair": update_pair,
-    "key_update": key_update,
-    "fragment_move": fragment_move,
-    "long_transaction": long_transaction,
-    "reused_ids": reused_ids,
-    "error": error,
-    "all_types": all_types,
-}
+    script.__name__: script
+    for script in (
+        interleaving, savepoint, rollback, truncate, update_pair, key_update, fragment_move, long_transaction,
+        reused_ids, error, all_types,
+    )
+}  # fmt: skip
 """The scripts by name."""
 
 
 def new_server(switches: Switches | None = None) -> CdcServer:
     """A server with the tables of the scripts, full-row logging on."""
+    return _server_with({T1: "c1 integer, c2 varchar(20)", ALL: ALL_TYPES}, switches)
+
+
+def _server_with(tables: Mapping[str, str], switches: Switches | None) -> CdcServer:
     server = CdcServer(switches)
-    server.create_table(T1, "c1 integer, c2 varchar(20)")
-    server.create_table(ALL, ALL_TYPES)
-    for table in LABELS.values():
+    for table, columns in tables.items():
+        server.create_table(table, columns)
         server.cdc_set_fullrowlogging(table, 1)
     return server
 
@@ -158,7 +154,7 @@ def open_session(server: CdcServer, position: int = 0, max_recs: int = 0) -> int
     """
     session = server.cdc_opensess("emulator", 0, 0, max_recs, 1, 1)
     for label, table in enumerate(server.tables, 111):
-        server.cdc_startcapture(session, 0, table, ", ".join(server.tables[table].columns), label)
+        server.cdc_startcapture(session, 0, table, ", ".join(server.tables[table]), label)
     server.cdc_activatesess(session, position)
     return session
 
@@ -180,16 +176,37 @@ def play(name: str, switches: Switches | None = None) -> bytes:
 
 # --- sample values ----------------------------------------------------------------------------------------------------
 
-ALL_TYPES: Final = (
-    "s smallint, i integer, b bigint, q int8, se serial, f float, sf smallfloat, de decimal(10,2), dn decimal(16), "
-    "od decimal(5,1), mo money, dt date, ys datetime year to second, yf datetime year to fraction(5), "
-    "hf datetime hour to fraction(3), yd datetime year to day, md datetime month to day, ds interval day(3) to second, "
-    "ym interval year to month, ff interval fraction to fraction(3), ch char(6), bo boolean, v varchar(30), "
-    "nv nvarchar(30), lv lvarchar(200)"
-)
-"""Columns of every type that holds a value of its own."""
+_TYPES: Final[Mapping[str, tuple[str, Value, Value]]] = {
+    "s": ("smallint", 1 - 2**15, 2**15 - 1),
+    "i": ("integer", 1 - 2**31, 2**31 - 1),
+    "b": ("bigint", 1 - 2**63, 2**63 - 1),
+    "q": ("int8", 1 - 2**63, 2**63 - 1),
+    "se": ("serial", 1 - 2**31, 2**31 - 1),
+    "f": ("float", -1.7976931348623157e308, 1.7976931348623157e308),
+    "sf": ("smallfloat", -3.4028234663852886e38, 3.4028234663852886e38),
+    "de": ("decimal(10,2)", Decimal("-99999999.99"), Decimal("99999999.99")),
+    "dn": ("decimal(16)", Decimal("-9999999999999999"), Decimal("9999999999999999")),
+    "od": ("decimal(5,1)", Decimal("-9999.9"), Decimal("9999.9")),
+    "mo": ("money", Decimal("-99999999999999.99"), Decimal("99999999999999.99")),
+    "dt": ("date", date.min, date.max),
+    "ys": ("datetime year to second", datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59)),
+    "yf": ("datetime year to fraction(5)", datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999990)),
+    "hf": ("datetime hour to fraction(3)", time(), time(23, 59, 59, 999000)),
+    "yd": ("datetime year to day", date.min, date.max),
+    "md": ("datetime month to day", "01-01", "12-31"),
+    "ds": ("interval day(3) to second", "-999 23:59:59", "999 23:59:59"),
+    "ym": ("interval year to month", "-9999-11", "9999-11"),
+    "ff": ("interval fraction to fraction(3)", "-.999", ".999"),
+    "ch": ("char(6)", "", "z" * 6),
+    "bo": ("boolean", False, True),
+    "v": ("varchar(30)", "", "z" * 30),
+    "nv": ("nvarchar(30)", "", "z" * 30),
+    "lv": ("lvarchar(200)", "", "z" * 200),
+}
+"""A column of every type that holds a value of its own, with its lowest and highest value."""
 
-_COLUMNS: Final = tuple(Column(name, parse_type(spelled, name)) for name, spelled in split_columns(ALL_TYPES))
+ALL_TYPES: Final = ", ".join(f"{name} {spelled}" for name, (spelled, _, _) in _TYPES.items())
+
 _BITS: Final = {Kind.SMALLINT: 15, Kind.INTEGER: 31, Kind.BIGINT: 63, Kind.INT8: 63}
 _TEXTS: Final = ("", "a", "Zoë", "数据变更", 'it\'s, "quoted"', " leading", "x" * 29)
 _SECONDS: Final = 3_000_000_000
@@ -244,101 +261,48 @@ def _random_datetime(rnd: random.Random, qualifier: Qualifier) -> Value:
     if not qualifier.interval:
         return f"{moment:%m-%d}" if (qualifier.first, qualifier.last) == (MONTH, DAY) else None
     # No zero, which has no sign.
-    numbers = [rnd.randrange(1, 10**qualifier.precision), *(rnd.randrange(1, 12) for _ in range(6))]
-    return _interval(qualifier, numbers, rnd.choice("- "))
-
-
-def _interval(qualifier: Qualifier, numbers: list[int], sign: str) -> str:
-    text = sign.strip()
-    for position, field_ in enumerate(range(qualifier.first, min(qualifier.last, SECOND) + 1)):
-        separator = {1: "-", DAY + 1: " "}.get(field_, ":") if position else ""
-        text += f"{separator}{numbers[position] if position == 0 else f'{numbers[position]:02}'}"
-    return text + (f".{numbers[-1]:0{qualifier.fraction}}" if qualifier.fraction else "")
+    whole = [rnd.randrange(1, 10**qualifier.precision), *(rnd.randrange(1, 12) for _ in range(5))]
+    fraction = f"{rnd.randrange(1, 10):0{qualifier.fraction}}" if qualifier.fraction else ""
+    numbers = min(qualifier.last, SECOND) + 1 - qualifier.first
+    return text_of_fields(Fields(rnd.random() < 0.5, tuple(whole[:numbers]), fraction), qualifier)
 
 
 def extreme_row(highest: bool) -> dict[str, Value]:
     """The highest or lowest values of ALL_TYPES."""
-    return {column.name: _extreme(column, highest) for column in _COLUMNS}
+    return {name: values[highest] for name, (_, *values) in _TYPES.items()}
 
 
 def null_row() -> dict[str, Value]:
     """A row of ALL_TYPES of nothing but NULL."""
-    return {column.name: None for column in _COLUMNS}
-
-
-def _extreme(column: Column, highest: bool) -> Value:
-    type, sign = column.type, 1 if highest else -1
-    match type.kind:
-        case Kind.SMALLINT | Kind.INTEGER | Kind.BIGINT | Kind.INT8:
-            return sign * ((1 << _BITS[type.kind]) - 1)
-        case Kind.FLOAT:
-            return sign * 1.7976931348623157e308
-        case Kind.SMALLFLOAT:
-            return sign * 3.4028234663852886e38
-        case Kind.DECIMAL:
-            assert type.size is not None
-            return Decimal(f"{sign * (10**type.size - 1)}E-{type.scale or 0}")
-        case Kind.DATE:
-            return date.max if highest else date.min
-        case Kind.BOOLEAN:
-            return highest
-        case Kind.CHAR:
-            return "z" * (type.size or 1) if highest else ""
-        case Kind.DATETIME:
-            assert type.qualifier is not None
-            return _extreme_datetime(type.qualifier, highest)
-        case _:
-            return "z" * (type.size or 1) if highest else ""
-
-
-def _extreme_datetime(qualifier: Qualifier, highest: bool) -> Value:
-    kind = holds(qualifier)
-    if qualifier.interval:
-        tops = [10**qualifier.precision - 1]
-        tops += [11 if qualifier.first == YEAR else 23 if at + qualifier.first == DAY + 1 else 59 for at in range(1, 6)]
-        return _interval(qualifier, [*tops, 10**qualifier.fraction - 1], " " if highest else "-")
-    if kind is None:
-        return "12-31" if highest else "01-01"
-    fraction = 10**6 - 10 ** (6 - qualifier.fraction) if qualifier.fraction else 0
-    if kind is time:
-        return time(23, 59, 59, fraction) if highest else time()
-    if kind is date:
-        return date.max if highest else date.min
-    return datetime(9999, 12, 31, 23, 59, 59, fraction) if highest else datetime(1, 1, 1)
+    return dict.fromkeys(_TYPES)
 
 
 # --- random work ------------------------------------------------------------------------------------------------------
 
+_AT_ONCE: Final = 4
 _ROWS_MADE: Final = 1000
 
 
-@dataclass(slots=True)
 class Workload:
-    """Random transactions on the tables of a server: up to ``width`` at once, with savepoints, rollbacks, truncates,
+    """Random transactions on the tables of a server: up to four at once, with savepoints, rollbacks, truncates,
     rows moved between fragments, and now and then a long one.
     """
 
-    server: CdcServer
-    seed: int
-    width: int = 4
-    _rnd: random.Random = field(init=False)
-    _columns: dict[str, list[Column]] = field(init=False)
-    _rows: dict[str, list[Row]] = field(init=False)
-    _open: list[tuple[Work, int]] = field(init=False, default_factory=list)
-
-    def __post_init__(self) -> None:
-        self._rnd = random.Random(self.seed)  # noqa: S311  # nothing secret
+    def __init__(self, server: CdcServer, seed: int) -> None:
+        self._server = server
+        self._rnd = random.Random(seed)  # noqa: S311  # nothing secret
         self._columns = {
-            table: [Column(name, parse_type(spelled, name)) for name, spelled in known.columns.items()]
-            for table, known in self.server.tables.items()
+            table: [Column(name, parse_type(spelled, name)) for name, spelled in columns.items()]
+            for table, columns in server.tables.items()
         }
-        self._rows = {table: [] for table in self._columns}
+        self._rows: dict[str, list[Row]] = {table: [] for table in server.tables}
+        self._open: list[tuple[Work, int]] = []
 
     def step(self) -> None:
         """One statement of one transaction; begins and ends them."""
         rnd = self._rnd
-        if len(self._open) < self.width and rnd.random() < 0.3:
-            self._open.append((self.server.begin(rnd.randrange(1000, 1010)), rnd.choice((0, 1, 3, 8, 8, 200))))
+        if len(self._open) < _AT_ONCE and rnd.random() < 0.3:
+            self._open.append((self._server.begin(rnd.randrange(1000, 1010)), rnd.choice((0, 1, 3, 8, 8, 200))))
         if not self._open:
             return
         place = rnd.randrange(len(self._open))
@@ -382,8 +346,7 @@ class Workload:
 
     def _moved(self, work: Work, table: str) -> None:
         # Directly behind an INSERT of the table it could not be told from an update of that row (spec/gbase-cdc.md 4).
-        last = work.done[-1][1] if work.done else None
-        if last is None or (last.op, last.table) != (ChangeOp.INSERT, table):
+        if not work.done or work.done[-1][1][:2] != (ChangeOp.INSERT, table):
             work.move(table, *self._changed(table))
 
     def _changed(self, table: str) -> tuple[Row, Row]:
@@ -410,11 +373,7 @@ _STEPS: Final = 200
 def stream(seed: int, size: int, switches: Switches | None = None) -> Iterator[bytes]:
     """A stream of about ``size`` bytes of random work, made while it is read: reads of 64 KiB."""
     # Small logs, so that what was read is forgotten.
-    server = CdcServer(switches or Switches(log_size=1 << 20))
-    server.create_table("shop:app.item", ITEM)
-    server.create_table(ALL, ALL_TYPES)
-    for table in server.tables:
-        server.cdc_set_fullrowlogging(table, 1)
+    server = _server_with({"shop:app.item": ITEM, ALL: ALL_TYPES}, switches or Switches(log_size=1 << 20))
     session = open_session(server, max_recs=1 << 20)
     workload = Workload(server, seed)
     written = 0

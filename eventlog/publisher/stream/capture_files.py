@@ -57,7 +57,7 @@ class CaptureFiles:
         try:
             if saved is not None:
                 self._recognise(saved)
-                stream.reader.size_order = saved.size_order
+                stream.reader.layouts.size_order = saved.size_order
                 yield from track.read((BytePosition("", 0), saved.tables, b""))
             for piece in self._pieces(None if saved is None else saved.restart, once):
                 if not piece[1]:
@@ -213,7 +213,7 @@ class _Track:
         capture = CapturePosition(
             self._position(restart),
             self._tables_at(restart),
-            stream.reader.size_order,
+            stream.reader.layouts.size_order,
             read,
             _digest(self._known),
             tuple(one.file for start, one in self._starts if start > restart and one.file != read.file),
