@@ -64,7 +64,7 @@ class Case:
     limits: Limits
     compare: Compare
     findings: list[Finding] = field(default_factory=list)
-    orphans: list[facts.Orphan] = field(default_factory=list)
+    orphaned_logs: set[str] = field(default_factory=set)
     log: LogTable = field(init=False)
     user: str = field(init=False)
     options: PublisherOptions = field(init=False)
@@ -147,8 +147,9 @@ def _clock(case: Case) -> Iterator[Finding]:
 
 
 def _orphans(case: Case) -> Iterator[Finding]:
-    case.orphans = facts.ask(case.conn, case.dialect, "orphans", facts.Orphan)
-    yield from capture.judge_orphans(case.orphans)
+    orphans = facts.ask(case.conn, case.dialect, "orphans", facts.row)
+    case.orphaned_logs = {log for _, _, log, _ in orphans}
+    yield from capture.judge_orphans(orphans)
 
 
 def _find_log(case: Case) -> bool:
@@ -160,7 +161,7 @@ def _find_log(case: Case) -> bool:
     except EventlogError as error:
         _, name = split_name(config.database.log_table)
         log_name = dialect.quote(dialect.spelled(name))
-        if not any(orphan.log == log_name or orphan.log.endswith(f".{log_name}") for orphan in case.orphans):
+        if not any(log == log_name or log.endswith(f".{log_name}") for log in case.orphaned_logs):
             mend = ("eventlog db upgrade", "eventlog config")
             case.findings.append(Finding("log_table", "error", str(error), mend))
         _rights_on_unseen(case)
@@ -249,7 +250,7 @@ def _unreadable(case: Case) -> Iterator[Finding]:
     attributes = [attribute for cls in case.catalog.classes for attribute in cls.attributes]
     tables = case.ask(
         "unreadable",
-        facts.Unreadable,
+        facts.row,
         schema=case.schema,
         tables=[attribute.table for attribute in attributes],
         columns=[attribute.column.name for attribute in attributes],
@@ -325,6 +326,11 @@ def _owner(case: Case) -> Iterator[Finding]:
 # --- the rows ---------------------------------------------------------------------------------------------------------
 
 
+def _without_record_id(case: Case) -> Iterator[Finding]:
+    rows, _, looked_at = case.ask_one("without_record_id", facts.row, limit=case.limits.rows)
+    return of_log.judge_record_ids(rows, looked_at, case.log_name, case.column("record_id"), case.limits)
+
+
 def _in_flight(case: Case) -> Iterator[Finding]:
     conn, log, settings = case.conn, case.log, case.config.publisher
     runs = case.dialect.is_locked(conn, log)
@@ -344,10 +350,11 @@ def _loopback(case: Case) -> Iterator[Finding]:
     user = case.options.driver_user
     if user is None:
         return
-    rows = case.ask_one("made_by", facts.Rows, perpetrator=user.rstrip(" "), limit=case.limits.rows)
-    if not rows.rows:
+    limit = case.limits.rows
+    rows, first, looked_at = case.ask_one("made_by", facts.row, perpetrator=user.rstrip(" "), limit=limit)
+    if not rows:
         return
-    which = f"{of_log.at_least(rows, case.limits)} of status N (from record_id {rows.first} on)"
+    which = f"{of_log.at_least(rows, looked_at, case.limits)} of status N (from record_id {first} on)"
     text = f"{which} made by {user!r}, the publisher's own user: "
     if case.options.leave_loopback:
         yield Finding(
@@ -369,10 +376,9 @@ def _event_time(case: Case) -> Iterator[Finding]:
     settings, limits = case.config.publisher, case.limits
     now = case.dialect.due_until(case.conn, case.log, settings.event_time_zone)
     if settings.handle_future_events:
-        due = case.ask_one("not_due", facts.Due, now=now, limit=limits.rows)
-        yield from of_log.judge_due(due, limits)
+        yield from of_log.judge_due(*case.ask_one("not_due", facts.row, now=now, limit=limits.rows), limits)
     else:
-        newest = case.ask("ahead", facts.Ahead, now=now, sample=limits.sample)
+        newest = case.ask("ahead", facts.row, now=now, sample=limits.sample)
         yield from of_log.judge_event_time(newest, settings.event_time_zone, limits)
 
 
@@ -390,7 +396,7 @@ def _bad_rows(case: Case) -> Iterator[Finding]:
 
 def _keys(case: Case) -> Iterator[Finding]:
     if case.catalog is not None:
-        keys = case.ask("spelled_keys", facts.SpelledKey, sample=case.limits.sample)
+        keys = case.ask("spelled_keys", facts.row, sample=case.limits.sample)
         yield from of_log.judge_keys(keys, case.catalog, case.limits)
 
 
@@ -412,7 +418,7 @@ LOG_CHECKS: Final[Checks] = {
     "the revision of the log": _revision,
     "the indexes of the log": _indexes,
     "the sequence of record_id": lambda case: of_log.judge_numberings(case.ask("numberings", facts.Numbering)),
-    "dead rows": lambda case: of_log.judge_storage(case.ask("storage", facts.Storage), case.log_name, case.limits),
+    "dead rows": lambda case: of_log.judge_storage(case.ask("storage", facts.row), case.log_name, case.limits),
     "the notification of changes": _wake,
     "open transactions": lambda case: of_log.judge_transactions(
         case.ask("transactions", facts.OpenTransaction, limit=case.limits.shown), case.limits
@@ -420,9 +426,7 @@ LOG_CHECKS: Final[Checks] = {
     "the classes": _classes,
     "the right to read back": _unreadable,
     "installed triggers": _plan,
-    "triggers of partitions": lambda case: capture.judge_partitions(
-        case.ask("partition_triggers", facts.PartitionTrigger)
-    ),
+    "triggers of partitions": lambda case: capture.judge_partitions(case.ask("partition_triggers", facts.row)),
     "keys that are checked late": _deferrable,
     "tables without triggers": _untouched,
     "the right to apply triggers": _rights_to_apply,
@@ -431,17 +435,12 @@ LOG_CHECKS: Final[Checks] = {
 
 ROW_CHECKS: Final[Checks] = {
     "status letters": lambda case: of_log.judge_statuses(
-        case.ask("statuses", facts.StatusRows, sample=case.limits.sample),
+        case.ask("statuses", facts.row, sample=case.limits.sample),
         case.log_name,
         case.column("status"),
         case.limits,
     ),
-    "rows without record_id": lambda case: of_log.judge_record_ids(
-        case.ask_one("without_record_id", facts.Rows, limit=case.limits.rows),
-        case.log_name,
-        case.column("record_id"),
-        case.limits,
-    ),
+    "rows without record_id": _without_record_id,
     "what is in flight": _in_flight,
     "loopback rows": _loopback,
     "event_time": _event_time,

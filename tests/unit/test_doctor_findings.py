@@ -10,7 +10,7 @@ from samples import CATALOG
 from eventlog.core.checks import BadRow
 from eventlog.sql.doctor import Finding, Limits
 from eventlog.sql.doctor.capture import judge_plan
-from eventlog.sql.doctor.facts import LogTrigger, Numbering, OpenTransaction, Rows, SpelledKey, StatusRows, Storage
+from eventlog.sql.doctor.facts import Answer, LogTrigger, Numbering, OpenTransaction
 from eventlog.sql.doctor.log import (
     judge_bad,
     judge_clock,
@@ -70,14 +70,14 @@ def test_a_sequence_is_told_with_what_brings_its_numbers_into_order(
     ("facts", "codes"),
     [
         ([], []),
-        ([Storage(1000, 90_000, None, True)], []),
-        ([Storage(10_000_000, 100_000, None, True)], []),  # a hundredth of it
-        ([Storage(100_000, 100_000, "2024-01-01 00:00", True)], ["dead_rows"]),
-        ([Storage(0, 0, None, False)], ["autovacuum_off"]),
-        ([Storage(100, 1_000_000, None, False)], ["autovacuum_off", "dead_rows"]),
+        ([(1000, 90_000, None, True)], []),
+        ([(10_000_000, 100_000, None, True)], []),  # a hundredth of it
+        ([(100_000, 100_000, "2024-01-01 00:00", True)], ["dead_rows"]),
+        ([(0, 0, None, False)], ["autovacuum_off"]),
+        ([(100, 1_000_000, None, False)], ["autovacuum_off", "dead_rows"]),
     ],
 )
-def test_dead_rows_count_when_they_are_many_beside_the_live_ones(facts: list[Storage], codes: list[str]) -> None:
+def test_dead_rows_count_when_they_are_many_beside_the_live_ones(facts: Answer, codes: list[str]) -> None:
     assert [one.code for one in judge_storage(facts, "hr.eventlog", LIMITS)] == codes
 
 
@@ -106,25 +106,25 @@ def test_a_prepared_transaction_is_named_with_the_statement_that_ends_it() -> No
 
 
 def test_a_list_that_is_cut_says_so() -> None:
-    whole = [StatusRows("S", 90, 1, 95), StatusRows("x", 10, 7, 50)]
+    whole = [("S", 90, 1, 95), ("x", 10, 7, 50)]
     limits = Limits(sample=100, rows=10, shown=2)
     (found,) = judge_statuses(whole, "log", "status", limits)
     assert "among the newest 100 rows, more were not looked at" in found.text
     (found,) = judge_statuses(whole, "log", "status", Limits(sample=101))
     assert "newest" not in found.text
-    (found,) = judge_record_ids(Rows(10, None, 10), "log", "record_id", limits)
+    (found,) = judge_record_ids(10, 10, "log", "record_id", limits)
     assert found.text.startswith("at least 10 rows")
     bad = [BadRow(number, "bad_value", "wrong") for number in (1, 2, 3, 4)]
     (found,) = judge_bad(bad, 10, True, limits)
     assert "among the first 10 rows N, more were not checked: record_id 1, 2 and 2 more;" in found.text
-    keys = [SpelledKey("usr", f"idu=0{number}", 1, number) for number in (1, 2, 3)]
+    keys = [("usr", f"idu=0{number}", 1, number) for number in (1, 2, 3)]
     (found,) = judge_keys(keys, CATALOG, Limits(sample=3, shown=2))
     assert "(the newest 3 rows were looked at)" in found.text
     assert "and 1 more key;" in found.text
 
 
 def test_padding_is_no_letter_of_its_own_and_other_letters_are() -> None:
-    rows = [StatusRows(status, 1, 1, 1) for status in ("N", "S", "S   ", "W", "N ", "", None, "n", "E ")]
+    rows = [(status, 1, 1, 1) for status in ("N", "S", "S   ", "W", "N ", "", None, "n", "E ")]
     found = list(judge_statuses(rows, "log", "status", LIMITS))
     assert [one.code for one in found] == ["status_reserved"] * 4 + ["rows_failed"]
 

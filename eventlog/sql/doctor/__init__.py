@@ -17,14 +17,28 @@ Severity = Literal["error", "warning", "info"]
 class Finding:
     """One thing that ``doctor`` has to say. ``code`` is stable and meant for programs, ``text`` is for people.
 
-    ``error``: changes are lost, or nothing is published. ``warning``: something needs repair. ``info``: it is as it was
-    configured, but good to know. ``mend``: commands, SQL or lines of the configuration that repair it, in order.
+    ``mend``: commands, SQL or lines of the configuration that repair it, in order.
     """
 
     code: str
     severity: Severity
     text: str
     mend: tuple[str, ...] = ()
+
+
+def error(code: str, text: str, *mend: str) -> Finding:
+    """Changes are lost, or nothing is published."""
+    return Finding(code, "error", text, mend)
+
+
+def warning(code: str, text: str, *mend: str) -> Finding:
+    """Something needs repair."""
+    return Finding(code, "warning", text, mend)
+
+
+def info(code: str, text: str, *mend: str) -> Finding:
+    """It is as it was configured, but good to know."""
+    return Finding(code, "info", text, mend)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What a database tells ``doctor``: questions by name, answers as records; no judgement.
+"""What a database tells ``doctor``: questions by name, answers as rows; no judgement.
 
 The questions are the named statements of the file ``doctor.sql`` of each dialect, and beside them the functions of
 ``Dialect.answers`` for what its SQL alone cannot tell. A question that a database has neither for has no answer there.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from sqlalchemy import Connection
 
@@ -23,56 +23,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 Answer = Iterable[Sequence[Any]]
-"""Rows with the fields of a record below, in their order."""
+"""Rows: their fields and the order of these are the same for all databases, by the names in ``doctor.sql``."""
 
 AnswerFunction = Callable[..., Answer]
 """Answers a question. It takes the connection, and by name what the question is about: ``log``, and what is asked."""
 
 
 # --- answers ----------------------------------------------------------------------------------------------------------
-
-
-class StatusRows(NamedTuple):
-    """Rows of one status among the newest ones; ``status`` is None for NULL, blanks at its end are kept."""
-
-    status: str | None
-    rows: int
-    first: int | None
-    last: int | None
-
-
-class Rows(NamedTuple):
-    """Some rows of the log: how many of those that were looked at, and the lowest record_id among them."""
-
-    rows: int
-    first: int | None
-    looked_at: int
-
-
-class Due(NamedTuple):
-    """Rows N whose event_time lies ahead: how many of those that were looked at, and when the first one is due."""
-
-    rows: int
-    next_time: str | None
-    next_seconds: float | None
-    looked_at: int
-
-
-class Ahead(NamedTuple):
-    """The newest rows' latest event_time, in seconds ahead of the database's clock, and the row that has it."""
-
-    record_id: int
-    event_time: str
-    seconds: float
-
-
-class SpelledKey(NamedTuple):
-    """A table_key as rows among the newest ones spell it."""
-
-    table_name: str | None
-    table_key: str | None
-    rows: int
-    first: int
 
 
 class IndexColumn(NamedTuple):
@@ -119,15 +76,6 @@ class OpenTransaction(NamedTuple):
     prepared: str | None = None
 
 
-class Storage(NamedTuple):
-    """The rows of the log by the database's own statistics. ``vacuumed`` is when it was last vacuumed, as text."""
-
-    live: int
-    dead: int
-    vacuumed: str | None
-    autovacuum: bool
-
-
 class LogTrigger(NamedTuple):
     """A trigger that writes the log. ``table`` is ``schema.table``; ``mend`` is SQL that enables it."""
 
@@ -137,30 +85,9 @@ class LogTrigger(NamedTuple):
     mend: str
 
 
-class Orphan(NamedTuple):
-    """A trigger of ours whose log is gone: its table cannot be changed any more. ``mend`` is SQL."""
-
-    table: str
-    trigger: str
-    log: str
-    mend: str
-
-
-class PartitionTrigger(NamedTuple):
-    """A trigger of ours on a partitioned table that a partition lacks or has disabled. ``mend`` is SQL."""
-
-    table: str
-    partition: str
-    trigger: str
-    state: Literal["missing", "disabled"]
-    mend: str
-
-
-class Unreadable(NamedTuple):
-    """Columns that this role may not read, of one table."""
-
-    table: str
-    columns: Sequence[str]
+def row(*values: Any) -> tuple[Any, ...]:
+    """An answer for whoever takes it apart at once."""
+    return values
 
 
 # --- questions --------------------------------------------------------------------------------------------------------
@@ -174,7 +101,9 @@ def ask(
     log: LogTable | None = None,
     **about: object,
 ) -> list[T]:
-    """The database's answers to a question, as records. ``about``: what a statement binds or a function takes."""
+    """The database's answers to a question. ``record`` makes one of its fields; ``about``: what a statement binds or a
+    function takes.
+    """
     if (function := dialect.answers.get(question)) is not None:
         rows = function(conn, **(about if log is None else about | {"log": log}))
     elif (statement := statements(f"eventlog.sql.dialects.{dialect.name}", "doctor.sql").get(question)) is not None:
@@ -184,7 +113,7 @@ def ask(
         rows = dialect.fetch_answer(conn, statement, names, binds)
     else:
         rows = ()
-    return [record(*map(_plain, row)) for row in rows]
+    return [record(*map(_plain, fields)) for fields in rows]
 
 
 def repairs(conn: Connection, dialect: Dialect, name: str, log: LogTable, **more: str) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import groupby
 from typing import Final
 
@@ -12,18 +13,8 @@ from eventlog.core.catalog import Catalog
 from eventlog.core.checks import BadRow
 from eventlog.errors import RowError, first_of, number_of
 from eventlog.model import Status
-from eventlog.sql.doctor import Finding, Limits, age
-from eventlog.sql.doctor.facts import (
-    Ahead,
-    Due,
-    IndexColumn,
-    Numbering,
-    OpenTransaction,
-    Rows,
-    SpelledKey,
-    StatusRows,
-    Storage,
-)
+from eventlog.sql.doctor import Finding, Limits, age, error, info, warning
+from eventlog.sql.doctor.facts import Answer, IndexColumn, Numbering, OpenTransaction
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.text import literal
 from eventlog.sql.windows import Queue
@@ -34,12 +25,11 @@ from eventlog.sql.windows import Queue
 def judge_pool(pooled: bool) -> Iterator[Finding]:
     """A pool that lends sessions by the transaction takes the publisher's lock away (spec/event-log.md 12)."""
     if pooled:
-        yield Finding(
+        yield error(
             "pooling",
-            "error",
             "the session changes from transaction to transaction: a connection pool in transaction mode stands "
             "between. The publisher's lock and notifications belong to a session, so the publisher refuses to start",
-            ("url in [database]: the server itself, or a pool in session mode",),
+            "url in [database]: the server itself, or a pool in session mode",
         )
 
 
@@ -47,19 +37,18 @@ def judge_read_only(reason: str | None, mend: str) -> Iterator[Finding]:
     """A standby, or a session that may write nothing. ``reason`` is in words, and so is what ends it."""
     if reason is not None:
         text = f"{reason}: no publisher can run here, since it marks rows, and no trigger can be applied"
-        yield Finding("standby", "error", text, (mend,))
+        yield error("standby", text, mend)
 
 
 def judge_clock(ahead: float, uncertainty: float, limits: Limits) -> Iterator[Finding]:
     """The database's clock against this machine's: seconds that it is ahead, and how far that may be wrong."""
     if abs(ahead) - uncertainty > limits.clock:
         way = "ahead of" if ahead > 0 else "behind"
-        yield Finding(
+        yield warning(
             "clock",
-            "warning",
             f"the database's clock is {age(abs(ahead))} {way} this machine's: ages of rows and times of documents do "
             "not agree",
-            ("chronyc makestep, on the machine that is wrong",),
+            "chronyc makestep, on the machine that is wrong",
         )
 
 
@@ -67,14 +56,14 @@ def judge_rights(missing: Sequence[str], user: str, grants: Sequence[str]) -> It
     """What the user lacks to publish."""
     if missing:
         text = f"user {user} lacks rights to publish the log: {'; '.join(missing)}"
-        yield Finding("rights_publish", "error", text, tuple(grants))
+        yield error("rights_publish", text, *grants)
 
 
 def judge_revision(reached: Sequence[str], newest: Sequence[str]) -> Iterator[Finding]:
     """The migrations that the log has seen, against those that there are."""
     if old := [revision for revision in reached if revision not in newest]:
         text = f"the log is at revision {', '.join(old)}, and there are newer ones: {', '.join(newest)}"
-        yield Finding("migration", "warning", text, ("eventlog db upgrade",))
+        yield warning("migration", text, "eventlog db upgrade")
 
 
 # --- the table --------------------------------------------------------------------------------------------------------
@@ -99,19 +88,17 @@ def judge_indexes(
         else:
             serves_reading |= names[0] == record_id and _is_status_n(predicate, status, quote)
     if not serves_reading:
-        yield Finding(
+        yield warning(
             "index_missing",
-            "warning",
             "the log has no valid index of the rows N in record_id order: every look at the queue reads the whole log",
-            tuple(reading_index),
+            *reading_index,
         )
     if not serves_rows:
-        yield Finding(
+        yield warning(
             "index_missing",
-            "warning",
             "the log has no index of record_id: to mark rows, to rebuild what is in flight and to show a row reads the "
             "whole log",
-            tuple(row_index),
+            *row_index,
         )
 
 
@@ -126,61 +113,55 @@ def judge_numberings(numberings: Iterable[Numbering]) -> Iterator[Finding]:
     """The sequence of record_id: ascending in the order of the requests (spec/triggers.md 7)."""
     for sequence in numberings:
         if sequence.cache > 1:
-            yield Finding(
+            yield error(
                 "sequence_cache",
-                "error",
                 f"the sequence {sequence.name} caches {sequence.cache} numbers a session: the changes of one row by "
                 "two sessions may be numbered, and sent, in the wrong order",
-                (f"ALTER SEQUENCE {sequence.name} CACHE 1",),
+                f"ALTER SEQUENCE {sequence.name} CACHE 1",
             )
         if sequence.disorder is not None:
-            yield Finding(
+            yield warning(
                 "sequence_order",
-                "warning",
                 f"the sequence {sequence.name} {sequence.disorder}: the changes of one row by two sessions may be "
                 "numbered, and sent, in the wrong order",
-                (sequence.mend,),
+                sequence.mend,
             )
         if sequence.increment < 1 or sequence.cycles:
             wrong = "descends" if sequence.increment < 1 else "begins anew at its end"
-            yield Finding(
+            yield error(
                 "sequence_order",
-                "error",
                 f"the sequence {sequence.name} {wrong}: record_id must ascend",
-                (f"ALTER SEQUENCE {sequence.name} INCREMENT 1 NO CYCLE",),
+                f"ALTER SEQUENCE {sequence.name} INCREMENT 1 NO CYCLE",
             )
 
 
-def judge_storage(storages: Iterable[Storage], log: str, limits: Limits) -> Iterator[Finding]:
-    """Dead rows of the log. ``log`` is its SQL name."""
-    for storage in storages:
-        if not storage.autovacuum:
-            yield Finding(
+def judge_storage(storages: Answer, log: str, limits: Limits) -> Iterator[Finding]:
+    """Dead rows of the log, by the database's own statistics. ``log`` is its SQL name."""
+    for live, dead, vacuumed, has_autovacuum in storages:
+        if not has_autovacuum:
+            yield warning(
                 "autovacuum_off",
-                "warning",
                 "autovacuum is off for the log: every mark leaves a dead row behind, and the log slows down without "
                 "end",
-                (f"ALTER TABLE {log} SET (autovacuum_enabled = true)",),
+                f"ALTER TABLE {log} SET (autovacuum_enabled = true)",
             )
-        if storage.dead >= limits.dead and storage.dead >= limits.dead_share * storage.live:
-            last = f"last vacuumed {storage.vacuumed}" if storage.vacuumed else "never vacuumed"
-            yield Finding(
+        if dead >= limits.dead and dead >= limits.dead_share * live:
+            last = f"last vacuumed {vacuumed}" if vacuumed else "never vacuumed"
+            yield warning(
                 "dead_rows",
-                "warning",
-                f"the log has {storage.dead:,} dead rows beside {storage.live:,} live ones ({last}): windows are read "
-                "slowly",
-                (f"VACUUM (ANALYZE) {log}",),
+                f"the log has {dead:,} dead rows beside {live:,} live ones ({last}): windows are read slowly",
+                f"VACUUM (ANALYZE) {log}",
             )
 
 
 def judge_wake(missing: str | None, polling_interval: float) -> Iterator[Finding]:
     """Whether a publisher that sleeps is woken (spec/triggers.md 8). ``missing``: why no writer would do it."""
     if missing is not None:
-        yield Finding(
+        yield warning(
             "wake_missing",
-            "warning",
             f"a publisher that sleeps is not woken by changes: {missing}; it looks every {polling_interval:g} s",
-            ("eventlog db upgrade", "or notify = false in [publisher], if polling is enough"),
+            "eventlog db upgrade",
+            "or notify = false in [publisher], if polling is enough",
         )
 
 
@@ -198,29 +179,20 @@ def judge_transactions(transactions: Iterable[OpenTransaction], limits: Limits) 
             state = f", {transaction.state}" if transaction.state else ""
         if seconds is None:
             if transaction.wrote_log:
-                yield Finding(
+                yield info(
                     "open_transaction",
-                    "info",
                     f"{who} has written rows to the log in a transaction that is still open; its age is not shown to "
                     "this user (pg_read_all_stats shows it)",
                 )
-        elif transaction.writes and seconds >= limits.writing:
+            continue
+        if transaction.writes and seconds >= limits.writing:
             rows = "rows that it has written" if transaction.wrote_log else "rows that it may write"
-            yield Finding(
-                "open_transaction",
-                "warning",
-                f"{who} has a transaction open for {age(seconds)}{state}: {rows} to the log are not published before "
-                "it commits",
-                (end,),
-            )
+            effect = f"{rows} to the log are not published before it commits"
         elif seconds >= limits.reading:
-            yield Finding(
-                "open_transaction",
-                "warning",
-                f"{who} has a transaction open for {age(seconds)}{state}: until it ends no dead row of the log can be "
-                "removed",
-                (end,),
-            )
+            effect = "until it ends no dead row of the log can be removed"
+        else:
+            continue
+        yield warning("open_transaction", f"{who} has a transaction open for {age(seconds)}{state}: {effect}", end)
 
 
 # --- the rows ---------------------------------------------------------------------------------------------------------
@@ -228,57 +200,55 @@ def judge_transactions(transactions: Iterable[OpenTransaction], limits: Limits) 
 _LETTERS: Final = tuple(Status)
 
 
-def judge_statuses(statuses: Sequence[StatusRows], log: str, status: str, limits: Limits) -> Iterator[Finding]:
-    """Reserved letters, and rows that failed (spec/event-log.md 2). ``log`` and ``status`` are SQL names."""
-    whole = sum(rows.rows for rows in statuses)
+def judge_statuses(statuses: Answer, log: str, column: str, limits: Limits) -> Iterator[Finding]:
+    """Reserved letters, and rows that failed (spec/event-log.md 2).
+
+    ``log`` and ``column`` (of the status) are SQL names. A status is None for NULL, and keeps the blanks at its end.
+    """
+    statuses = list(statuses)
+    whole = sum(rows for _, rows, _, _ in statuses)
     scope = f" among the newest {whole:,} rows, more were not looked at (--sample)" if whole >= limits.sample else ""
-    for rows in statuses:
-        letter = None if rows.status is None else rows.status.rstrip(" ")
-        if rows.first is None:
-            span = "no record_id"
-        else:
-            span = f"record_id {rows.first}" + ("" if rows.first == rows.last else f" to {rows.last}")
-        if letter in _LETTERS and (letter == rows.status or letter != Status.NEW):
+    for status, rows, first, last in statuses:
+        letter = None if status is None else status.rstrip(" ")
+        span = "no record_id" if first is None else f"record_id {first}" + ("" if first == last else f" to {last}")
+        if letter in _LETTERS and (letter == status or letter != Status.NEW):
             if letter in (Status.ERROR, Status.FATAL):
-                yield Finding(
+                yield warning(
                     "rows_failed",
-                    "warning",
-                    f"{number_of(rows.rows, 'row')} of status {letter} ({span}){scope}: not tried again until requeued",
-                    (f"eventlog show {rows.last}", f"eventlog requeue --status {letter}"),
+                    f"{number_of(rows, 'row')} of status {letter} ({span}){scope}: not tried again until requeued",
+                    f"eventlog show {last}",
+                    f"eventlog requeue --status {letter}",
                 )
-        elif rows.status is None:
-            yield Finding(
+        elif status is None:
+            yield warning(
                 "status_reserved",
-                "warning",
-                f"{number_of(rows.rows, 'row')} without a status ({span}){scope}: not looked at",
-                (f"UPDATE {log} SET {status} = 'N' WHERE {status} IS NULL",),  # noqa: S608 - shown, not run
+                f"{number_of(rows, 'row')} without a status ({span}){scope}: not looked at",
+                f"UPDATE {log} SET {column} = 'N' WHERE {column} IS NULL",  # noqa: S608 - shown, not run
             )
         else:
-            yield Finding(
+            yield warning(
                 "status_reserved",
-                "warning",
-                f"{number_of(rows.rows, 'row')} of status {rows.status!r} ({span}){scope}: not looked at, since only "
-                "N is new and every other letter but S, W, E and F is reserved",
-                (f"UPDATE {log} SET {status} = 'N' WHERE {status} = {literal(rows.status)}",),  # noqa: S608 - shown
+                f"{number_of(rows, 'row')} of status {status!r} ({span}){scope}: not looked at, since only N is new "
+                "and every other letter but S, W, E and F is reserved",
+                f"UPDATE {log} SET {column} = 'N' WHERE {column} = {literal(status)}",  # noqa: S608 - shown, not run
             )
 
 
-def judge_record_ids(rows: Rows, log: str, record_id: str, limits: Limits) -> Iterator[Finding]:
-    """Rows that cannot be addressed (spec/event-log.md 5)."""
-    if rows.rows:
-        yield Finding(
+def judge_record_ids(rows: int, looked_at: int, log: str, record_id: str, limits: Limits) -> Iterator[Finding]:
+    """Rows that cannot be addressed (spec/event-log.md 5). ``log`` and ``record_id`` are SQL names."""
+    if rows:
+        yield error(
             "record_id",
-            "error",
-            f"{at_least(rows, limits)} of status N whose {record_id} is NULL or not positive: they cannot be addressed "
-            "and are never published",
-            (f"UPDATE {log} SET {record_id} = DEFAULT WHERE {record_id} IS NULL OR {record_id} <= 0",),  # noqa: S608
+            f"{at_least(rows, looked_at, limits)} of status N whose {record_id} is NULL or not positive: they cannot "
+            "be addressed and are never published",
+            f"UPDATE {log} SET {record_id} = DEFAULT WHERE {record_id} IS NULL OR {record_id} <= 0",  # noqa: S608
         )
 
 
-def at_least(rows: Rows | Due, limits: Limits) -> str:
-    """The number of the rows, as far as they were looked at."""
-    counted = number_of(rows.rows, "row")
-    return f"at least {counted}" if rows.looked_at >= limits.rows else counted
+def at_least(rows: int, looked_at: int, limits: Limits) -> str:
+    """The number of rows, as far as they were looked at."""
+    counted = number_of(rows, "row")
+    return f"at least {counted}" if looked_at >= limits.rows else counted
 
 
 def judge_in_flight(
@@ -290,67 +260,66 @@ def judge_in_flight(
     since = "" if seconds is None else f", the oldest for {age(seconds)}"
     what = f"{number_of(events, 'event')} of {number_of(rows, 'row')} in flight{since}"
     if not publisher_runs:
-        yield Finding(
+        yield warning(
             "in_flight_left",
-            "warning",
             f"{what}, and no publisher runs: they are sent first, as recorded, at its next start",
-            ("eventlog publish",),
+            "eventlog publish",
         )
     elif seconds is not None and seconds > limits.in_flight:
-        yield Finding(
+        yield warning(
             "in_flight",
-            "warning",
             f"{what}: their objects are parked since the receiver answers retry, or it is away; their rows stay N "
             "and later rows of their objects wait behind them",
-            ("eventlog status", "look at the receiver's log and at the publisher's"),
+            "eventlog status",
+            "look at the receiver's log and at the publisher's",
         )
     else:
-        yield Finding("in_flight", "info", f"{what}: sent, and not answered for good yet; their rows are N until then")
+        yield info("in_flight", f"{what}: sent, and not answered for good yet; their rows are N until then")
 
 
 def judge_queue(queue: Queue, publisher_runs: bool, disabled: bool) -> Iterator[Finding]:
     """What waits, and whether a publisher takes it (spec/event-log.md 8, 11)."""
     oldest = "" if queue.oldest_seconds is None else f", the oldest for {age(max(0.0, queue.oldest_seconds))}"
     if disabled:
-        yield Finding(
+        yield warning(
             "publisher_disabled",
-            "warning",
             "publisher_disabled is set: nothing is published",
-            ("publisher_disabled = false in [publisher]",),
+            "publisher_disabled = false in [publisher]",
         )
     if not queue.rows:
         return
     waiting = f"{number_of(queue.rows, 'row')} of status N{oldest}"
     if publisher_runs:
-        yield Finding("queue", "info", f"{waiting}; a publisher runs")
+        yield info("queue", f"{waiting}; a publisher runs")
     else:
-        yield Finding("no_publisher", "warning", f"{waiting}, and no publisher runs", ("eventlog publish",))
+        yield warning("no_publisher", f"{waiting}, and no publisher runs", "eventlog publish")
 
 
-def judge_event_time(newest: Iterable[Ahead], event_time_zone: str, limits: Limits) -> Iterator[Finding]:
+def judge_event_time(newest: Answer, event_time_zone: str, limits: Limits) -> Iterator[Finding]:
     """event_time against the database's clock, where it should not lie ahead."""
     other = "local" if event_time_zone == "utc" else "utc"
-    for row in newest:
-        if row.seconds > limits.event_time:
-            yield Finding(
+    for record_id, event_time, seconds in newest:
+        if seconds > limits.event_time:
+            yield warning(
                 "event_time",
-                "warning",
-                f"row {row.record_id} has event_time {row.event_time}, {age(row.seconds)} ahead of the database's "
-                f"clock ({event_time_zone}): is it written in another zone?",
-                (f'event_time_zone = "{other}" in [publisher], or correct what writes event_time',),
+                f"row {record_id} has event_time {event_time}, {age(seconds)} ahead of the database's clock "
+                f"({event_time_zone}): is it written in another zone?",
+                f'event_time_zone = "{other}" in [publisher], or correct what writes event_time',
             )
 
 
-def judge_due(due: Due, limits: Limits) -> Iterator[Finding]:
-    """Rows whose time has not come (``handle_future_events``)."""
-    if due.rows:
-        when = "" if due.next_time is None else f"; the next one at {due.next_time}"
-        away = "" if due.next_seconds is None else f" (in {age(due.next_seconds)})"
-        yield Finding(
+def judge_due(
+    rows: int, next_time: str | None, next_seconds: float | None, looked_at: int, limits: Limits
+) -> Iterator[Finding]:
+    """Rows whose time has not come (``handle_future_events``), and when it comes for the first of them."""
+    if rows:
+        when = "" if next_time is None else f"; the next one at {next_time}"
+        away = "" if next_seconds is None else f" (in {age(next_seconds)})"
+        yield info(
             "not_due",
-            "info",
-            f"{at_least(due, limits)} of status N not due yet, since handle_future_events is set{when}{away}",
-            ("handle_future_events = false in [publisher], if they are to be published now",),
+            f"{at_least(rows, looked_at, limits)} of status N not due yet, since handle_future_events is set"
+            f"{when}{away}",
+            "handle_future_events = false in [publisher], if they are to be published now",
         )
 
 
@@ -375,36 +344,39 @@ def judge_bad(bad: Sequence[BadRow], checked: int, cut: bool, limits: Limits) ->
     for code, rows in by_code.items():
         first = rows[0]
         ids = first_of([str(row.record_id) for row in rows], limits.shown)
-        yield Finding(
+        yield warning(
             "bad_rows",
-            "warning",
             f"{number_of(len(rows), 'row')} of status N bad ({code}){scope}: record_id {ids}; they would become E. "
             f"The first one: {first.message}",
-            (f"eventlog show {first.record_id}", _BAD_MENDS.get(code, "correct the rows")),
+            f"eventlog show {first.record_id}",
+            _BAD_MENDS.get(code, "correct the rows"),
         )
 
 
-def judge_keys(keys: Sequence[SpelledKey], catalog: Catalog, limits: Limits) -> Iterator[Finding]:
-    """Spellings of table_key that are not canonical (spec/event-log.md 4.3), one finding a class."""
-    by_class: defaultdict[str, list[tuple[SpelledKey, str]]] = defaultdict(list)
-    for key in keys:
-        log_name = catalog.log_name(key.table_name) if key.table_name else None
+def judge_keys(keys: Answer, catalog: Catalog, limits: Limits) -> Iterator[Finding]:
+    """Spellings of table_key that are not canonical (spec/event-log.md 4.3), one finding a class.
+
+    Each of ``keys`` tells table_name, table_key, the number of rows that spell it so, and the record_id of the first.
+    """
+    by_class: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
+    looked_at = 0
+    for table_name, table_key, rows, first in keys:
+        looked_at += rows
+        log_name = catalog.log_name(table_name) if table_name else None
         if log_name is None:
             continue
-        try:
-            canonical = log_name.object_class.canonical_key(key.table_key)
-        except RowError:
-            continue
-        if canonical != key.table_key:
-            by_class[log_name.object_class.name].append((key, canonical))
-    is_cut = sum(key.rows for key in keys) >= limits.sample
-    scope = f" (the newest {limits.sample:,} rows were looked at)" if is_cut else ""
+        with suppress(RowError):
+            canonical = log_name.object_class.canonical_key(table_key)
+            if canonical != table_key:
+                example = f"{table_key!r} for {canonical!r} (record_id {first})"
+                by_class[log_name.object_class.name].append((rows, example))
+    scope = f" (the newest {limits.sample:,} rows were looked at)" if looked_at >= limits.sample else ""
     for name, spelled in by_class.items():
-        examples = [f"{key.table_key!r} for {canonical!r} (record_id {key.first})" for key, canonical in spelled]
-        yield Finding(
+        examples = first_of([example for _, example in spelled], limits.shown, "key")
+        yield warning(
             "key_not_canonical",
-            "warning",
-            f"{number_of(sum(key.rows for key, _ in spelled), 'row')} of class {name} spell table_key other than "
-            f"canonically{scope}: {first_of(examples, limits.shown, 'key')}; they are published all the same",
-            ("eventlog triggers apply", f"or correct the trigger that writes table_key of {name}"),
+            f"{number_of(sum(rows for rows, _ in spelled), 'row')} of class {name} spell table_key other than canonically"
+            f"{scope}: {examples}; they are published all the same",
+            "eventlog triggers apply",
+            f"or correct the trigger that writes table_key of {name}",
         )

@@ -16,7 +16,7 @@ from eventlog.sql.dialects.oracle.session import call, current_user, error_code,
 from eventlog.sql.dialects.oracle.tables import NUMBERS
 from eventlog.sql.dialects.oracle.text import qualified
 from eventlog.sql.dialects.oracle.triggers import OracleTriggers
-from eventlog.sql.doctor.facts import AnswerFunction, LogTrigger, Numbering, Orphan, Unreadable
+from eventlog.sql.doctor.facts import Answer, AnswerFunction, LogTrigger, Numbering
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import statements
 from eventlog.sql.text import literal
@@ -76,12 +76,12 @@ def _installed_triggers(conn: Connection, log: LogTable) -> Iterator[LogTrigger]
         yield LogTrigger(".".join(trigger.table), trigger.name, trigger.is_enabled and trigger.is_valid, mend)
 
 
-def _orphans(conn: Connection) -> Iterator[Orphan]:
+def _orphans(conn: Connection) -> Answer:
     """Triggers of ours whose log is gone."""
     for trigger in OracleTriggers().all_triggers(conn):
         if trigger.log is not None and not may_run(conn, f"SELECT 1 FROM {trigger.log} WHERE 1 = 0"):  # noqa: S608 - quoted
             mend = f"DROP TRIGGER {qualified(trigger.schema, trigger.name)}"
-            yield Orphan(".".join(trigger.table), trigger.name, trigger.log, mend)
+            yield ".".join(trigger.table), trigger.name, trigger.log, mend
 
 
 def _without_triggers(conn: Connection, schema: str, tables: Sequence[str], **_: Any) -> Iterator[tuple[str]]:
@@ -97,16 +97,14 @@ def _owned(_conn: Connection, schema: str, tables: Sequence[str], user: str) -> 
     return [(table,) for table in tables] if schema == user else []
 
 
-def _unreadable(
-    conn: Connection, schema: str, tables: Sequence[str], columns: Sequence[str], **_: Any
-) -> Iterator[Unreadable]:
+def _unreadable(conn: Connection, schema: str, tables: Sequence[str], columns: Sequence[str], **_: Any) -> Answer:
     """The columns that this user may not read. Oracle grants whole tables: all columns of a table or none."""
     by_table: defaultdict[str, list[str]] = defaultdict(list)
     for table, column in zip(tables, columns, strict=True):
         by_table[table].append(column)
     for table, names in by_table.items():
         if not may_run(conn, f"SELECT 1 FROM {qualified(schema, table)} WHERE 1 = 0"):  # noqa: S608 - quoted names
-            yield Unreadable(table, names)
+            yield table, names
 
 
 def _rights_to_apply(conn: Connection, schema: str, **_: Any) -> Iterator[tuple[str]]:

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from eventlog.sql.dialects.sqlite.session import file_of
 from eventlog.sql.dialects.sqlite.triggers import SQLiteTriggers
-from eventlog.sql.doctor.facts import AnswerFunction, IndexColumn, LogTrigger, Orphan
+from eventlog.sql.doctor.facts import Answer, AnswerFunction, IndexColumn, LogTrigger
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import statements
 from eventlog.sql.text import quote_identifier
@@ -35,12 +35,12 @@ def _installed_triggers(conn: Connection, log: LogTable) -> Iterator[LogTrigger]
         yield LogTrigger(trigger.table, trigger.trigger, True, "")
 
 
-def _orphans(conn: Connection) -> Iterator[Orphan]:
+def _orphans(conn: Connection) -> Answer:
     """Triggers of ours whose log is gone."""
     tables = {quote_identifier(row.name) for row in conn.exec_driver_sql(_SQL["tables"])}
     for trigger in SQLiteTriggers().all_triggers(conn):
         if trigger.log is not None and trigger.log not in tables:
-            yield Orphan(trigger.table[1], trigger.name, trigger.log, f"DROP TRIGGER {quote_identifier(trigger.name)}")
+            yield trigger.table[1], trigger.name, trigger.log, f"DROP TRIGGER {quote_identifier(trigger.name)}"
 
 
 def _without_triggers(conn: Connection, tables: Sequence[str], **_: Any) -> list[tuple[str]]:
