@@ -26,7 +26,6 @@ from eventlog.sql.alembic.definition import (
     WatchDefinition,
     compile_definition,
     from_literals,
-    to_literals,
     with_tables,
 )
 from eventlog.sql.alembic.operations import CreateEventLogOp, DropEventLogOp, UnwatchTableOp, WatchTableOp
@@ -77,8 +76,8 @@ DEFINITIONS = st.builds(
 
 @given(DEFINITIONS)
 def test_a_definition_is_the_same_after_writing_and_reading_it(definition: WatchDefinition) -> None:
-    literals = ast.literal_eval(repr(to_literals(definition)))
-    assert from_literals(definition.watch.table, literals) == definition
+    table, keywords = definition.arguments()
+    assert from_literals(table, ast.literal_eval(repr(keywords))) == definition
 
 
 @given(DEFINITIONS)

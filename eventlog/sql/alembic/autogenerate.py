@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -42,6 +42,7 @@ from eventlog.sql.alembic.operations import CreateEventLogOp, UnwatchTableOp, Wa
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.locate import new_log
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.statements import run_as_it_stands
 from eventlog.sql.text import quote_identifier
 from eventlog.sql.triggers.watch import Watch
 
@@ -117,7 +118,9 @@ else:
 
 def _differences(case: _Case, wanted: Sequence[_Compiled]) -> tuple[list[_Compiled], list[_Compiled]]:
     """The watches to be taken away, as they were made, and those to be made; one that has changed is among both."""
-    installed = _installed(case)
+    installed: Mapping[str, str] = {}
+    with suppress(LogTableError):
+        installed = case.dialect.triggers.digests(case.connection, case.log)
     history = _history(case)
     to_make = [one for one in wanted if not one.tables or any(installed.get(t) != d for t, d in one.tables.items())]
     declared = {table for one in wanted for table in one.tables}
@@ -151,24 +154,21 @@ def _watches_of_tables(case: _Case) -> Iterable[Watch]:
 
 def _definitions(case: _Case, watches: Sequence[Watch], changes: Sequence[MigrateOperation]) -> list[WatchDefinition]:
     """The watches with the tables as they are after ``changes``, or without them if that cannot be told."""
-
-    def complete(after: Database) -> list[WatchDefinition]:
-        return [_definition(case, watch, after) for watch in watches]
-
     if not changes:
-        return complete(case.before)
+        return [_definition(case, watch, case.before) for watch in watches]
     if "transactional_ddl" in case.dialect.capabilities:
         try:
-            return _tried_out(case, changes, complete)
+            return _tried_out(case, watches, changes)
         # Alembic raises NotImplementedError for a change that the database has no statement for (ALTER of SQLite).
         except (SQLAlchemyError, CommandError, NotImplementedError) as error:
             _log.warning("the changes cannot be tried out, so the watched tables are reflected at run time: %s", error)
     return [_definition_by_names(case, watch, changes) for watch in watches]
 
 
-def _definition(case: _Case, watch: Watch, tables: Database) -> WatchDefinition:
+def _definition(case: _Case, watch: Watch, tables: Database | None) -> WatchDefinition:
+    """A watch with its tables; without ``tables`` they are reflected when the migration runs."""
     definition = WatchDefinition(watch, case.log.name, case.log.schema, case.before.schema, None)
-    return with_facts(definition, case.dialect, case.connection, tables)
+    return definition if tables is None else with_facts(definition, case.dialect, case.connection, tables)
 
 
 def _definition_by_names(case: _Case, watch: Watch, changes: Sequence[MigrateOperation]) -> WatchDefinition:
@@ -176,15 +176,13 @@ def _definition_by_names(case: _Case, watch: Watch, changes: Sequence[MigrateOpe
     changed = {getattr(operation, "table_name", None) for operation in changes}
     with suppress(TriggerError):
         complete = _definition(case, watch, case.before)
-        if complete.tables is not None and not any(table.name in changed for table in complete.tables):
+        if not any(table.name in changed for table in complete.tables or ()):
             return complete
-    return WatchDefinition(watch, case.log.name, case.log.schema, case.before.schema, None)
+    return _definition(case, watch, None)
 
 
-def _tried_out(
-    case: _Case, changes: Sequence[MigrateOperation], then: Callable[[Database], list[WatchDefinition]]
-) -> list[WatchDefinition]:
-    """What ``then`` makes of the tables as they are after ``changes``, which are taken back."""
+def _tried_out(case: _Case, watches: Sequence[Watch], changes: Sequence[MigrateOperation]) -> list[WatchDefinition]:
+    """The watches with the tables as they are after ``changes``, which are taken back."""
     operations = Operations(case.context.migration_context)
     savepoint = case.connection.begin_nested()
     try:
@@ -192,20 +190,14 @@ def _tried_out(
         with suppress(LogTableError):
             for action in case.dialect.triggers.plan_drop(case.connection, case.log).changes:
                 for statement in action.statements:
-                    case.connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
-        for operation in _flat(changes):
-            operations.invoke(operation)
-        return then(case.dialect.reflect(case.connection, case.before.schema))
+                    run_as_it_stands(case.connection, statement)
+        for change in changes:
+            for operation in change.ops if isinstance(change, ModifyTableOps) else [change]:
+                operations.invoke(operation)
+        after = case.dialect.reflect(case.connection, case.before.schema)
+        return [_definition(case, watch, after) for watch in watches]
     finally:
         savepoint.rollback()
-
-
-def _flat(changes: Iterable[MigrateOperation]) -> Iterable[MigrateOperation]:
-    for operation in changes:
-        if isinstance(operation, ModifyTableOps):
-            yield from operation.ops
-        else:
-            yield operation
 
 
 def _compile(case: _Case, definition: WatchDefinition) -> _Compiled:
@@ -230,13 +222,6 @@ def _refuse_shared(wanted: Sequence[_Compiled]) -> None:
 # --- what is there ----------------------------------------------------------------------------------------------------
 
 
-def _installed(case: _Case) -> Mapping[str, str]:
-    try:
-        return case.dialect.triggers.digests(case.connection, case.log)
-    except LogTableError:
-        return {}
-
-
 def _log_operations(case: _Case) -> Iterable[MigrateOperation]:
     """What makes the log, or brings one that our migrations made up to date."""
     name = quote_identifier(case.log.name) if set('."') & set(case.log.name) else case.log.name
@@ -259,9 +244,9 @@ def _history(case: _Case) -> list[_Compiled]:
         if (definition.log, definition.log_schema) != (case.log.name, case.log.schema):
             continue
         with suppress(TriggerError):  # of a table that is gone, without what it was
-            compiled.append(
-                _compile(case, definition if definition.tables is not None else with_tables(definition, case.before))
-            )
+            if definition.tables is None:
+                definition = with_tables(definition, case.before)
+            compiled.append(_compile(case, definition))
     return compiled
 
 
@@ -321,19 +306,12 @@ def watches_in_force(scripts: ScriptDirectory, heads: tuple[str, ...]) -> list[W
 def _calls(path: Path) -> Iterator[tuple[str, WatchDefinition]]:
     """The calls of ``op.watch_table`` and ``op.unwatch_table`` in the upgrade of a migration, in their order."""
     module = ast.parse(path.read_text(encoding="utf-8"))
-    for function in module.body:
-        if not isinstance(function, ast.FunctionDef) or function.name != "upgrade":
+    upgrades = [node for node in module.body if isinstance(node, ast.FunctionDef) and node.name == "upgrade"]
+    calls = [node for upgrade in upgrades for node in ast.walk(upgrade) if isinstance(node, ast.Call)]
+    for call in sorted(calls, key=lambda node: (node.lineno, node.col_offset)):
+        if not (isinstance(call.func, ast.Attribute) and call.func.attr in _CALLS):
             continue
-        calls = [
-            node
-            for node in ast.walk(function)
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _CALLS
-        ]
-        for call in sorted(calls, key=lambda node: (node.lineno, node.col_offset)):
-            assert isinstance(call.func, ast.Attribute)
-            try:
-                (table,) = map(ast.literal_eval, call.args)
-                arguments = {word.arg: ast.literal_eval(word.value) for word in call.keywords if word.arg is not None}
-                yield call.func.attr, from_literals(table, arguments)
-            except (ValueError, TypeError, TriggerError):
-                continue
+        with suppress(ValueError, TypeError, TriggerError):
+            (table,) = map(ast.literal_eval, call.args)
+            arguments = {word.arg: ast.literal_eval(word.value) for word in call.keywords if word.arg is not None}
+            yield call.func.attr, from_literals(table, arguments)

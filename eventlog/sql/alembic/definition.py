@@ -6,17 +6,17 @@ templates. All of it can be written as Python literals.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
 
 from sqlalchemy import Connection
 
-from eventlog.core.catalog import Catalog, Column, Database, ForeignKey, ObjectClass, Table, build_catalog, match_name
+from eventlog.core.catalog import Column, Database, ForeignKey, Table, build_catalog, match_name
 from eventlog.core.parameters import STYLES
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import ConfigError, TriggerError
-from eventlog.sql import migrations, registry
+from eventlog.sql import registry
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.locate import new_log
 from eventlog.sql.triggers import templates
@@ -31,7 +31,8 @@ class LogDefinition:
     """What is to be known of a log to make it, or to bring it up to date.
 
     ``log`` as ``log_table`` of the configuration; ``schema`` None: the connection's current one. ``revisions`` of
-    eventlog's own migrations, one a branch; ``before``: those that had been reached, none = there was no log.
+    eventlog's own migrations, one a branch, none = the newest; ``before``: those that had been reached, none = there
+    was no log.
     """
 
     log: str
@@ -48,13 +49,6 @@ class LogDefinition:
         """The first argument of the operation's call in a migration, and its keywords."""
         keywords = {"schema": self.schema, "revisions": list(self.revisions), "before": list(self.before)}
         return self.log, {name: value for name, value in keywords.items() if value}
-
-
-def log_definition(
-    log: str, schema: str | None = None, revisions: Sequence[str] = (), before: Sequence[str] = ()
-) -> LogDefinition:
-    """The log that these arguments of an operation mean; without ``revisions`` it is made by the newest."""
-    return LogDefinition(log, schema, tuple(revisions) or migrations.heads(), tuple(before))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +74,22 @@ class WatchDefinition:
         return self.watch.table, self.log
 
     def arguments(self) -> tuple[str, dict[str, Any]]:
-        """The first argument of the operation's call in a migration, and its keywords."""
-        return self.watch.table, to_literals(self)
+        """The first argument of the operation's call in a migration, and its keywords but for those that would have
+        their default.
+        """
+        options = {name: getattr(self.watch, name) for name in WATCH_OPTIONS}
+        keywords = {
+            **{name: _plain(value) for name, value in options.items() if value != getattr(_WATCH_DEFAULTS, name)},
+            "log": self.log,
+            **_present(
+                log_schema=self.log_schema,
+                schema=self.schema,
+                tables=None if self.tables is None else [_table_to_literals(table) for table in self.tables],
+                facts=_plain(self.facts) or None,
+            ),
+            "template_version": self.template_version,
+        }
+        return self.watch.table, keywords
 
 
 def compile_definition(definition: WatchDefinition, dialect_name: str) -> tuple[TableSql, ...]:
@@ -101,10 +109,8 @@ def with_facts(definition: WatchDefinition, dialect: Dialect, conn: Connection, 
     Raises TriggerError as ``with_tables`` does.
     """
     definition = with_tables(definition, database)
-    if definition.tables is None:
-        return definition
     log = new_log(dialect, definition.log_schema or definition.schema, definition.log)
-    facts = dialect.triggers.facts(conn, database, log, [table.name for table in definition.tables])
+    facts = dialect.triggers.facts(conn, database, log, [table.name for table in definition.tables or ()])
     return replace(definition, facts=facts)
 
 
@@ -118,21 +124,16 @@ def with_tables(definition: WatchDefinition, database: Database) -> WatchDefinit
     if name is None:
         raise TriggerError(f"watch {definition.watch.table}: there is no such table; make it before it is watched")
     try:
-        catalog = build_catalog(database, tables=[name])
+        cls = build_catalog(database, tables=[name]).classes[0]
     except ConfigError as error:
         raise TriggerError(f"watch {name}: {error}") from error
-    needed = [present[name], *_others(catalog, definition.watch, present)]
+    needed = [present[name], *(child.table for child in cls.children)]
+    for base in definition.watch.base or ():
+        base_name = match_name(base, present)
+        if base_name is None:
+            raise TriggerError(f"watch {name}: there is no base table {base!r} in the schema of the view")
+        needed.append(present[base_name])
     return replace(definition, schema=database.schema, tables=tuple(needed))
-
-
-def _others(catalog: Catalog, watch: Watch, present: Mapping[str, Table]) -> Iterable[Table]:
-    cls: ObjectClass = catalog.classes[0]
-    yield from (child.table for child in cls.children)
-    for base in watch.base or ():
-        name = match_name(base, present)
-        if name is None:
-            raise TriggerError(f"watch {watch.table}: there is no base table {base!r} in the schema of the view")
-        yield present[name]
 
 
 # --- as literals ------------------------------------------------------------------------------------------------------
@@ -141,23 +142,6 @@ _WATCH_DEFAULTS: Final = Watch("")
 
 WATCH_OPTIONS: Final = tuple(one.name for one in fields(Watch) if one.name != "table")
 """What may be said of a watch beside its table."""
-
-
-def to_literals(definition: WatchDefinition) -> dict[str, Any]:
-    """The keyword arguments of ``op.watch_table`` but for its first; what has its default is left out."""
-    watch, tables = definition.watch, definition.tables
-    options = {name: getattr(watch, name) for name in WATCH_OPTIONS}
-    return {
-        **{name: _plain(value) for name, value in options.items() if value != getattr(_WATCH_DEFAULTS, name)},
-        "log": definition.log,
-        **_present(
-            log_schema=definition.log_schema,
-            schema=definition.schema,
-            tables=None if tables is None else [_table_to_literals(table) for table in tables],
-            facts=_plain(definition.facts) or None,
-        ),
-        "template_version": definition.template_version,
-    }
 
 
 def _present(**values: Any) -> dict[str, Any]:

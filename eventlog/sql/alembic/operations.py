@@ -26,7 +26,6 @@ from eventlog.sql.alembic.definition import (
     WatchDefinition,
     compile_definition,
     from_literals,
-    log_definition,
     with_facts,
 )
 from eventlog.sql.connection import as_database_errors
@@ -72,7 +71,7 @@ class CreateEventLogOp(_Operation[LogDefinition]):
         them, as autogenerate does, so that the migration does the same with a later eventlog; none = the newest.
         ``before``: what the log had reached, for the way back. Raises LogTableError, DatabaseError.
         """
-        operations.invoke(cls(log_definition(log, schema, revisions, before)))
+        operations.invoke(cls(LogDefinition(log, schema, tuple(revisions), tuple(before))))
 
     def reverse(self) -> DropEventLogOp:
         return DropEventLogOp(self.definition)
@@ -99,7 +98,7 @@ class DropEventLogOp(_Operation[LogDefinition]):
         Unwatch its tables first: triggers without a log fail the application's statements. Arguments as of
         ``create_event_log``.
         """
-        operations.invoke(cls(log_definition(log, schema, revisions, before)))
+        operations.invoke(cls(LogDefinition(log, schema, tuple(revisions), tuple(before))))
 
     def reverse(self) -> CreateEventLogOp:
         return CreateEventLogOp(self.definition)
@@ -163,38 +162,32 @@ def _unwatch_table(operations: Operations, operation: UnwatchTableOp) -> None:
 @Operations.implementation_for(CreateEventLogOp)
 def _create_event_log(operations: Operations, operation: CreateEventLogOp) -> None:
     context, log = operations.migration_context, operation.definition
-    printed = io.StringIO()
-    with _own_migrations(operations):
+    with _own_migrations(operations) as printed:
         migrations.upgrade(
-            None if context.as_sql else _bind(context),
+            context.bind,
             log_table=log.log,
             schema=log.schema,
-            revision=log.revisions,
-            sql=printed if context.as_sql else None,
+            revision=log.revisions or "head",
+            sql=printed,
             dialect_name=context.dialect.name,
         )
-    if context.as_sql:
-        _print(context, printed.getvalue())
 
 
 @Operations.implementation_for(DropEventLogOp)
 def _drop_event_log(operations: Operations, operation: DropEventLogOp) -> None:
     context, log = operations.migration_context, operation.definition
-    printed = io.StringIO()
-    with _own_migrations(operations):
-        if not context.as_sql:
-            for revision in log.before or ("base",):
-                migrations.downgrade(_bind(context), log_table=log.log, schema=log.schema, revision=revision)
-        elif log.before:
-            raise ConfigError(
-                f"drop_event_log({log.log!r}) with before = cannot be printed: run it against the database"
-            )
-        else:
+    if log.before and context.as_sql:
+        raise ConfigError(f"drop_event_log({log.log!r}) with before = cannot be printed: run it against the database")
+    with _own_migrations(operations) as printed:
+        for revision in log.before or ("base",):
             migrations.downgrade(
-                None, log_table=log.log, schema=log.schema, sql=printed, dialect_name=context.dialect.name
+                context.bind,
+                log_table=log.log,
+                schema=log.schema,
+                revision=revision,
+                sql=printed,
+                dialect_name=context.dialect.name,
             )
-    if context.as_sql:
-        _print(context, printed.getvalue())
 
 
 def complete(context: MigrationContext, definition: WatchDefinition) -> WatchDefinition:
@@ -223,27 +216,28 @@ def complete(context: MigrationContext, definition: WatchDefinition) -> WatchDef
 # --- how --------------------------------------------------------------------------------------------------------------
 
 
-def _print(context: MigrationContext, script: str) -> None:
-    """Print the script of migrations within a script: its transaction is ours."""
-    lines = [line for line in script.splitlines() if line.rstrip() not in ("BEGIN;", "COMMIT;")]
-    context.impl.static_output("\n".join(lines).strip())
-
-
 def _bind(context: MigrationContext) -> Connection:
     assert context.bind is not None
     return context.bind
 
 
 @contextmanager
-def _own_migrations(operations: Operations) -> Iterator[None]:
-    """Let other migrations run within one: what ``alembic.op`` and ``alembic.context`` stand for is put back after."""
-    environment = operations.migration_context.environment_context
+def _own_migrations(operations: Operations) -> Iterator[io.StringIO | None]:
+    """Let eventlog's migrations run within one; what ``alembic.op`` and ``alembic.context`` stand for is put back then.
+
+    Gives what they are to be printed to, None = they run.
+    """
+    context = operations.migration_context
+    environment, printed = context.environment_context, io.StringIO() if context.as_sql else None
     try:
-        yield
+        yield printed
     finally:
         operations._install_proxy()
         if environment is not None:
             environment._install_proxy()
+    if printed is not None:  # a script within a script, whose transaction it is part of
+        lines = [line for line in printed.getvalue().splitlines() if line.rstrip() not in ("BEGIN;", "COMMIT;")]
+        context.impl.static_output("\n".join(lines).strip())
 
 
 # --- as code in a migration: what is rendered means the same when it is run -------------------------------------------

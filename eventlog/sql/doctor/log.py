@@ -375,8 +375,8 @@ def judge_keys(keys: Answer, catalog: Catalog, limits: Limits) -> Iterator[Findi
         examples = first_of([example for _, example in spelled], limits.shown, "key")
         yield warning(
             "key_not_canonical",
-            f"{number_of(sum(rows for rows, _ in spelled), 'row')} of class {name} spell table_key other than canonically"
-            f"{scope}: {examples}; they are published all the same",
+            f"{number_of(sum(rows for rows, _ in spelled), 'row')} of class {name} spell table_key other than "
+            f"canonically{scope}: {examples}; they are published all the same",
             "eventlog triggers apply",
             f"or correct the trigger that writes table_key of {name}",
         )
