@@ -26,7 +26,7 @@ from eventlog.model import QUEUE_FIELDS, TIMED_FIELDS, LogRow, Origins, QueueRow
 from eventlog.publisher.context import Context
 from eventlog.publisher.flight import NO_ORIGINS
 from eventlog.sql.rows import tail
-from eventlog.sql.windows import DueWindow, Window
+from eventlog.sql.windows import Window
 
 _record_id, _perpetrator, _event_time = (
     itemgetter(TIMED_FIELDS.index(field)) for field in ("record_id", "perpetrator", "event_time")
@@ -250,8 +250,10 @@ def take_due_window(
     limit = options.query_limit or UNLIMITED_WINDOW
     reader = WindowReader(context, in_flight, parked)
     rest: DueScan | None = None
-    window = DueWindow(due.until, due.after, None, options.driver_user if options.leave_loopback else None)
-    with closing(context.dialect.due_chunks(context.connection, context.log, window, limit)) as chunks:
+    leave_user = options.driver_user if options.leave_loopback else None
+    with closing(
+        context.dialect.due_chunks(context.connection, context.log, due.until, due.after, leave_user, limit)
+    ) as chunks:
         for chunk in chunks:
             reader.add(reader.kept(chunk))
             if len(chunk) == limit and reader.taken >= limit:

@@ -28,7 +28,7 @@ from eventlog.sql.bulk import Part, check_letter, cut
 from eventlog.sql.database import SqlDatabase, Wake
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import run_as_it_stands, run_many, without_collector
-from eventlog.sql.windows import Batch, DueWindow, Queue, Ranges, Selection, Walk, Window
+from eventlog.sql.windows import Batch, Queue, Ranges, Selection, Walk, Window
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -133,9 +133,29 @@ class Dialect(SqlDatabase):
         parameters = window.parameters(self.last_record_id)
         return self._log_chunks(conn, self.log_statement(log, window.statement), parameters, size)
 
-    def due_chunks(self, conn: Connection, log: LogTable, window: DueWindow, size: int) -> LogRows:
-        """The rows N that are due, in the order of event_time and record_id, in lists as of ``window_chunks``."""
-        parameters = window.parameters(self.last_record_id)
+    def due_chunks(
+        self,
+        conn: Connection,
+        log: LogTable,
+        until: str,
+        after: tuple[str | None, int] | None,
+        leave_user: str | None,
+        size: int,
+    ) -> LogRows:
+        """The rows N with an event_time up to ``until``, in its order (NULL first) and that of record_id, in lists as
+        of ``window_chunks``.
+
+        ``after``: event_time and record_id of the row before the first, None = from the first on; ``leave_user`` as in
+        ``Window``. Times are texts of the log's clock.
+        """
+        after_time, after_id = after or (None, 0)
+        parameters: dict[str, object] = {
+            "until": until,
+            "after_time": after_time,
+            "after_id": after_id,
+            "limit": self.last_record_id,
+            "perpetrator": None if leave_user is None else leave_user.rstrip(" "),
+        }
         return self._log_chunks(conn, self.log_statement(log, "read_due"), parameters, size)
 
     def due_until(self, conn: Connection, log: LogTable, event_time_zone: str = "utc") -> str:

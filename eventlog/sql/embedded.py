@@ -33,13 +33,17 @@ def start(directory: Path) -> str:
     _check(directory)
     pgserver = _pgserver()
     try:
-        server = pgserver.get_server(directory, cleanup_mode="stop")
-    except subprocess.TimeoutExpired:
-        # The package gives the server ten seconds, a busy machine needs more: by now it runs or is coming up.
-        server = pgserver.get_server(directory, cleanup_mode="stop", start=False)
-        _start(server, directory)
+        try:
+            server = pgserver.get_server(directory, cleanup_mode="stop")
+        except subprocess.TimeoutExpired:
+            # The package gives the server ten seconds, a busy machine needs more: by now it runs or is coming up.
+            server = pgserver.get_server(directory, cleanup_mode="stop", start=False)
+            server.start()
     except (OSError, RuntimeError, subprocess.SubprocessError) as error:
-        raise _not_started(directory, error) from error
+        raise DatabaseError(
+            f"the embedded PostgreSQL in {directory} did not start: {error}; see the file {directory / 'log'}, "
+            "or give the URL of another server"
+        ) from error
     info = server.get_postmaster_info()
     query = {"host": str(info.socket_dir)}
     return URL.create("postgresql+psycopg", username="postgres", database="postgres", query=query).render_as_string()
@@ -71,26 +75,9 @@ def _check(directory: Path) -> None:
             f"the embedded PostgreSQL cannot be in {directory}: there is no directory {directory.parent}; make it, "
             "or correct the URL"
         )
-    if directory.exists() and not (directory / "PG_VERSION").is_file() and _holds_something(directory):
+    is_empty = directory.is_dir() and not any(directory.iterdir())
+    if directory.exists() and not is_empty and not (directory / "PG_VERSION").is_file():
         raise ConfigError(f"{directory} is no PostgreSQL: name a directory that is one, is empty, or is not there yet")
-
-
-def _holds_something(place: Path) -> bool:
-    return not place.is_dir() or any(place.iterdir())
-
-
-def _start(server: Any, directory: Path) -> None:
-    try:
-        server.start()
-    except (OSError, RuntimeError, subprocess.SubprocessError) as error:
-        raise _not_started(directory, error) from error
-
-
-def _not_started(directory: Path, error: Exception) -> DatabaseError:
-    return DatabaseError(
-        f"the embedded PostgreSQL in {directory} did not start: {error}; see the file {directory / 'log'}, "
-        "or give the URL of another server"
-    )
 
 
 def _pgserver() -> ModuleType:

@@ -182,19 +182,15 @@ def find_columns(
     if column_sort not in ("bytes", "collation"):
         raise ConfigError(f"column_sort {column_sort!r} is unknown: use bytes or collation")
     by_name = {column.name: column for column in columns}
+    how = by_layout = ""
     if column_map:
-        fields = {
-            standard: (by_name[real], f'column "{real}" (column_map)')
-            for standard, real in _mapped(column_map, by_name).items()
-        }
-    elif standard_names := _standard(by_name):
-        fields = {standard: (by_name[real], f'column "{real}"') for standard, real in standard_names.items()}
-    else:
+        names, how = _mapped(column_map, by_name), " (column_map)"
+    elif not (names := _standard(by_name)):
         if not numbered and column_sort == "bytes":
             columns = sorted(columns, key=lambda column: column.name.encode())
-        fields = _by_position(columns, layout)
-    for standard in LAYOUTS[layout]:
-        column, place = fields[standard]
+        names, how, by_layout = _by_position(columns, layout), " at position {}", f" (layout {layout})"
+    for position, standard in enumerate(LAYOUTS[layout], 1):
+        column = by_name[names[standard]]
         needed, kinds = _NEEDED[standard]
         if standard == "event_time" and textual_time:
             kinds = (*kinds, *_CHARACTER)
@@ -202,9 +198,9 @@ def find_columns(
             is_kind = _CALLED.get(column.type.kind, column.type.kind.value)
             if column.type.kind is Kind.OTHER and column.type.sql:
                 is_kind = column.type.sql
-            by_layout = f" (layout {layout})" if "position" in place else ""
+            place = f'column "{column.name}"{how.format(position)}'
             raise LogTableError(f"{place} cannot be {standard}: {is_kind}, {needed} needed{by_layout}")
-    return tuple(fields[standard][0].name for standard in LogRow._fields)
+    return tuple(names[standard] for standard in LogRow._fields)
 
 
 def _mapped(column_map: Mapping[str, str], by_name: Iterable[str]) -> dict[str, str]:
@@ -225,48 +221,49 @@ def _mapped(column_map: Mapping[str, str], by_name: Iterable[str]) -> dict[str, 
     return columns
 
 
-def _standard(by_name: Iterable[str]) -> dict[str, str] | None:
+def _standard(by_name: Iterable[str]) -> dict[str, str]:
+    """The columns by their standard names, none unless all are there."""
     matches = {standard: match_name(standard, by_name) for standard in LogRow._fields}
-    complete = {standard: real for standard, real in matches.items() if real is not None}
-    return complete if len(complete) == len(LogRow._fields) else None
+    names = {standard: real for standard, real in matches.items() if real is not None}
+    return names if len(names) == len(LogRow._fields) else {}
 
 
-def _by_position(columns: Sequence[Column], layout: str) -> dict[str, tuple[Column, str]]:
+def _by_position(columns: Sequence[Column], layout: str) -> dict[str, str]:
     standard_names = LAYOUTS[layout]
     if len(columns) < len(standard_names):
         raise LogTableError(
             f"the log has {len(columns)} columns, so none at position {len(columns) + 1} can be "
             f"{standard_names[len(columns)]} (layout {layout}); ten are needed"
         )
-    return {
-        standard: (column, f'column "{column.name}" at position {position}')
-        for position, (standard, column) in enumerate(zip(standard_names, columns, strict=False), 1)
-    }
+    return {standard: column.name for standard, column in zip(standard_names, columns, strict=False)}
 
 
 def column_type(sql_type: TypeEngine[object]) -> ColumnType:
     """The class of a column as SQLAlchemy reflects it: as far as the log's ten columns need it."""
-    if isinstance(sql_type, sa.Enum):
-        return ColumnType(Kind.OTHER, 0, str(sql_type))
     base = getattr(sql_type, "data_type", None)  # a domain counts as its base type (spec/xds.md 6.2)
     if isinstance(base, TypeEngine):
         return column_type(base)
-    sql = _spelling(sql_type)
+    try:
+        sql = str(sql_type).lower()
+    except sa.exc.SQLAlchemyError:
+        sql = type(sql_type).__name__.lower()
+    bits = 0
     if isinstance(sql_type, sa.Integer):
-        bits = {sa.SmallInteger: 16, sa.BigInteger: 64}
-        return ColumnType(Kind.INTEGER, next((n for cls, n in bits.items() if isinstance(sql_type, cls)), 32), sql)
-    for kind, classes in _KINDS:
-        if isinstance(sql_type, classes):
-            return ColumnType(kind, 0, sql)
-    if isinstance(sql_type, sa.Numeric):
-        scale_0 = sql_type.precision is not None and not sql_type.scale
-        return ColumnType(Kind.INTEGER if scale_0 else Kind.EXACT, 0, sql)
+        bits = 16 if isinstance(sql_type, sa.SmallInteger) else 64 if isinstance(sql_type, sa.BigInteger) else 32
+    return ColumnType(_kind(sql_type), bits, sql)
+
+
+def _kind(sql_type: TypeEngine[object]) -> Kind:
     if isinstance(sql_type, sa.DateTime):
-        return ColumnType(Kind.TIMESTAMPTZ if sql_type.timezone else Kind.TIMESTAMP, 0, sql)
-    return ColumnType(Kind.OTHER, 0, sql)
+        return Kind.TIMESTAMPTZ if sql_type.timezone else Kind.TIMESTAMP
+    if isinstance(sql_type, sa.Numeric) and not isinstance(sql_type, sa.Float):
+        return Kind.INTEGER if sql_type.precision is not None and not sql_type.scale else Kind.EXACT
+    return next((kind for kind, classes in _KINDS if isinstance(sql_type, classes)), Kind.OTHER)
 
 
 _KINDS: Final[tuple[tuple[Kind, tuple[type[TypeEngine[Any]], ...]], ...]] = (
+    (Kind.OTHER, (sa.Enum,)),  # a String for SQLAlchemy
+    (Kind.INTEGER, (sa.Integer,)),
     (Kind.APPROXIMATE, (sa.Float,)),
     (Kind.BOOLEAN, (sa.Boolean,)),
     (Kind.FIXED, (sa.CHAR, sa.NCHAR)),
@@ -276,10 +273,3 @@ _KINDS: Final[tuple[tuple[Kind, tuple[type[TypeEngine[Any]], ...]], ...]] = (
     (Kind.TIME, (sa.Time,)),
     (Kind.UUID, (sa.Uuid,)),
 )
-
-
-def _spelling(sql_type: TypeEngine[object]) -> str:
-    try:
-        return str(sql_type).lower()
-    except sa.exc.SQLAlchemyError:
-        return type(sql_type).__name__.lower()

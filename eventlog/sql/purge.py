@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import datetime, timedelta
-from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
@@ -18,8 +17,8 @@ from eventlog.errors import DatabaseAway, DatabaseError
 from eventlog.model import Status
 from eventlog.sql.connection import TO_THE_PRIMARY, as_database_errors
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.log_table import LogTable, quoted, schema_of
-from eventlog.sql.rows import column_of, rows_of
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.rows import column_of, count, errors_of, rows_of
 
 REMOVED: Final = (Status.SUCCESS, Status.WARNING)
 """The letters of rows that are done for good."""
@@ -51,7 +50,7 @@ def check_rights(conn: Connection, dialect: Dialect, log: LogTable) -> None:
     """Raise DatabaseError that names the table from which this session may not delete, or why it can write nothing."""
     if why := dialect.read_only(conn):
         raise DatabaseError(f"the log {log} cannot be purged here: {why}; {TO_THE_PRIMARY}")
-    for table in (rows_of(log), _errors(log)):
+    for table in (rows_of(log), errors_of(log)):
         try:
             with as_database_errors(conn), conn.begin_nested():
                 conn.execute(sa.delete(table).where(sa.false()))
@@ -104,7 +103,7 @@ def purge_errors(
 
     Removes lines older than ``error_time`` whose rows are gone, or go as well since they are older than ``event_time``.
     """
-    errors = _errors(log)
+    errors = errors_of(log)
     record_id = errors.c.record_id
     behind = sa.true() if after is None else record_id > after
     batch = _next(conn, record_id, behind, size)
@@ -132,10 +131,5 @@ def _next(
 
 def _remove(conn: Connection, table: sa.TableClause, old: list[sa.ColumnElement[bool]], dry: bool) -> int:
     if dry:
-        return int(conn.execute(sa.select(sa.func.count()).select_from(table).where(*old)).scalar_one())
+        return count(conn, table, old)
     return conn.execute(sa.delete(table).where(*old)).rowcount
-
-
-@lru_cache(maxsize=32)
-def _errors(log: LogTable) -> sa.TableClause:
-    return sa.table(quoted(log.error_table), *map(sa.column, ("record_id", "error_time")), schema=schema_of(log))

@@ -53,19 +53,13 @@ def check_table(conn: Connection, log: LogTable) -> None:
 def unfinished(conn: Connection, log: LogTable, class_name: str) -> list[Unfinished]:
     """The resyncs of a class that are not finished, oldest first."""
     table = _table(log)
-    statement = (
-        sa.select(table.c.selection, table.c.position, table.c.rows_written)
-        .where(table.c.class_name == class_name)
-        .order_by(table.c.started)
-    )
+    statement = _lines(log).where(table.c.class_name == class_name).order_by(table.c.started)
     return [Unfinished(*row) for row in conn.execute(statement)]
 
 
 def find(conn: Connection, log: LogTable, selection: Selection) -> Unfinished | None:
     """The line of this resync, None if it has none."""
-    table = _table(log)
-    statement = sa.select(table.c.selection, table.c.position, table.c.rows_written).where(_is(log, selection))
-    row = conn.execute(statement).first()
+    row = conn.execute(_lines(log).where(_is(log, selection))).first()
     return None if row is None else Unfinished(*row)
 
 
@@ -242,6 +236,12 @@ def _table(log: LogTable) -> sa.TableClause:
 
 COLUMNS: Final = ("digest", "class_name", "selection", "started", "position", "rows_written")
 """The columns of ``<log>_resync``."""
+
+
+def _lines(log: LogTable) -> sa.Select[Any]:
+    """Select lines with the fields of ``Unfinished``."""
+    table = _table(log)
+    return sa.select(table.c.selection, table.c.position, table.c.rows_written)
 
 
 def _is(log: LogTable, selection: Selection) -> sa.ColumnElement[Any]:

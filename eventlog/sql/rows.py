@@ -73,7 +73,7 @@ def count_queue(conn: Connection, log: LogTable, most: int) -> int:
         .order_by(column_of(log, "record_id"))
         .limit(most)
     )
-    return int(conn.execute(sa.select(sa.func.count()).select_from(first.subquery())).scalar_one())
+    return count(conn, first.subquery())
 
 
 def count_by_status(conn: Connection, log: LogTable) -> dict[str, int]:
@@ -127,7 +127,7 @@ def requeue(
     if not force:
         refused = _refuse(conn, log, chosen, status.in_(_APPLIED), _BY_VALUE)
     if dry:
-        copied, set_back = (_count(conn, log, [*chosen, status.in_(those)]) for those in (_APPLIED, _FAILED))
+        copied, set_back = (count(conn, rows_of(log), [*chosen, status.in_(those)]) for those in (_APPLIED, _FAILED))
         return Requeued(set_back, copied, refused)
     # The copies first: a row that goes back to N must not be taken for one that is to be copied.
     copied = 0
@@ -155,12 +155,13 @@ def requeue_loopback(
         is_later = sa.and_(column_of(log, "status").in_([Status.NEW, *_APPLIED]), is_other)
         refused = _refuse(conn, log, chosen, is_later, (*_BY_VALUE, EventType.DELETE_ROW))
     new: dict[str, sa.ColumnElement[Any]] = {"status": _NEW, "perpetrator": sa.null()}
-    copied = _count(conn, log, chosen) if dry else _copy(conn, log, chosen, new)
+    copied = count(conn, rows_of(log), chosen) if dry else _copy(conn, log, chosen, new)
     return Requeued(set_back=0, copied=copied, refused=refused)
 
 
-def _count(conn: Connection, log: LogTable, chosen: Sequence[sa.ColumnElement[bool]]) -> int:
-    return int(conn.execute(sa.select(sa.func.count()).select_from(rows_of(log)).where(*chosen)).scalar_one())
+def count(conn: Connection, table: sa.FromClause, conditions: Iterable[sa.ColumnElement[bool]] = ()) -> int:
+    """How many rows of a table there are."""
+    return int(conn.execute(sa.select(sa.func.count()).select_from(table).where(*conditions)).scalar_one())
 
 
 def _within(log: LogTable, ids: Ranges | None) -> list[sa.ColumnElement[bool]]:
@@ -175,12 +176,32 @@ def _refuse(
     counts: sa.ColumnElement[bool],
     types: Sequence[int],
 ) -> tuple[RefusedRow, ...]:
-    """The chosen rows that are refused, which are taken out of ``chosen``."""
-    stale = _stale(log, chosen, counts, types)
-    rows = conn.execute(stale.order_by(stale.selected_columns[0]))
-    refused = tuple(RefusedRow(int(row[0]), int(row[1]), str(row[2]), str(row[3])) for row in rows)
+    """The chosen rows of some types whose object has a later row that ``counts``. They are taken out of ``chosen``."""
+    record_id, event_type, table_name, table_key = (column_of(log, field).label(field) for field in RefusedRow._fields)
+    # By a window, which reads and sorts the log once. A join of the log with itself is planned by statistics, and those
+    # of a log may say that it is empty.
+    last_done = sa.func.max(sa.case((counts, record_id))).over(partition_by=[table_name, table_key])
+    rows = sa.select(
+        record_id,
+        event_type,
+        table_name,
+        table_key,
+        sa.and_(*chosen).label("is_chosen"),
+        last_done.label("last_done"),
+    ).subquery("rows")
+    stale = sa.select(*(rows.c[field] for field in RefusedRow._fields)).where(
+        rows.c.is_chosen,
+        rows.c.event_type.in_(types),
+        rows.c.last_done > rows.c.record_id,
+        rows.c.table_name.is_not(None),
+        rows.c.table_key.is_not(None),
+    )
+    refused = tuple(
+        RefusedRow(int(number), int(type_), str(table), str(key))
+        for number, type_, table, key in conn.execute(stale.order_by(rows.c.record_id))
+    )
     if refused:
-        chosen.append(column_of(log, "record_id").not_in(stale.with_only_columns(stale.selected_columns[0])))
+        chosen.append(column_of(log, "record_id").not_in(stale.with_only_columns(rows.c.record_id)))
     return refused
 
 
@@ -200,38 +221,11 @@ def _copy(
     return inserted.rowcount
 
 
-def _stale(
-    log: LogTable,
-    chosen: Sequence[sa.ColumnElement[bool]],
-    counts: sa.ColumnElement[bool],
-    types: Sequence[int],
-) -> sa.Select[Any]:
-    """The chosen rows of some types whose object has a later row that ``counts``."""
-    record_id, event_type, table_name, table_key = (column_of(log, field) for field in RefusedRow._fields)
-    done_id = sa.case((counts, record_id))
-    # By a window, which reads and sorts the log once. A join of the log with itself is planned by statistics, and those
-    # of a log may say that it is empty.
-    rows = sa.select(
-        record_id.label("record_id"),
-        event_type.label("event_type"),
-        table_name.label("table_name"),
-        table_key.label("table_key"),
-        sa.and_(*chosen).label("is_chosen"),
-        sa.func.max(done_id).over(partition_by=[table_name, table_key]).label("last_done"),
-    ).subquery("rows")
-    return sa.select(*(rows.c[field] for field in RefusedRow._fields)).where(
-        rows.c.is_chosen,
-        rows.c.event_type.in_(types),
-        rows.c.last_done > rows.c.record_id,
-        rows.c.table_name.is_not(None),
-        rows.c.table_key.is_not(None),
-    )
-
-
 @lru_cache(maxsize=32)
-def _errors(log: LogTable) -> sa.TableClause:
-    columns = ("record_id", "code", "message")
-    return sa.table(quoted(log.error_table), *map(sa.column, columns), schema=schema_of(log))
+def errors_of(log: LogTable) -> sa.TableClause:
+    """``<log>_error`` in a statement."""
+    columns = [sa.column("error_time", sa.TIMESTAMP()), *map(sa.column, ("record_id", "code", "message"))]
+    return sa.table(quoted(log.error_table), *columns, schema=schema_of(log))
 
 
 @lru_cache(maxsize=32)
@@ -246,7 +240,7 @@ def add_errors(conn: Connection, log: LogTable, lines: Sequence[tuple[int, str, 
         rows = [
             {"record_id": record_id, "code": code, "message": storable(message)} for record_id, code, message in lines
         ]
-        conn.execute(sa.insert(_errors(log)), rows)
+        conn.execute(sa.insert(errors_of(log)), rows)
 
 
 def next_flight(conn: Connection, log: LogTable) -> int:
@@ -288,7 +282,7 @@ class ErrorLine(NamedTuple):
 
 def read_errors(conn: Connection, log: LogTable, record_id: int) -> list[ErrorLine]:
     """The error lines of a row, the oldest first."""
-    errors = _read_errors(log)
+    errors = errors_of(log)
     columns = (errors.c.error_time, errors.c.code, errors.c.message)
     lines = sa.select(*columns).where(errors.c.record_id == record_id).order_by(errors.c.error_time)
     return [ErrorLine(*row) for row in conn.execute(lines)]
@@ -296,12 +290,7 @@ def read_errors(conn: Connection, log: LogTable, record_id: int) -> list[ErrorLi
 
 def newest_errors(conn: Connection, log: LogTable, most: int) -> list[tuple[int, ErrorLine]]:
     """The newest error lines with their record_ids, the newest first; ``most`` of them at most."""
-    errors = _read_errors(log)
+    errors = errors_of(log)
     columns = (errors.c.record_id, errors.c.error_time, errors.c.code, errors.c.message)
     lines = sa.select(*columns).order_by(errors.c.error_time.desc(), errors.c.record_id.desc()).limit(most)
     return [(int(record_id), ErrorLine(*line)) for record_id, *line in conn.execute(lines)]
-
-
-def _read_errors(log: LogTable) -> sa.TableClause:
-    columns = [sa.column("error_time", sa.TIMESTAMP()), *map(sa.column, ("record_id", "code", "message"))]
-    return sa.table(quoted(log.error_table), *columns, schema=schema_of(log))

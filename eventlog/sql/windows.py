@@ -45,33 +45,6 @@ class Window:
         return "read_window" if self.leave_user is None else "read_window_left"
 
 
-@dataclass(frozen=True, slots=True)
-class DueWindow:
-    """Which rows N to read by event_time, then record_id; NULL is the earliest time (``handle_future_events``).
-
-    ``until``: event_time at most, as text of the log's clock; ``after``: event_time and record_id of the row before the
-    window, None = from the first on. ``limit`` and ``leave_user`` as in ``Window``.
-    """
-
-    until: str
-    after: tuple[str | None, int] | None
-    limit: int | None
-    leave_user: str | None = None
-
-    def parameters(self, greatest: int) -> dict[str, object]:
-        """What the statement ``read_due`` of a dialect's ``log.sql`` binds; ``perpetrator`` None = none is left.
-        ``greatest`` as in ``Window.parameters``.
-        """
-        after_time, after_id = (None, 0) if self.after is None else self.after
-        return {
-            "until": self.until,
-            "after_time": after_time,
-            "after_id": after_id,
-            "limit": greatest if self.limit is None else self.limit,
-            "perpetrator": None if self.leave_user is None else self.leave_user.rstrip(" "),
-        }
-
-
 class Queue(NamedTuple):
     """How much waits: rows with status N, and the age in seconds of the oldest by event_time, None if there is none."""
 

@@ -30,7 +30,7 @@ from eventlog.sql.rows import (
     update_inflight,
     write_inflight,
 )
-from eventlog.sql.windows import DueWindow, Window
+from eventlog.sql.windows import Window
 
 
 class Log(NamedTuple):
@@ -128,10 +128,10 @@ def test_rows_that_are_due_come_by_time(log: Log) -> None:
         stamp = f"TO_TIMESTAMP({stamp}, 'YYYY-MM-DD HH24:MI:SS')" if dialect.name == "oracle" else stamp
         conn.exec_driver_sql(f"UPDATE {name} SET {time} = {stamp} WHERE {record_id} = {row}")
     until = dialect.due_until(conn, log.table, "utc")
-    due = next(dialect.due_chunks(conn, log.table, DueWindow(until, None, None), 2))
+    due = next(dialect.due_chunks(conn, log.table, until, None, None, 2))
     assert [row.record_id for row in due] == [second, first]
-    behind = DueWindow(until, (due[-1].event_time, due[-1].record_id), None)
-    rest = [row for chunk in dialect.due_chunks(conn, log.table, behind, 3) for row in chunk]
+    behind = (due[-1].event_time, due[-1].record_id)
+    rest = [row for chunk in dialect.due_chunks(conn, log.table, until, behind, None, 3) for row in chunk]
     assert third not in [row.record_id for row in rest]
     assert len(rest) == 7
 

@@ -7,7 +7,7 @@ templates. All of it can be written as Python literals.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Final
 
 from sqlalchemy import Connection
@@ -77,19 +77,16 @@ class WatchDefinition:
         """The first argument of the operation's call in a migration, and its keywords but for those that would have
         their default.
         """
-        options = {name: getattr(self.watch, name) for name in WATCH_OPTIONS}
         keywords = {
-            **{name: _plain(value) for name, value in options.items() if value != getattr(_WATCH_DEFAULTS, name)},
+            **_unusual(self.watch, Watch(self.watch.table)),
             "log": self.log,
-            **_present(
-                log_schema=self.log_schema,
-                schema=self.schema,
-                tables=None if self.tables is None else [_table_to_literals(table) for table in self.tables],
-                facts=_plain(self.facts) or None,
-            ),
+            "log_schema": self.log_schema,
+            "schema": self.schema,
+            "tables": _plain(self.tables),
+            "facts": _plain(self.facts) or None,
             "template_version": self.template_version,
         }
-        return self.watch.table, keywords
+        return self.watch.table, {name: value for name, value in keywords.items() if value is not None}
 
 
 def compile_definition(definition: WatchDefinition, dialect_name: str) -> tuple[TableSql, ...]:
@@ -138,15 +135,8 @@ def with_tables(definition: WatchDefinition, database: Database) -> WatchDefinit
 
 # --- as literals ------------------------------------------------------------------------------------------------------
 
-_WATCH_DEFAULTS: Final = Watch("")
-
 WATCH_OPTIONS: Final = tuple(one.name for one in fields(Watch) if one.name != "table")
 """What may be said of a watch beside its table."""
-
-
-def _present(**values: Any) -> dict[str, Any]:
-    """The values that are not None, by name."""
-    return {name: value for name, value in values.items() if value is not None}
 
 
 def from_literals(table: str, arguments: Literals) -> WatchDefinition:
@@ -180,33 +170,27 @@ def watch_of(table: str, options: Literals) -> Watch:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in value.items()}
-    return [_plain(one) for one in value] if isinstance(value, tuple | list) else value
+    """A value as literals."""
+    match value:
+        case Table():
+            return {"name": value.name, "columns": [], **_unusual(value, Table(value.name, "table", ()))}
+        case Column(name, column_type):
+            is_coarse = {} if value.deterministic else {"deterministic": False}
+            bits = {"bits": column_type.bits} if column_type.bits else {}
+            return {"name": name, "type": column_type.sql, "kind": column_type.kind.value, **bits, **is_coarse}
+        case ForeignKey():
+            return _plain(asdict(value))
+        case Mapping():
+            return {str(key): _plain(one) for key, one in value.items()}
+        case tuple() | list():
+            return [_plain(one) for one in value]
+    return value
 
 
-def _table_to_literals(table: Table) -> dict[str, Any]:
-    return {
-        "name": table.name,
-        **_present(kind=table.kind if table.kind == "view" else None),
-        "columns": [_column_to_literals(column) for column in table.columns],
-        **_present(
-            primary_key=list(table.primary_key) or None,
-            foreign_keys=[
-                {"columns": list(key.columns), "table": key.table, "ref_columns": list(key.ref_columns)}
-                for key in table.foreign_keys
-            ]
-            or None,
-            unique_keys=[list(key) for key in table.unique_keys] or None,
-            key_deferrable=table.key_deferrable or None,
-            partitioned=table.partitioned or None,
-        ),
-    }
-
-
-def _column_to_literals(column: Column) -> dict[str, Any]:
-    known = {"name": column.name, "type": column.type.sql, "kind": column.type.kind.value}
-    return known | _present(bits=column.type.bits or None, deterministic=None if column.deterministic else False)
+def _unusual(value: Watch | Table, usual: Watch | Table) -> dict[str, Any]:
+    """The fields that are not as usual, as literals."""
+    names = [one.name for one in fields(value)]
+    return {name: _plain(getattr(value, name)) for name in names if getattr(value, name) != getattr(usual, name)}
 
 
 def _table_from_literals(value: Literals) -> Table:

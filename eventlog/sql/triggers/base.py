@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -26,11 +27,10 @@ from eventlog.sql.triggers.compare import (
     Installed,
     StoredTrigger,
     TableName,
-    by_place,
     by_table,
     declared_otherwise,
     digest_of,
-    marked,
+    sha256,
 )
 from eventlog.sql.triggers.declared import TableTriggers, declared_triggers, warnings_of
 from eventlog.sql.triggers.plan import (
@@ -248,22 +248,18 @@ class MarkedTriggers(Triggers):
         """What the triggers of a log need beside it, if it is missing."""
         return []
 
-    def warnings(
-        self, log: LogTable, declared: Sequence[TableTriggers], compiled: Sequence[Compiled], installed: Installed
-    ) -> Iterable[str]:
-        """Sentences on what is declared; ``compiled`` stands in the same order."""
+    def warnings(self, log: LogTable, compiled: Sequence[Compiled], installed: Installed) -> Iterable[str]:
+        """Sentences on what is declared."""
         return ()
 
     def drop_warnings(self, installed: Installed, dropped: Sequence[StoredTrigger]) -> Iterable[str]:
         """Sentences on what fails when these triggers go."""
         return ()
 
-    def columns_told(self, triggers: TableTriggers) -> Mapping[str, str]:
-        """The columns, name -> type, that a trigger's text tells to be compiled for; none if it tells none."""
-        return {}
-
     def columns_of(self, trigger: StoredTrigger) -> Mapping[str, str]:
-        """The columns, name -> type, that the text of an installed trigger tells to be compiled for."""
+        """The columns, name -> type, that the text of an installed trigger tells to be compiled for; none if it tells
+        none.
+        """
         return {}
 
     def difference(self, stored: StoredTrigger, compiled: CompiledTrigger) -> str | None:
@@ -292,7 +288,10 @@ class MarkedTriggers(Triggers):
 
     def read_installed(self, conn: Connection, log: LogTable) -> Installed:
         """The triggers of a log, and those of others beside them."""
-        return by_place(self.all_triggers(conn), self.log_in_marker(log))
+        tables: defaultdict[TableName, list[StoredTrigger]] = defaultdict(list)
+        for trigger in self.all_triggers(conn):
+            tables[trigger.table].append(trigger)
+        return Installed(dict(tables), self.log_in_marker(log))
 
     def compile_declared(
         self,
@@ -306,30 +305,30 @@ class MarkedTriggers(Triggers):
         Raises TriggerError for what the database has no trigger for.
         """
         used = {(home, self.folded(name)) for home, name in taken}
+
+        def marker(digest: str) -> str:
+            return f"eventlog sha256:{digest} log {self.log_in_marker(log)}"
+
+        def take_name(home: str, table: str, operation: str) -> str:
+            name = first_free(
+                lambda number: named_after(
+                    f"tgr_{{}}_{operation}_{number}", table, log.max_identifier, upper=log.upper
+                ),
+                lambda name: (home, self.folded(name)) in used,
+            )
+            used.add((home, self.folded(name)))
+            return name
+
         compiled = []
         for one in declared:
-            home, table = one.schema or schema, one.table.name
+            home = one.schema or schema
             triggers = []
             for operation, text in self.texts(home, log, one, declared):
-                name = self._free_name(log, home, table, operation, used)
-                used.add((home or "", self.folded(name)))
-                statement, digest = marked(
-                    partial(text, name),
-                    lambda digest: f"eventlog sha256:{digest} log {self.log_in_marker(log)}",
-                    self.blank_digest,
-                )
-                triggers.append(CompiledTrigger(name, operation, statement, digest))
-            present = frozenset(column.name for column in one.table.columns)
-            compiled.append(Compiled(home, table, tuple(triggers), self.columns_told(one), present))
+                name = take_name(home or "", one.table.name, operation)
+                digest = sha256(text(name, marker(self.blank_digest)))
+                triggers.append(CompiledTrigger(name, operation, text(name, marker(digest)), digest))
+            compiled.append(Compiled(home, one, tuple(triggers)))
         return compiled
-
-    def _free_name(
-        self, log: LogTable, home: str | None, table: str, operation: str, used: Collection[TableName]
-    ) -> str:
-        def name_of(number: int) -> str:
-            return named_after(f"tgr_{{}}_{operation}_{number}", table, log.max_identifier, upper=log.upper)
-
-        return first_free(name_of, lambda name: (home or "", self.folded(name)) in used)
 
     def tables_sql(
         self, schema: str | None, log: LogTable, declared: Sequence[TableTriggers], _facts: Mapping[str, Any]
@@ -346,7 +345,7 @@ class MarkedTriggers(Triggers):
         dropped = [one for one in installed.ours if claims.get((one.schema, one.name)) != one.table]
         return TriggerPlan(
             (*(self.first_actions(conn, log) if declared else ()), *self.actions(compiled, installed)),
-            (*self.warnings(log, declared, compiled, installed), *self.drop_warnings(installed, dropped)),
+            (*self.warnings(log, compiled, installed), *self.drop_warnings(installed, dropped)),
             self.not_captured(declared),
         )
 
@@ -421,17 +420,18 @@ class MarkedTriggers(Triggers):
         return Action("replace", name, "; ".join(dict.fromkeys(reasons)), statements)
 
     def _differences(self, compiled: Sequence[Compiled], old: Sequence[StoredTrigger]) -> Iterator[str]:
-        present = {trigger.name: trigger for trigger in old}
+        unmatched = {trigger.name: trigger for trigger in old}
         for one in compiled:
             for trigger in one.triggers:
-                stored = present.pop(trigger.name, None)
+                stored = unmatched.pop(trigger.name, None)
                 if stored is None:
                     yield f"trigger {trigger.name} is missing"
                 elif stored.digest != trigger.digest:
-                    yield from declared_otherwise(self.columns_of(stored), one.columns, one.present)
+                    present = [column.name for column in one.declared.table.columns]
+                    yield from declared_otherwise(self.columns_of(stored), one.declared.columns_told(), present)
                 elif (how := self.difference(stored, trigger)) is not None:
                     yield f"trigger {trigger.name} {how}"
-        for name in present:
+        for name in unmatched:
             yield f"trigger {name} is one too many"
 
     def _dropped(self, triggers: Iterable[StoredTrigger]) -> list[str]:

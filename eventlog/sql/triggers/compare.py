@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
+
+from eventlog.sql.triggers.declared import TableTriggers
 
 MARKER: Final = re.compile("-- eventlog sha256:([0-9a-f]{64}) log (.*)")
 """The comment in the text of our triggers: the hash of what was compiled, and the log that they write, as SQL."""
@@ -27,21 +30,15 @@ class CompiledTrigger:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """The triggers of one declaration on one table. ``schema``: the table's, None = the session's.
-
-    ``columns``, name -> type, are those that they were compiled for, if their text tells them; ``present``: all columns
-    of the table.
-    """
+    """The triggers of one declaration on one table. ``schema``: the table's, None = the session's."""
 
     schema: str | None
-    table: str
+    declared: TableTriggers
     triggers: tuple[CompiledTrigger, ...]
-    columns: Mapping[str, str]
-    present: frozenset[str]
 
     @property
     def place(self) -> TableName:
-        return self.schema or "", self.table
+        return self.schema or "", self.declared.table.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +106,6 @@ def behind_marker(text: str) -> str:
     return "" if marker is None else text[marker.end() :].rstrip()
 
 
-def by_place(triggers: Iterable[StoredTrigger], log: str) -> Installed:
-    """``Installed`` of triggers in their order."""
-    tables: dict[TableName, list[StoredTrigger]] = {}
-    for trigger in triggers:
-        tables.setdefault(trigger.table, []).append(trigger)
-    return Installed(tables, log)
-
-
 class _OfTable(Protocol):
     @property
     def place(self) -> TableName: ...
@@ -127,9 +116,9 @@ T = TypeVar("T", bound=_OfTable)
 
 def by_table(compiled: Iterable[T]) -> list[list[T]]:
     """What is declared for each table, in the order of the first."""
-    tables: dict[TableName, list[T]] = {}
+    tables: defaultdict[TableName, list[T]] = defaultdict(list)
     for one in compiled:
-        tables.setdefault(one.place, []).append(one)
+        tables[one.place].append(one)
     return list(tables.values())
 
 
@@ -143,22 +132,14 @@ def digest_of(digests: Iterable[str]) -> str:
     return sha256("\n".join(sorted(digests)))
 
 
-def marked(render: Callable[[str], str], marker: Callable[[str], str], blank: str = "") -> tuple[str, str]:
-    """A text that holds the hash of itself, and the hash. ``blank`` stands for the hash where it is made."""
-    digest = sha256(render(marker(blank)))
-    return render(marker(digest)), digest
-
-
 # --- what became of columns -------------------------------------------------------------------------------------------
 
 Columns = Mapping[str, str]
 """Column name -> its type as the database spells it, in the table's order."""
 
 
-def _differences(
-    before: Columns, now: Columns
-) -> tuple[list[tuple[str, str]], list[str], list[str], list[tuple[str, str, str]]]:
-    """What became of the columns of one table: renamed (old and new name), lost, gained, retyped (old and new type).
+def _changes(before: Columns, now: Columns, new: str, unwatched: Iterable[str] = ()) -> tuple[str, ...]:
+    """What became of the columns of one table, in words. ``new``: what is said of a column that was not there before.
 
     A column that is gone counts as renamed if one of its type has come in its place, behind the same column: a
     catalogue does not tell that from a column dropped and another one added.
@@ -168,13 +149,19 @@ def _differences(
     renamed = []
     for old in tuple(lost):
         place = (before[old], _neighbour(old, before, now))
-        new = next((name for name in gained if (now[name], _neighbour(name, now, before)) == place), None)
-        if new is not None:
-            renamed.append((old, new))
+        name = next((name for name in gained if (now[name], _neighbour(name, now, before)) == place), None)
+        if name is not None:
+            renamed.append((old, name))
             lost.remove(old)
-            gained.remove(new)
-    retyped = [(name, before[name], now[name]) for name in before if name in now and before[name] != now[name]]
-    return renamed, lost, gained, retyped
+            gained.remove(name)
+    retyped = [name for name in before if name in now and before[name] != now[name]]
+    return (
+        *(f"column {old} is called {name} now (or was dropped, and {name} added)" for old, name in renamed),
+        *(f"column {name} is gone" for name in lost),
+        *(f"column {name} is watched no longer" for name in unwatched),
+        *(f"column {name} ({now[name]}) is {new}" for name in gained),
+        *(f"column {name} is {now[name]} now, and was {before[name]}" for name in retyped),
+    )
 
 
 def _neighbour(name: str, columns: Columns, others: Columns) -> str | None:
@@ -185,13 +172,7 @@ def _neighbour(name: str, columns: Columns, others: Columns) -> str | None:
 
 def in_words(before: Columns, now: Columns) -> tuple[str, ...]:
     """What became of the columns that a publisher knows, each without its subject: ``column x (text) is new``."""
-    renamed, lost, gained, retyped = _differences(before, now)
-    return (
-        *map(_renamed, renamed),
-        *(f"column {name} is gone" for name in lost),
-        *(f"column {name} ({now[name]}) is new" for name in gained),
-        *map(_retyped, retyped),
-    )
+    return _changes(before, now, "new")
 
 
 def declared_otherwise(before: Columns, now: Columns, present: Collection[str]) -> tuple[str, ...]:
@@ -201,28 +182,13 @@ def declared_otherwise(before: Columns, now: Columns, present: Collection[str]) 
     """
     unwatched = [name for name in before if name not in now and name in present]
     watched = {name: before[name] for name in before if name not in unwatched}
-    renamed, lost, gained, retyped = _differences(watched, now if before else {})
-    words = (
-        *map(_renamed, renamed),
-        *(f"column {name} is gone" for name in lost),
-        *(f"column {name} is watched no longer" for name in unwatched),
-        *(f"column {name} ({now[name]}) is new to the watch, and not captured yet" for name in gained),
-        *map(_retyped, retyped),
-    )
+    words = _changes(watched, now if before else {}, "new to the watch, and not captured yet", unwatched)
     return words or ("the watch, its table or the templates have changed",)
 
 
 def gone(before: Columns, present: Collection[str]) -> tuple[str, ...]:
     """The columns that triggers were compiled for and that the table has no more."""
     return tuple(name for name in before if name not in present)
-
-
-def _renamed(names: tuple[str, str]) -> str:
-    return f"column {names[0]} is called {names[1]} now (or was dropped, and {names[1]} added)"
-
-
-def _retyped(names: tuple[str, str, str]) -> str:
-    return f"column {names[0]} is {names[2]} now, and was {names[1]}"
 
 
 def key_in_words(before: Sequence[str], now: Sequence[str]) -> tuple[str, ...]:

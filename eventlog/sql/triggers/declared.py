@@ -16,7 +16,7 @@ from eventlog.core.parameters import STYLES
 from eventlog.errors import TriggerError, together
 from eventlog.model import EventType
 from eventlog.sql.log_table import split_name
-from eventlog.sql.triggers.watch import Style, Watch, exclusions
+from eventlog.sql.triggers.watch import Watch, exclusions
 
 BaseTable = tuple[Table, str | None]
 """A table that a view is made of, and its schema."""
@@ -147,56 +147,55 @@ def declared_triggers(
     warnings: list[str] = []
     declared: list[TableTriggers] = []
     errors: list[TriggerError] = []
+    tables = {table.name: table for table in database.tables}
+    classes = {cls.name: cls for cls in catalog.classes}
+    watched: set[str] = set()
     excluded: dict[str, tuple[str, ...]] = {}
     try:
         excluded = exclusions(database, watches, [cls.name for cls in catalog.classes])
     except TriggerError as error:
         errors.append(error)
-    for watch, cls in _classes(database, catalog, watches, warnings, errors):
+    for watch in watches:
         try:
-            declared.extend(compile_watch(cls, watch, excluded, _base_tables(database, watch, reflect)))
+            table = _watched_table(watch, database, tables)
+            if table.kind == "table" and not table.primary_key:
+                warnings.append(f"{table.name} has no primary key: it is no class, and nothing of it is captured")
+                continue
+            cls = _class_of(watch, table.name, classes, watched)
+            watched.add(cls.name)
+            declared += compile_watch(cls, watch, excluded, _base_tables(database, watch, reflect))
         except TriggerError as error:
             errors.append(error)
             continue
         if cls.is_view:
+            fed = {name for columns in (watch.base or {}).values() for name in columns.values()}
+            columns = (attribute.column.name for attribute in cls.attributes)
             warnings += (
                 f"no base table feeds {cls.name}.{column}: when it changes, nothing is logged"
-                for column in not_fed(cls, watch)
+                for column in columns
+                if match_name(column, fed) is None
             )
     if errors:
         raise together(errors)
     return declared, warnings
 
 
-def _classes(
-    database: Database,
-    catalog: Catalog,
-    watches: Sequence[Watch],
-    warnings: list[str],
-    errors: list[TriggerError],
-) -> list[tuple[Watch, ObjectClass]]:
-    """The watches with their classes. What is wrong with the others is added to ``warnings`` and ``errors``."""
-    tables = {table.name: table for table in database.tables}
-    classes = {cls.name: cls for cls in catalog.classes}
-    watched: dict[str, tuple[Watch, ObjectClass]] = {}
+def _watched_table(watch: Watch, database: Database, tables: Mapping[str, Table]) -> Table:
+    name = match_name(watch.table, tables)
+    if name is not None:
+        return tables[name]
+    partition = match_name(watch.table, database.partitions)
     where = "" if database.schema is None else f" in schema {database.schema}"
-    for watch in watches:
-        name = match_name(watch.table, tables)
-        if name is None:
-            partition = match_name(watch.table, database.partitions)
-            reason = f"there is no such table{where}" if partition is None else missing_table(database, watch.table)
-            errors.append(TriggerError(f"watch {watch.table}: {reason}"))
-            continue
-        if tables[name].kind == "table" and not tables[name].primary_key:
-            warnings.append(f"{name} has no primary key: it is no class, and nothing of it is captured")
-            continue
-        if name not in classes:
-            errors.append(TriggerError(f"watch {watch.table}: {name} is not among the classes; add it to `tables`"))
-        elif name in watched:
-            errors.append(TriggerError(f"watch {watch.table}: {name} is watched twice"))
-        else:
-            watched[name] = (watch, classes[name])
-    return list(watched.values())
+    reason = f"there is no such table{where}" if partition is None else missing_table(database, watch.table)
+    raise TriggerError(f"watch {watch.table}: {reason}")
+
+
+def _class_of(watch: Watch, name: str, classes: Mapping[str, ObjectClass], watched: Collection[str]) -> ObjectClass:
+    if name not in classes:
+        raise TriggerError(f"watch {watch.table}: {name} is not among the classes; add it to `tables`")
+    if name in watched:
+        raise TriggerError(f"watch {watch.table}: {name} is watched twice")
+    return classes[name]
 
 
 def _base_tables(
@@ -213,9 +212,10 @@ def _base_tables(
             elif reflect is not None:
                 base = _base_table(reflect(schema), plain)
         if base is None:
-            where = "" if home.schema is None else f" in schema {home.schema}"
-            advice = "" if home.schema is None else "; a table of another schema is to be named schema.table"
-            raise TriggerError(f"watch {watch.table}: there is no base table {name!r}{where}{advice}")
+            where = f" in schema {home.schema}; a table of another schema is to be named schema.table"
+            raise TriggerError(
+                f"watch {watch.table}: there is no base table {name!r}{'' if home.schema is None else where}"
+            )
         tables[name] = base
     return tables
 
@@ -227,6 +227,26 @@ def _base_table(database: Database, name: str) -> BaseTable | None:
 
 
 # --- one watch --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Source:
+    """A table with the columns that make the key of a class, in its order, and those that make its attributes.
+
+    ``names``: column -> attribute, in a class's own table only for those of another name.
+    """
+
+    table: Table
+    schema: str | None
+    key: tuple[Column, ...]
+    columns: tuple[Column, ...]
+    names: Mapping[str, str]
+
+    @property
+    def makes_objects(self) -> bool:
+        """Whether a row of it is an object, and its key is that of one row."""
+        columns = {column.name for column in self.key}
+        return _is_unique(self.table, self.key) or columns == set(self.table.primary_key)
 
 
 def compile_watch(
@@ -246,37 +266,16 @@ def compile_watch(
     if watch.base is not None:
         raise TriggerError(f"watch {watch.table}: {cls.name} is a table, and only a view has base tables")
     columns = tuple(attribute.column for attribute in attributes if attribute.table == cls.table.name)
-    class_triggers = ClassTriggers(
-        watch=watch,
-        class_name=cls.name,
-        table=cls.table,
-        key=cls.key,
-        columns=columns,
-        insert_type=STYLES[watch.style][0] if columns else EventType.INSERT_ROW_QUERY_BACK,
-        update_type=STYLES[watch.style][1],
-    )
-    return class_triggers, *(_child(cls, child, watch) for child in cls.children if child.attribute in attributes)
+    own = _Source(cls.table, None, cls.key, columns, {})
+    children = [child for child in cls.children if child.attribute in attributes]
+    return _object_source(cls, watch, own, columns), *(_child(cls, watch, child, own) for child in children)
 
 
-def _child(cls: ObjectClass, child: ChildTable, watch: Watch) -> ChildTriggers:
-    owner_columns = tuple(child.table.column(name) for name in child.owner_columns)
-    return ChildTriggers(
-        watch=watch,
-        class_name=cls.name,
-        table=child.table,
-        owner=cls.table,
-        key=cls.key,
-        owner_columns=owner_columns,
-        column=child.attribute.column,
-        attribute=child.attribute.name,
-        event_type=_child_type(child.table, owner_columns, child.attribute.column, watch.style),
-    )
-
-
-def _child_type(table: Table, owner: Sequence[Column], value: Column, style: Style) -> EventType:
-    by_value = _is_unique(table, (*owner, value)) and style in ("field", "remove_all")
-    # One of two equal rows that is removed leaves the value in place: read back what is there.
-    return EventType.UPDATE_FIELD if by_value else EventType.UPDATE_FIELD_QUERY_BACK
+def _child(cls: ObjectClass, watch: Watch, child: ChildTable, owner: _Source) -> ChildTriggers:
+    column = child.attribute.column
+    key = tuple(child.table.column(name) for name in child.owner_columns)
+    source = _Source(child.table, None, key, (column,), {column.name: child.attribute.name})
+    return _value_source(cls, watch, source, column, owner)
 
 
 def _is_unique(table: Table, columns: Iterable[Column]) -> bool:
@@ -287,26 +286,6 @@ def _is_unique(table: Table, columns: Iterable[Column]) -> bool:
 
 
 # --- views ------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Source:
-    """A base table with the columns that feed the key of a view, in its order, and the others, in the view's order.
-
-    ``names``: base column -> view column.
-    """
-
-    table: Table
-    schema: str | None
-    key: tuple[Column, ...]
-    columns: tuple[Column, ...]
-    names: Mapping[str, str]
-
-    @property
-    def makes_objects(self) -> bool:
-        """Whether a row of it is an object, and its key is that of one row."""
-        columns = {column.name for column in self.key}
-        return _is_unique(self.table, self.key) or columns == set(self.table.primary_key)
 
 
 def _view(
@@ -323,7 +302,7 @@ def _view(
     for source in sources:
         columns = tuple(column for column in source.columns if source.names[column.name] in logged)
         if not source.columns or source is owner:
-            triggers.append(_object_source(cls, watch, source, columns))
+            triggers.append(_object_source(cls, watch, source, columns, decides=not source.columns))
         else:
             triggers += (_value_source(cls, watch, source, column, owner) for column in columns)
     return tuple(triggers)
@@ -371,8 +350,9 @@ def _owner(cls: ObjectClass, watch: Watch, sources: Sequence[_Source]) -> _Sourc
     )
 
 
-def _object_source(cls: ObjectClass, watch: Watch, source: _Source, columns: tuple[Column, ...]) -> ClassTriggers:
-    decides = not source.columns
+def _object_source(
+    cls: ObjectClass, watch: Watch, source: _Source, columns: tuple[Column, ...], *, decides: bool = False
+) -> ClassTriggers:
     keys = {column.name for column in source.key}
     others = tuple(column for column in source.table.columns if column.name not in keys)
     return ClassTriggers(
@@ -390,6 +370,7 @@ def _object_source(cls: ObjectClass, watch: Watch, source: _Source, columns: tup
 
 
 def _value_source(cls: ObjectClass, watch: Watch, source: _Source, column: Column, owner: _Source) -> ChildTriggers:
+    by_value = _is_unique(source.table, (*source.key, column)) and watch.style in ("field", "remove_all")
     return ChildTriggers(
         watch=watch,
         class_name=cls.name,
@@ -399,18 +380,11 @@ def _value_source(cls: ObjectClass, watch: Watch, source: _Source, column: Colum
         owner_columns=source.key,
         column=column,
         attribute=source.names[column.name],
-        event_type=_child_type(source.table, source.key, column, watch.style),
+        # One of two equal rows that is removed leaves the value in place: read back what is there.
+        event_type=EventType.UPDATE_FIELD if by_value else EventType.UPDATE_FIELD_QUERY_BACK,
         names=owner.names,
         schema=source.schema,
         owner_schema=owner.schema,
-    )
-
-
-def not_fed(cls: ObjectClass, watch: Watch) -> tuple[str, ...]:
-    """The columns of a view that no base table of its watch feeds."""
-    fed = {name for columns in (watch.base or {}).values() for name in columns.values()}
-    return tuple(
-        attribute.column.name for attribute in cls.attributes if match_name(attribute.column.name, fed) is None
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import translate
@@ -49,7 +50,7 @@ def exclusions(
     None = all tables with a key. Raises TriggerError for a name that is no attribute of the class and for a key column.
     """
     present = {table.name: table for table in database.tables}
-    excluded: dict[str, set[str]] = {}
+    excluded: defaultdict[str, set[str]] = defaultdict(set)
     errors: list[TriggerError] = []
     for watch in watches:
         table = match_name(watch.table, present)
@@ -66,7 +67,7 @@ def exclusions(
             kept = _named(watch, "columns", watch.columns, names, errors)
             gone |= set(names.values()) - kept - {(table, key) for key in keys}
         for owner, column in gone:
-            excluded.setdefault(owner, set()).add(column)
+            excluded[owner].add(column)
     if errors:
         raise together(errors)
     return {owner: tuple(sorted(columns)) for owner, columns in sorted(excluded.items())}
@@ -163,7 +164,7 @@ def choose_tables(
     def is_child(name: str) -> bool:
         if name not in decided:
             decided[name] = False  # tables that refer to each other in a circle: the first one is no child table
-            owner = _owner(tables[name], tables)
+            owner, _ = _owner(tables[name], tables)
             decided[name] = owner in classes and owner != name and not is_child(owner)
         return decided[name]
 
@@ -250,19 +251,20 @@ def _like(pattern: str, names: Iterable[str]) -> set[str]:
     return {name for name in names if folded.match(name.casefold())}
 
 
-def _owner(table: Table, tables: Mapping[str, Table]) -> str | None:
-    """The table that this one has the form of a child table of (spec/xds.md 5)."""
+def _owner(table: Table, tables: Mapping[str, Table]) -> tuple[str, str]:
+    """The table that this one has the form of a child table of, and its column that holds the values (spec/xds.md 5).
+
+    Both are empty if it has the form of none.
+    """
     owner = tables.get(table.foreign_keys[0].table) if table.foreign_keys else None
-    return None if owner is None or value_column(table, owner) is None else owner.name
+    value = None if owner is None else value_column(table, owner)
+    return ("", "") if owner is None or value is None else (owner.name, value.name)
 
 
 def _left_out(tables: Mapping[str, Table], classes: Collection[str], gone: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    attributes_of: dict[str, list[str]] = {}
+    attributes_of: defaultdict[str, list[str]] = defaultdict(list)
     for name in sorted(gone):
-        owner = _owner(tables[name], tables)
+        owner, value = _owner(tables[name], tables)
         if owner in classes and owner != name:
-            assert owner is not None
-            value = value_column(tables[name], tables[owner])
-            assert value is not None
-            attributes_of.setdefault(owner, []).append(f"{name}.{value.name}")
+            attributes_of[owner].append(f"{name}.{value}")
     return {owner: tuple(attributes) for owner, attributes in attributes_of.items()}

@@ -110,7 +110,7 @@ class Schema:
     """Triggers by name, as a server keeps them: a name is the schema's, and stays when its table is renamed."""
 
     def __init__(self, compiled: Sequence[Compiled]) -> None:
-        self.triggers = {one.name: (table.table, one.statement) for table in compiled for one in table.triggers}
+        self.triggers = {one.name: (table.place[1], one.statement) for table in compiled for one in table.triggers}
 
     def rename(self, old: str, new: str) -> None:
         self.triggers = {
@@ -160,7 +160,7 @@ def test_a_renamed_table_gives_the_names_of_its_triggers_to_the_new_one(renamed:
 def test_always_is_said_to_have_no_effect() -> None:
     for watch, said in ((Watch("LINK"), 0), (Watch("LINK", always=True), 1)):
         declared, _ = declared_triggers(DATABASE, build_catalog(DATABASE), [watch])
-        warnings = TRIGGERS.warnings(LOG, declared, TRIGGERS.compile_declared("APP", LOG, declared), installed())
+        warnings = TRIGGERS.warnings(LOG, TRIGGERS.compile_declared("APP", LOG, declared), installed())
         assert sum("always has no effect on LINK" in warning for warning in warnings) == said
         assert "what GoldenGate or another apply process writes" in TRIGGERS.not_captured(declared)
 
@@ -172,7 +172,7 @@ def foreign(event: str = "INSERT OR UPDATE OR DELETE", schema: str = "APP") -> S
 def order_warnings(trigger: StoredTrigger, *follows: tuple[str, str]) -> list[str]:
     declared, _ = declared_triggers(DATABASE, build_catalog(DATABASE), [Watch("LINK")])
     there = installed(replace(trigger, follows=frozenset(follows)))
-    warnings = TRIGGERS.warnings(LOG, declared, TRIGGERS.compile_declared("APP", LOG, declared), there)
+    warnings = TRIGGERS.warnings(LOG, TRIGGERS.compile_declared("APP", LOG, declared), there)
     return [warning.partition("give it FOLLOWS ")[2] for warning in warnings if "give it FOLLOWS" in warning]
 
 

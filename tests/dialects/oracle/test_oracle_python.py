@@ -32,7 +32,7 @@ from eventlog.sql.dialects.oracle.text import fold_name, key_value, named, quote
 from eventlog.sql.log_table import LogTable, named_after
 from eventlog.sql.registry import for_url, load
 from eventlog.sql.statements import statements
-from eventlog.sql.windows import Batch, DueWindow, Selection, Walk, Window
+from eventlog.sql.windows import Batch, Selection, Walk, Window
 
 # --- names ------------------------------------------------------------------------------------------------------------
 
@@ -142,12 +142,12 @@ def test_no_range_is_no_statement() -> None:
 
 def test_due_rows_are_read_behind_a_place() -> None:
     recorder = conn([])
-    list(DIALECT.due_chunks(recorder, LOG, DueWindow("2024-01-01 00:00:00", ("2023-12-31 00:00:00", 5), 10), 2))
+    list(DIALECT.due_chunks(recorder, LOG, "2024-01-01 00:00:00", ("2023-12-31 00:00:00", 5), None, 2))
     assert recorder.run[0][1] == {
         "until": "2024-01-01 00:00:00",
         "after_time": "2023-12-31 00:00:00",
         "after_id": 5,
-        "limit": 10,
+        "limit": DIALECT.last_record_id,
         "perpetrator": None,
     }
 
@@ -155,7 +155,7 @@ def test_due_rows_are_read_behind_a_place() -> None:
 def test_a_place_among_due_rows_is_compared_in_utc_whether_event_time_has_a_zone_or_not() -> None:
     recorder = conn([])
     after = ("2023-12-31 00:00:00.000000000Z", 5)
-    list(DIALECT.due_chunks(recorder, LOG, DueWindow("2024-01-01 00:00:00", after, 10), 2))
+    list(DIALECT.due_chunks(recorder, LOG, "2024-01-01 00:00:00", after, None, 2))
     assert recorder.run[0][1]["after_time"] == "2023-12-31 00:00:00.000000000"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from sqlalchemy import URL, Connection
@@ -21,7 +20,7 @@ from eventlog.sql.dialects.stepwise import StepwiseDialect
 from eventlog.sql.doctor.facts import Answer
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import statements
-from eventlog.sql.windows import DueWindow, Ranges, Walk
+from eventlog.sql.windows import Ranges, Walk
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -164,11 +163,19 @@ class Oracle(StepwiseDialect):
             "new_time": "SYSTIMESTAMP" if is_zoned else self.utc_now,
         }
 
-    def due_chunks(self, conn: Connection, log: LogTable, window: DueWindow, size: int) -> LogRows:
-        if window.after is not None and window.after[0] is not None:
+    def due_chunks(
+        self,
+        conn: Connection,
+        log: LogTable,
+        until: str,
+        after: tuple[str | None, int] | None,
+        leave_user: str | None,
+        size: int,
+    ) -> LogRows:
+        if after is not None and after[0] is not None:
             # Of a log whose event_time has a zone: it is compared in UTC.
-            window = replace(window, after=(window.after[0].removesuffix("Z"), window.after[1]))
-        return super().due_chunks(conn, log, window, size)
+            after = (after[0].removesuffix("Z"), after[1])
+        return super().due_chunks(conn, log, until, after, leave_user, size)
 
     def read_rows(self, conn: Connection, log: LogTable, ranges: Ranges) -> list[LogRow]:
         # A statement each for the long ranges; the ids of the short ones, of which there may be thousands, in IN lists.

@@ -120,13 +120,11 @@ class OracleTriggers(MarkedTriggers):
             return []
         return [Action("create", str(log), "its functions are missing", tuple(create_functions(log)))]
 
-    def warnings(
-        self, log: LogTable, declared: Sequence[TableTriggers], compiled: Sequence[Compiled], installed: Installed
-    ) -> Iterable[str]:
-        for triggers, sql in zip(declared, compiled, strict=True):
-            yield from _deferrable(triggers)
-            yield from _always(triggers)
-            yield from _grants(log, sql)
+    def warnings(self, log: LogTable, compiled: Sequence[Compiled], installed: Installed) -> Iterable[str]:
+        for one in compiled:
+            yield from _deferrable(one.declared)
+            yield from _always(one.declared)
+            yield from _grants(log, one)
         for of_table in by_table(compiled):
             yield from _order([trigger for one in of_table for trigger in one.triggers], of_table[0], installed)
 
@@ -220,7 +218,7 @@ def _order(ours: Sequence[CompiledTrigger], compiled: Compiled, installed: Insta
         ]
         if before:
             yield (
-                f"trigger {trigger.name} of {compiled.table} fires before or after ours, as Oracle likes: what it "
+                f"trigger {trigger.name} of {trigger.table[1]} fires before or after ours, as Oracle likes: what it "
                 "writes to watched tables may be logged before the change it answers; give it FOLLOWS "
                 + ", ".join(before)
             )

@@ -41,9 +41,6 @@ class SQLiteTriggers(MarkedTriggers):
     def drop_trigger(self, schema: str | None, name: str) -> str:
         return f"DROP TRIGGER {quote_identifier(name)}"
 
-    def columns_told(self, triggers: TableTriggers) -> Mapping[str, str]:
-        return triggers.columns_told()
-
     def columns_of(self, trigger: StoredTrigger) -> Mapping[str, str]:
         return columns_of(trigger.text)
 
@@ -52,14 +49,12 @@ class SQLiteTriggers(MarkedTriggers):
             if triggers.table.name in log.own_tables:
                 raise TriggerError(f"{triggers.table.name} is the log's own: triggers on it would log their own rows")
 
-    def warnings(
-        self, log: LogTable, declared: Sequence[TableTriggers], compiled: Sequence[Compiled], installed: Installed
-    ) -> Iterable[str]:
-        for triggers in declared:
-            for trigger in installed.triggers.get(("", triggers.table.name), ()):
+    def warnings(self, log: LogTable, compiled: Sequence[Compiled], installed: Installed) -> Iterable[str]:
+        for one in compiled:
+            for trigger in installed.triggers.get(one.place, ()):
                 if trigger.digest is None and "AFTER" in trigger.text.upper():
                     yield (
-                        f"trigger {trigger.name} of {triggers.table.name} may fire before ours, since SQLite does not "
+                        f"trigger {trigger.name} of {trigger.table[1]} may fire before ours, since SQLite does not "
                         "promise an order: what it writes is then logged before the change it answers"
                     )
 
