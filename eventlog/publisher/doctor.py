@@ -376,7 +376,8 @@ def _event_time(case: Case) -> Iterator[Finding]:
     settings, limits = case.config.publisher, case.limits
     now = case.dialect.due_until(case.conn, case.log, settings.event_time_zone)
     if settings.handle_future_events:
-        yield from of_log.judge_due(*case.ask_one("not_due", facts.row, now=now, limit=limits.rows), limits=limits)
+        rows, next_time, seconds, looked_at = case.ask_one("not_due", facts.row, now=now, limit=limits.rows)
+        yield from of_log.judge_due(rows, next_time, seconds, looked_at, limits)
     else:
         newest = case.ask("ahead", facts.row, now=now, sample=limits.sample)
         yield from of_log.judge_event_time(newest, settings.event_time_zone, limits)
