@@ -37,12 +37,12 @@ from eventlog.qlik.change_rows import (
     row_reader,
 )
 from eventlog.qlik.change_table_options import ReadOptions
-from eventlog.qlik.change_tables import SourceTable, changes_of_rows, key_from_deletes
+from eventlog.qlik.change_tables import changes_of_rows, key_from_deletes
 from eventlog.qlik.change_tables import live_view as row_by_row
-from eventlog.qlik.columns import lobs_of
+from eventlog.qlik.control_tables import HISTORY_TABLE
 from eventlog.qlik.file_tables import TableFiles
 from eventlog.qlik.sequence import LENGTH, last_sequence_of
-from eventlog.qlik.stored_tables import Reading, reading, stored_row_reader
+from eventlog.qlik.stored_tables import Reading, layout_of, nothing_found, reading, source_table, stored_row_reader
 from spark.change_frame import SCHEMA, batches_of
 from spark.versions import READS_TIMES, arrow_schema, new_session
 
@@ -239,10 +239,11 @@ def read_changes(spark: SparkSession, source: str, options: Mapping[str, Any] | 
     context = _reading(options)
     home = Path(source).parent if Path(source).name.endswith(context.options.suffix) else Path(source)
     if context.options.ddl_history:
-        context = reading(context.options, file_tables.ddl_history(home, context.options), Report(strict=True))
+        history = file_tables.control_rows(home, HISTORY_TABLE, context.options)
+        context = reading(context.options, history, Report(strict=True))
     tables = _found(source, context)
     if not tables and not file_tables.is_written(Path(source)):
-        raise FormatError(f"{source} has no change table that the options want: names end in {context.options.suffix}")
+        raise nothing_found(source, context.options)
     if not tables:
         return spark.createDataFrame([], SCHEMA)
     return _counted(reduce(DataFrame.union, [_changes(spark, table, context) for table in tables]))
@@ -253,22 +254,13 @@ def _changes(spark: SparkSession, table: FoundTable, context: Reading) -> DataFr
     stored = rows.columns
     parts = file_tables.parts_of(table.place, context.options)
     context = file_tables.with_metadata(context, [TableFiles(table.schema, table.table, parts, None)])
-    known = context.known(table.schema, table.table)
-    layout = _layout(rows, context.options, full_name(table.schema, table.table))
-    key = known.key or _key_from_deletes(rows, layout, context.options)
-    source = SourceTable(
-        table.schema,
-        table.table,
-        key,
-        lobs_of(known.columns or ()),
-        context.options.absent_nulls,
-        context.options.task,
-    )
     what = full_name(table.schema, table.table)
+    layout = layout_of(rows.columns, context.options, what)
+    source = source_table(table.schema, table.table, context, _deletes(rows, layout, context.options))
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         table_rows = stored_row_reader(stored, table.schema, table.table, context)(_stored_rows(batches, what))
-        changes = changes_of_rows(table_rows, source, input_complete=True, what=what)
+        changes = changes_of_rows(table_rows, source, input_complete=True)
         yield from batches_of(cast("Iterator[Change]", changes))  # of complete input, no row waits for another
 
     # A before image and its update come to one task, one behind the other.
@@ -281,15 +273,6 @@ def _changes(spark: SparkSession, table: FoundTable, context: Reading) -> DataFr
 def _stored_rows(batches: Iterable[pa.RecordBatch], what: str) -> Iterator[Row]:
     for batch in batches:
         yield from batch_rows(batch, f"a batch of {what}")
-
-
-def _layout(rows: DataFrame, options: ReadOptions, what: str) -> TableLayout:
-    return read_layout(
-        rows.columns,
-        header_prefix=options.header_prefix,
-        mask_offset=options.mask_offset,
-        what=f"change table of {what}",
-    )
 
 
 def _header(rows: DataFrame, layout: TableLayout, name: str) -> Column:
@@ -309,16 +292,13 @@ def _letter(rows: DataFrame, layout: TableLayout) -> Column:
     return f.coalesce(f.when(letter != "", letter), named, f.lit(""))
 
 
-def _key_from_deletes(rows: DataFrame, layout: TableLayout, options: ReadOptions) -> tuple[str, ...] | None:
-    """The key columns, as the mask of the first delete that has one tells them."""
+def _deletes(rows: DataFrame, layout: TableLayout, options: ReadOptions) -> Iterator[ChangeRow]:
+    """The deletes in change_seq order, whose masks tell the key; without their times."""
     read = row_reader(layout, byteorder=options.byteorder, counters=Report().counters, what="a change table")
     deletes = rows.where(_letter(rows, layout) == "D").orderBy(_sequence(rows, layout))
-    return key_from_deletes(read(_as_utc(row)) for row in deletes.toLocalIterator())
-
-
-def _as_utc(row: Sequence[Any]) -> list[Any]:
-    # Spark gives its driver moments in the local zone without saying so; of a key nothing of them is asked.
-    return [None if isinstance(value, datetime) else value for value in row]
+    for row in deletes.toLocalIterator():
+        # Spark gives its driver moments in the local zone without saying so; of a key nothing of them is asked.
+        yield read([None if isinstance(value, datetime) else value for value in row])
 
 
 def _counted(changes: DataFrame) -> DataFrame:
@@ -364,11 +344,11 @@ def live_view(
     two hashes an update that moved a key. Raises FormatError where no key is known.
     """
     chosen = parse_options(ReadOptions, options or {}, "the reader of change tables")
-    layout = _layout(changes, chosen, "the live view")
+    layout = layout_of(changes.columns, chosen, "the live view")
     rows = changes
     if as_of is not None:
         rows = rows.where(_sequence(rows, layout) <= last_sequence_of(as_of))
-    names = tuple(key) if key is not None else _key_from_deletes(rows, layout, chosen)
+    names = tuple(key) if key is not None else key_from_deletes(_deletes(rows, layout, chosen))
     if not names:
         raise FormatError("the key of the change table is not known and no DELETE tells it; name the key columns")
     for name in names:

@@ -31,12 +31,13 @@ from eventlog.model import Change, LogRow, full_name
 from eventlog.qlik import file_tables
 from eventlog.qlik.change_rows import ChangeRow, row_order
 from eventlog.qlik.change_table_format import NAME as CHANGE_TABLES
-from eventlog.qlik.change_table_options import Described, ReadOptions
+from eventlog.qlik.change_table_options import ReadOptions
 from eventlog.qlik.change_tables import changes_of_rows
-from eventlog.qlik.control_tables import DdlEntry
-from eventlog.qlik.file_tables import Part, TableFiles, rows_of_part, stored_table, table_files
+from eventlog.qlik.columns import QlikColumn
+from eventlog.qlik.control_tables import HISTORY_TABLE, DdlEntry
+from eventlog.qlik.file_tables import Part, TableFiles, rows_of_part
 from eventlog.qlik.sequence import Waiting, count_events
-from eventlog.qlik.stored_tables import Reading, nothing_found, reading, source_table
+from eventlog.qlik.stored_tables import Reading, nothing_found, reading
 from spark.captures import Capture, files_of, read_capture, readable
 from spark.session import task_numbers, tune_collector
 from spark.versions import by_number
@@ -232,25 +233,28 @@ class _TablePart(NamedTuple):
     part: Part
     table: TableFiles
     history: Sequence[DdlEntry]
-    described: Described
+    columns: tuple[QlikColumn, ...]
 
 
 def _tables(capture: Capture, options: Options, report: Report) -> tuple[Reading, list[TableFiles]]:
     (path,) = capture.paths
     chosen = parse_options(ReadOptions, options, f"the {CHANGE_TABLES} reader")
-    context = reading(chosen, file_tables.ddl_history(path, chosen) if chosen.ddl_history else (), report)
-    tables = table_files(path, context)
+    history = file_tables.control_rows(path, HISTORY_TABLE, chosen)
+    tables, context = file_tables.described_tables(path, reading(chosen, history, report))
     if not tables and not file_tables.is_written(path):
         raise nothing_found(str(path), chosen)
-    file_tables.refuse_unread(tables, chosen)
-    return file_tables.with_metadata(context, tables), tables
+    return context, tables
 
 
 def _table_parts(capture: Capture, options: Options) -> Sequence[_TablePart]:
     context, tables = _tables(capture, options, Report())
     return [
         _TablePart(
-            (number, place), part, table._replace(parts=[]), context.history, context.known(table.schema, table.table)
+            (number, place),
+            part,
+            table._replace(parts=[]),
+            context.history,
+            context.columns[full_name(table.schema, table.table)],
         )
         for number, table in enumerate(tables)
         for place, part in enumerate(table.parts)
@@ -258,8 +262,9 @@ def _table_parts(capture: Capture, options: Options) -> Sequence[_TablePart]:
 
 
 def _table_rows(piece: _TablePart, options: Options, report: Report) -> Iterator[tuple[bytes, tuple[int, ChangeRow]]]:
-    context = reading(parse_options(ReadOptions, options, ""), piece.history, report)
-    context = replace(context, described={full_name(piece.table.schema, piece.table.table): piece.described})
+    context = reading(parse_options(ReadOptions, options, ""), (), report)
+    columns = {full_name(piece.table.schema, piece.table.table): piece.columns}
+    context = replace(context, columns=columns, history=piece.history)
     table, number = piece.place
     for place, row in enumerate(rows_of_part(piece.part, piece.table, context)):
         sequence, is_behind = row_order(row)
@@ -272,14 +277,12 @@ def _table_changes(
     capture: Capture, rows: Iterator[tuple[int, ChangeRow]], options: Options, report: Report
 ) -> Iterator[Change]:
     context, tables = _tables(capture, options, report)
-    sources = [source_table(stored_table(table, context), context) for table in tables]
+    sources = [file_tables.source_of(table, context) for table in tables]
 
     def in_order() -> Iterator[Change | Waiting]:
         for number, rows_of_table in groupby(rows, key=itemgetter(0)):
-            source = sources[number]
-            what = full_name(source.schema, source.table)
             of_table = (row for _, row in rows_of_table)
-            yield from changes_of_rows(of_table, source, input_complete=True, skip=report.skip, what=what)
+            yield from changes_of_rows(of_table, sources[number], input_complete=True, skip=report.skip)
 
     for change in count_events(in_order(), input_complete=True):
         report.read += 1

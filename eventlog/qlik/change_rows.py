@@ -6,23 +6,26 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from functools import lru_cache
 from operator import itemgetter
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from eventlog.core.moments import EPOCH, aware_utc, naive_utc
 from eventlog.core.typed import whole_number
-from eventlog.errors import ConfigError, FormatError, NotExpressible, UnknownOperation, ValueRange, shown
+from eventlog.errors import FormatError, NotExpressible, UnknownOperation, ValueRange, shown
 from eventlog.model import Lob, Row, Value
 from eventlog.qlik import masks, sequence
+from eventlog.qlik.columns import QlikColumn
 from eventlog.qlik.control_tables import ColumnHistory
 from eventlog.qlik.errors import BadMask, MissingHeader, OperationMismatch
 from eventlog.qlik.masks import ByteOrder, Mask, MaskLayout, check_capacity
 from eventlog.qlik.sequence import transaction_from_text, transaction_text
+
+T = TypeVar("T")
 
 # --- the columns of a table -------------------------------------------------------------------------------------------
 
@@ -34,7 +37,7 @@ PARTITION_NAME: Final = "partition_name"
 HEADERS: Final = (*DEFAULT_HEADERS, PARTITION_NAME)
 
 TEXT_LENGTHS: Final = {
-    "change_seq": 35,
+    "change_seq": sequence.LENGTH,
     "change_oper": 1,
     "stream_position": 128,
     "operation": 12,
@@ -42,8 +45,6 @@ TEXT_LENGTHS: Final = {
     PARTITION_NAME: 31,
 }
 """Characters of the header columns that are text."""
-
-MASK_BYTES: Final = 128
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,6 +65,21 @@ class TableLayout:
         """The names of the data columns in order."""
         return tuple(name for name, _ in self.data)
 
+    def for_each(
+        self, columns: Iterable[QlikColumn], of_header: Callable[[str, str], T], of_data: Callable[[QlikColumn], T]
+    ) -> list[T]:
+        """What ``of_header`` makes of the name of each header column, as the table has it and without prefix, and
+        ``of_data`` of each data column: one of ``columns``, else a text. In the order of the table.
+        """
+        by_name = {column.name: column for column in columns}
+        header_at = {place: header for header, place in self.headers.items()}
+        return [
+            of_header(name, header_at[place])
+            if place in header_at
+            else of_data(by_name.get(name) or QlikColumn(name, "STRING"))
+            for place, name in enumerate(self.columns)
+        ]
+
 
 def header_name(column: str, header_prefix: str) -> str | None:
     """The header that a column is, without prefix; None for a data column. Letter case does not count."""
@@ -81,6 +97,15 @@ def read_layout(
     Raises MissingHeader if it lacks change_seq or both of change_oper and operation, FormatError for a column that
     stands twice.
     """
+    layout = _layout(columns, header_prefix, mask_offset, what)
+    for alternatives in (("change_seq",), ("change_oper", "operation")):
+        if layout.headers.keys().isdisjoint(alternatives):
+            names = " or ".join(header_prefix + header for header in alternatives)
+            raise MissingHeader(f"{what} has no column {names}; correct header_prefix, or have the column stored")
+    return layout
+
+
+def _layout(columns: Sequence[str], header_prefix: str, mask_offset: int | None, what: str) -> TableLayout:
     headers: dict[str, int] = {}
     data = []
     for place, column in enumerate(columns):
@@ -91,10 +116,6 @@ def read_layout(
             raise FormatError(f"{what} has the header column {header_prefix}{header} twice; name another header_prefix")
         else:
             headers[header] = place
-    for alternatives in (("change_seq",), ("change_oper", "operation")):
-        if not any(header in headers for header in alternatives):
-            names = " or ".join(header_prefix + header for header in alternatives)
-            raise MissingHeader(f"{what} has no column {names}; correct header_prefix, or have the column stored")
     first = data[0][1] if data else len(columns)
     name_at = {place: name for name, place in data}
     behind = [name_at.get(place) for place in range(first, len(columns))]
@@ -118,27 +139,11 @@ def new_layout(
     for column in data_columns:
         if header_name(column, header_prefix) is not None:
             raise FormatError(f"column {column!r} of {what} would be read as a header; choose another header_prefix")
-    front = len(headers)
-    columns = [*(header_prefix + header for header in headers), *data_columns]
-    places = {header: place for place, header in enumerate(headers)}
-    if partitioned:
-        places[PARTITION_NAME] = len(columns)
-        columns.append(header_prefix + PARTITION_NAME)
-    masks = MaskLayout((*(None,) * (front if mask_offset is None else mask_offset), *data_columns))
-    check_capacity(masks)
-    return TableLayout(tuple(columns), places, tuple((name, front + i) for i, name in enumerate(data_columns)), masks)
-
-
-def check_headers(headers: Sequence[str]) -> tuple[str, ...]:
-    """The option ``headers``: a choice of the first seven, each once, in any order. Raises ConfigError."""
-    if isinstance(headers, str) or not isinstance(headers, Sequence):
-        raise ConfigError(f"headers is a list of header names, not {headers!r}")
-    for header in headers:
-        if header == PARTITION_NAME:
-            raise ConfigError("partition_name is written by the option partitioned, not by headers")
-        if header not in DEFAULT_HEADERS or list(headers).count(header) > 1:
-            raise ConfigError(f"header {header!r} is unknown or stands twice; known: {', '.join(DEFAULT_HEADERS)}")
-    return tuple(headers)
+    behind = [PARTITION_NAME] if partitioned else []
+    columns = [*(header_prefix + one for one in headers), *data_columns, *(header_prefix + one for one in behind)]
+    layout = _layout(columns, header_prefix, mask_offset, what)
+    check_capacity(layout.masks)
+    return layout
 
 
 def masks_by_history(layout: TableLayout, history: ColumnHistory) -> Callable[[str], MaskLayout]:

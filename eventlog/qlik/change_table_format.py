@@ -6,7 +6,7 @@ A source or target with ``://`` is the URL of a database, anything else a path. 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from itertools import chain
 from pathlib import Path
 
@@ -14,10 +14,10 @@ from eventlog.changes.format import Format, Report
 from eventlog.errors import FormatError, NotExpressible
 from eventlog.files.lines import spooled
 from eventlog.model import Change, full_name
-from eventlog.qlik.change_table_options import Described, ReadOptions, WriteOptions, described
-from eventlog.qlik.change_tables import TargetTable, rows_of, target_table
+from eventlog.qlik.change_table_options import ReadOptions, WriteOptions, described
+from eventlog.qlik.change_tables import TargetTable, rows_of
 from eventlog.qlik.columns import ColumnsSeen, QlikColumn
-from eventlog.qlik.stored_tables import Store, WriteRows, changes_in, finish, table_writer
+from eventlog.qlik.stored_tables import Store, WriteRows, changes_in, finish
 
 NAME = "qlik-change-table"
 
@@ -56,27 +56,20 @@ def _open(target: str, options: WriteOptions) -> AbstractContextManager[Store]:
         from eventlog.qlik.database_tables import database_store
 
         return database_store(target, options)
-    from eventlog.qlik.file_tables import file_store
+    from eventlog.qlik.file_tables import FileStore
 
-    return file_store(Path(target), options)
+    return closing(FileStore(Path(target), options))
 
 
 def _write(changes: Iterable[Change], store: Store, options: WriteOptions, report: Report) -> None:
-    state, partitioning = store.stored_state(), options.partitioning()
+    state = store.stored_state()
     tables: dict[tuple[str | None, str], tuple[TargetTable, WriteRows]] = {}
     written = 0
     for change, columns in _with_columns(changes, options):
         name = change.schema, change.table
         if name not in tables:
-            table = target_table(
-                *name,
-                columns,
-                before_images=options.before_images,
-                refresh=options.refresh,
-                partitioning=partitioning,
-            )
             try:
-                tables[name] = table, table_writer(store, options, *name, columns)
+                tables[name] = TargetTable(change.table, columns, options), store.table(*name, columns)
             except NotExpressible as error:  # of its name
                 report.skip(error)
                 continue
@@ -97,8 +90,7 @@ def _with_columns(changes: Iterable[Change], options: WriteOptions) -> Iterator[
     """Each change with the columns of its table. From the first table on that the options do not describe, changes are
     kept in a temporary file, since a mask needs all columns before it can be written.
     """
-    known = described(options.tables, options.catalog)
-    columns = {name: table.columns for name, table in known.items() if table.columns is not None}
+    columns, keys = described(options.tables, options.catalog)
     rest = iter(changes)
     for change in rest:
         name = full_name(change.schema, change.table)
@@ -106,17 +98,19 @@ def _with_columns(changes: Iterable[Change], options: WriteOptions) -> Iterator[
             yield change, columns[name]
             continue
         seen: dict[str, ColumnsSeen] = {}
-        with spooled(_seen(chain((change,), rest), seen, known)) as again:
+        with spooled(_seen(chain((change,), rest), seen, keys)) as again:
             columns = {**{table: shown.columns() for table, shown in seen.items()}, **columns}
             yield from ((one, columns[full_name(one.schema, one.table)]) for one in again())
 
 
-def _seen(changes: Iterable[Change], seen: dict[str, ColumnsSeen], known: Mapping[str, Described]) -> Iterator[Change]:
+def _seen(
+    changes: Iterable[Change], seen: dict[str, ColumnsSeen], keys: Mapping[str, tuple[str, ...]]
+) -> Iterator[Change]:
     """The changes as they come, what they show of their tables' columns put into ``seen``."""
     for change in changes:
         name = full_name(change.schema, change.table)
         if name not in seen:
-            seen[name] = ColumnsSeen(known[name].key or () if name in known else ())
+            seen[name] = ColumnsSeen(keys.get(name, ()))
         seen[name].see(change)
         yield change
 

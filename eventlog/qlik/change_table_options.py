@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 from eventlog.changes.catalog_file import CATALOG, CatalogOption, database_of
-from eventlog.core.options import FLAG, OBJECT, STRING, CheckedOptions, Kind, choice, integer, option, shared
+from eventlog.core.options import FLAG, OBJECT, STRING, TEXTS, CheckedOptions, Kind, choice, integer, option, shared
 from eventlog.errors import ConfigError
 from eventlog.model import full_name
-from eventlog.qlik.change_rows import DEFAULT_HEADERS, check_headers
+from eventlog.qlik.change_rows import DEFAULT_HEADERS, PARTITION_NAME
 from eventlog.qlik.columns import QlikColumn, columns_from_json, columns_of, key_of
 from eventlog.qlik.control_tables import Partitioning
 
@@ -33,6 +33,16 @@ def _parse_prefix(value: Any) -> str:
     if not prefix.isprintable():
         raise ValueError
     return prefix
+
+
+def _parse_headers(value: Any) -> tuple[str, ...]:
+    headers: tuple[str, ...] = TEXTS.parse(value)
+    for header in headers:
+        if header == PARTITION_NAME:
+            raise ConfigError("partition_name is written by the option partitioned, not by headers")
+        if header not in DEFAULT_HEADERS or headers.count(header) > 1:
+            raise ConfigError(f"header {header!r} is unknown or stands twice; known: {', '.join(DEFAULT_HEADERS)}")
+    return headers
 
 
 def _parse_tables(value: Any) -> Mapping[str, Mapping[str, Any]]:
@@ -88,7 +98,7 @@ class WriteOptions(ChangeTableOptions):
     """
 
     headers: Sequence[str] = option(
-        DEFAULT_HEADERS, Kind(check_headers, f"a list of {', '.join(DEFAULT_HEADERS)}"), "header columns to write"
+        DEFAULT_HEADERS, Kind(_parse_headers, f"a list of {', '.join(DEFAULT_HEADERS)}"), "header columns to write"
     )
     before_images: bool = option(True, FLAG, "write before images, as rows B")
     byteorder: Literal["little", "big"] = option("little", choice("little", "big"), "byte order of masks")
@@ -118,16 +128,18 @@ class WriteOptions(ChangeTableOptions):
         return partitioning if self.partitioned else None
 
 
-class Described(NamedTuple):
-    """What options say of a table: its columns and its key, None = nothing."""
+def described(
+    tables: Mapping[str, Mapping[str, Any]], catalog: CatalogOption = None
+) -> tuple[Mapping[str, tuple[QlikColumn, ...]], Mapping[str, tuple[str, ...]]]:
+    """The columns and the keys that the options ``tables`` and ``catalog`` give tables, by ``<schema>.<table>``.
 
-    columns: tuple[QlikColumn, ...] | None
-    key: tuple[str, ...] | None
-
-
-def described(tables: Mapping[str, Mapping[str, Any]], catalog: CatalogOption = None) -> dict[str, Described]:
-    """The options ``tables`` and ``catalog``, by ``<schema>.<table>``. Raises ConfigError."""
-    result = _catalogued(catalog)
+    Raises ConfigError.
+    """
+    columns: dict[str, tuple[QlikColumn, ...]] = {}
+    database = database_of(catalog)
+    if database is not None:
+        columns = {full_name(database.schema, table.name): columns_of(table) for table in database.tables}
+    keys: dict[str, tuple[str, ...]] = {}
     for name, about in tables.items():
         what = f"table {name!r}"
         if not isinstance(about, Mapping):
@@ -139,17 +151,7 @@ def described(tables: Mapping[str, Mapping[str, Any]], catalog: CatalogOption = 
         if isinstance(key, str) or not isinstance(key, Sequence) or not all(isinstance(one, str) for one in key):
             raise ConfigError(f"the key of {what} is a list of column names, not {key!r}")
         if about.get("columns") is not None:
-            columns = columns_from_json(about["columns"], key, what=what)
-            result[name] = Described(columns, key_of(columns) or None)
-        else:
-            known = result.get(name, Described(None, None))
-            result[name] = Described(known.columns, tuple(key) or known.key)
-    return result
-
-
-def _catalogued(catalog: CatalogOption) -> dict[str, Described]:
-    database = database_of(catalog)
-    if database is None:
-        return {}
-    columns = {full_name(database.schema, table.name): columns_of(table) for table in database.tables}
-    return {name: Described(each, key_of(each) or None) for name, each in columns.items()}
+            columns[name] = columns_from_json(about["columns"], key, what=what)
+        elif key:
+            keys[name] = tuple(key)
+    return columns, {name: key_of(each) for name, each in columns.items()} | keys

@@ -12,66 +12,14 @@ from typing import Any, Literal, TypeAlias
 
 from eventlog.changes.keys import refuse_without_row
 from eventlog.errors import FormatError, NotExpressible
-from eventlog.model import Change, ChangeOp, Row, Value, changes_nothing, differing
+from eventlog.model import Change, ChangeOp, Row, Value, changes_nothing, differing, full_name
 from eventlog.qlik import sequence
 from eventlog.qlik.change_rows import ChangeRow, row_order
+from eventlog.qlik.change_table_options import WriteOptions
 from eventlog.qlik.columns import QlikColumn, key_of, lobs_of
-from eventlog.qlik.control_tables import Partitioning, partition_of
+from eventlog.qlik.control_tables import partition_of
 from eventlog.qlik.errors import UnpairedBeforeImage
 from eventlog.qlik.sequence import Waiting, WriterState, last_sequence_of
-
-# --- before images and their updates ----------------------------------------------------------------------------------
-
-
-Pair: TypeAlias = tuple[ChangeRow | None, ChangeRow]
-"""One change of a change table: the before image of an update, None if it has none, and the row."""
-
-
-def refuse(error: FormatError) -> None:
-    """Raise what stands in the way: nothing is passed over."""
-    raise error
-
-
-def _pass(row: ChangeRow) -> None:
-    pass
-
-
-def pairs(
-    rows: Iterable[ChangeRow],
-    *,
-    input_complete: bool,
-    skip: Callable[[FormatError], None] = refuse,
-    waits: Callable[[ChangeRow], None] = _pass,
-    what: str,
-) -> Iterator[Pair]:
-    """The changes of one table's rows in change_seq order, a before image in front of its update.
-
-    A before image at the very end of an input that is not declared complete waits for its update: it is not given, but
-    ``waits`` is called with it.
-    Every other one that is alone is an UnpairedBeforeImage, given to ``skip``, which raises it or goes on without
-    the row.
-    """
-    before: ChangeRow | None = None
-    for row in rows:
-        if before is not None and (row.change_oper != "U" or row.change_seq != before.change_seq):
-            skip(_unpaired(before, what))
-            before = None
-        if row.change_oper == "B":
-            before = row
-        else:
-            yield before, row
-            before = None
-    if before is not None and input_complete:
-        skip(_unpaired(before, what))
-    elif before is not None:
-        waits(before)
-
-
-def _unpaired(before: ChangeRow, what: str) -> UnpairedBeforeImage:
-    return UnpairedBeforeImage(
-        f"before image {before.change_seq} of {what} has no update row (U) of the same change_seq"
-    )
-
 
 # Bound names: an enumeration's members are looked up slowly.
 _UPDATE, _DELETE, _TRUNCATE, _REFRESH = ChangeOp.UPDATE, ChangeOp.DELETE, ChangeOp.TRUNCATE, ChangeOp.REFRESH
@@ -102,26 +50,48 @@ def key_from_deletes(rows: Iterable[ChangeRow]) -> tuple[str, ...] | None:
     return None
 
 
+def refuse(error: FormatError) -> None:
+    """Raise what stands in the way: nothing is passed over."""
+    raise error
+
+
 def changes_of_rows(
     rows: Iterable[ChangeRow],
     table: SourceTable,
     *,
     input_complete: bool,
     skip: Callable[[FormatError], None] = refuse,
-    what: str,
 ) -> Iterator[Change | Waiting]:
-    """The changes of a table's rows in change_seq order, for ``transactions.count_events``; arguments as ``pairs``."""
-    waiting: list[ChangeRow] = []
-    paired = pairs(rows, input_complete=input_complete, skip=skip, waits=waiting.append, what=what)
-    for pair in paired:
-        yield change_of(pair, table)
-    for row in waiting:
-        yield Waiting(row.change_seq, row.transaction_id)
+    """The changes of a table's rows in change_seq order, a before image in front of its update, for ``count_events``.
+
+    A before image at the very end of an input that is not declared complete waits for its update. Every other one that
+    is alone is an UnpairedBeforeImage, given to ``skip``, which raises it or goes on without the row.
+    """
+    before: ChangeRow | None = None
+    for row in rows:
+        if before is not None and (row.change_oper != "U" or row.change_seq != before.change_seq):
+            skip(_unpaired(before, table))
+            before = None
+        if row.change_oper == "B":
+            before = row
+        else:
+            yield change_of(before, row, table)
+            before = None
+    if before is not None and input_complete:
+        skip(_unpaired(before, table))
+    elif before is not None:
+        yield Waiting(before.change_seq, before.transaction_id)
 
 
-def change_of(pair: Pair, table: SourceTable) -> Change:
-    """The change of a row, with its before image if there is one. Event counters: ``transactions.count_events``."""
-    before, row = pair
+def _unpaired(before: ChangeRow, table: SourceTable) -> UnpairedBeforeImage:
+    what = full_name(table.schema, table.table)
+    return UnpairedBeforeImage(
+        f"before image {before.change_seq} of {what} has no update row (U) of the same change_seq"
+    )
+
+
+def change_of(before: ChangeRow | None, row: ChangeRow, table: SourceTable) -> Change:
+    """The change of a row, with its before image if there is one. Event counters: ``count_events``."""
     extras: dict[str, Any] = {"change_seq": row.change_seq}
     for name, value in (
         ("stream_position", row.stream_position),
@@ -210,40 +180,19 @@ def _deleted(row: ChangeRow, key: tuple[str, ...] | None) -> Row:
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class TargetTable:
-    """A change table that is written. Made by ``target_table``, once a table.
-
-    ``names`` the data columns, ``key`` the key columns in key order (empty: from the changes), ``lobs`` those without a
-    bit in updates.
+    """A change table that is written: the names of its data columns, of its key columns (none: those of the changes)
+    and of its LOB columns, and what the options say of its rows.
     """
 
-    schema: str | None
-    table: str
-    names: frozenset[str]
-    key: tuple[str, ...]
-    lobs: frozenset[str]
-    before_images: bool
-    refresh: Literal["skip", "insert"]
-    partitioning: Partitioning | None
-    key_columns: frozenset[str]
+    __slots__ = ("before_images", "key", "lobs", "name", "names", "partitioning", "refresh")
 
-
-def target_table(
-    schema: str | None,
-    table: str,
-    columns: Sequence[QlikColumn],
-    *,
-    before_images: bool = True,
-    refresh: Literal["skip", "insert"] = "skip",
-    partitioning: Partitioning | None = None,
-) -> TargetTable:
-    """The target of the changes of one table. ``partitioning`` None: rows bear no partition_name."""
-    key = key_of(columns)
-    names = frozenset(column.name for column in columns)
-    return TargetTable(
-        schema, table, names, key, lobs_of(columns), before_images, refresh, partitioning, frozenset(key)
-    )
+    def __init__(self, name: str, columns: Sequence[QlikColumn], options: WriteOptions) -> None:
+        self.name = name
+        self.names = frozenset(column.name for column in columns)
+        self.key, self.lobs = frozenset(key_of(columns)), lobs_of(columns)
+        self.before_images, self.refresh = options.before_images, options.refresh
+        self.partitioning = options.partitioning()
 
 
 def rows_of(
@@ -340,7 +289,7 @@ def _row(image: Row, key: tuple[tuple[str, Value], ...] | None, table: TargetTab
     if not image.keys() <= table.names:
         unknown = min(image.keys() - table.names)
         raise NotExpressible(
-            f"column {unknown!r} is not in the change table of {table.table!r}; add it to the option tables, or "
+            f"column {unknown!r} is not in the change table of {table.name!r}; add it to the option tables, or "
             f"leave it out at the source"
         )
     return image
@@ -353,7 +302,7 @@ def _present(image: Row, table: TargetTable) -> frozenset[str]:
 def _deleted_columns(change: Change, table: TargetTable) -> frozenset[str]:
     """The key columns, or all columns of a table without key."""
     if table.key:
-        return table.key_columns
+        return table.key
     return frozenset(name for name, _ in change.key) if change.key else table.names
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields, replace
 from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any, Final
@@ -16,7 +16,7 @@ from typing import Any, Final
 from eventlog.core.catalog import Column, Table
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import ConfigError
-from eventlog.model import Change, Lob, Row, Value
+from eventlog.model import Change, Lob, Value
 
 CLASSES: Final[Mapping[str, type]] = {
     "DATE": date,
@@ -60,6 +60,15 @@ class QlikColumn:
     def is_lob(self) -> bool:
         """LOB columns have no bit in the masks of updates (spec/qlik.md 1.2)."""
         return self.type in LOB_TYPES
+
+
+class MomentColumn(QlikColumn):
+    """A column of moments in UTC, such as the header timestamp, which Parquet holds with their zone."""
+
+    __slots__ = ()
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, "DATETIME")
 
 
 def key_of(columns: Iterable[QlikColumn]) -> tuple[str, ...]:
@@ -139,8 +148,6 @@ def columns_from_json(
     """
     if isinstance(columns, str) or not isinstance(columns, Sequence):
         raise ConfigError(f"the columns of {what} are a list, not {columns!r}")
-    if isinstance(key, str) or not isinstance(key, Sequence):
-        raise ConfigError(f"the key of {what} is a list of column names, not {key!r}")
     read = [_column_from_json(column, what) for column in columns]
     names = [column.name for column in read]
     for name in (*(name for name in names if names.count(name) > 1), *(name for name in key if name not in names)):
@@ -148,9 +155,7 @@ def columns_from_json(
     if not key:
         return tuple(read)
     places = {name: place for place, name in enumerate(key, 1)}
-    return tuple(
-        QlikColumn(c.name, c.type, c.length, c.precision, c.scale, places.get(c.name, 0), c.nullable) for c in read
-    )
+    return tuple(replace(column, pk=places.get(column.name, 0)) for column in read)
 
 
 def _column_from_json(value: str | Mapping[str, Any], what: str) -> QlikColumn:
@@ -180,7 +185,6 @@ def _column_from_json(value: str | Mapping[str, Any], what: str) -> QlikColumn:
 _LARGEST_INT8: Final = 2**63 - 1
 
 
-@dataclass(slots=True)
 class ColumnsSeen:
     """What the changes of a table that nothing describes have shown of its columns so far.
 
@@ -188,34 +192,39 @@ class ColumnsSeen:
     STRING.
     """
 
-    key: tuple[str, ...] = ()
-    types: dict[str, str | None] = field(default_factory=dict)
+    __slots__ = ("_columns", "_key", "_types")
+
+    def __init__(self, key: tuple[str, ...] = ()) -> None:
+        self._key = key
+        self._types: dict[str, str | None] = {}
+        self._columns: tuple[QlikColumn, ...] | None = ()
 
     def see(self, change: Change) -> None:
         """Take one change more into account."""
-        if change.key is not None:
-            self.key = self.key or tuple(name for name, _ in change.key)
-            _widen(self.types, dict(change.key))
-        for image in (change.after, change.before):
-            if image is not None:
-                _widen(self.types, image)
+        if change.key and not self._key:
+            self._key, self._columns = tuple(name for name, _ in change.key), None
+        types = self._types
+        for row in (dict(change.key or ()), change.after or {}, change.before or {}):
+            for name, value in row.items():
+                known, type = types.get(name), infer_type(value)
+                common = _common(known, type)
+                if name not in types or common != known:
+                    types[name], self._columns = common, None
 
     def columns(self) -> tuple[QlikColumn, ...]:
         """The columns in the order in which they were first seen."""
-        places = {name: place for place, name in enumerate(self.key, 1)}
-        return tuple(QlikColumn(name, type or "STRING", pk=places.get(name, 0)) for name, type in self.types.items())
+        if self._columns is None:
+            places = {name: place for place, name in enumerate(self._key, 1)}
+            self._columns = tuple(
+                QlikColumn(name, type or "STRING", pk=places.get(name, 0)) for name, type in self._types.items()
+            )
+        return self._columns
 
 
-def _widen(types: dict[str, str | None], row: Row) -> None:
-    for name, value in row.items():
-        known, type = types.get(name), infer_type(value)
-        if type is None or type == known:
-            types.setdefault(name, None)
-        else:
-            types[name] = type if known is None else _common(known, type)
-
-
-def _common(one: str, other: str) -> str:
+def _common(one: str | None, other: str | None) -> str | None:
+    """The type of a column that holds values of both; None stands for NULL alone."""
+    if one is None or other is None or one == other:
+        return one or other
     pair = {one, other}
     if pair <= {"INT8", "NUMERIC"}:
         return "NUMERIC"

@@ -24,11 +24,6 @@ from eventlog.qlik import sequence
 
 
 CONTROL_TABLE: Final = "attrep_cdc_partitions"
-CONTROL_COLUMNS: Final = (
-    "SERVER_NAME", "TASK_NAME", "PARTITION_NAME", "PARTITION_START_TIME", "PARTITION_END_TIME", "TABLE_OWNER",
-    "TABLE_NAME",
-)  # fmt: skip
-
 _FORM: Final = "%Y%m%dT%H%M%S"
 
 
@@ -68,6 +63,9 @@ class ControlRow(NamedTuple):
     partition_end_time: datetime
     table_owner: str | None
     table_name: str
+
+
+CONTROL_COLUMNS: Final = tuple(name.upper() for name in ControlRow._fields)
 
 
 def partition_at(time: datetime, partitioning: Partitioning) -> Partition:

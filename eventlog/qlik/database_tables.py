@@ -4,9 +4,10 @@ transaction (spec/qlik.md 1.1, 3, 4).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, Literal, NamedTuple
+from functools import partial
+from typing import Any, Final
 
 import psycopg
 import sqlalchemy as sa
@@ -15,16 +16,24 @@ from psycopg.sql import SQL, Identifier
 from eventlog.errors import ConfigError, DatabaseAway, DatabaseError, FormatError
 from eventlog.model import full_name
 from eventlog.qlik import sequence
-from eventlog.qlik.change_rows import PARTITION_NAME, ChangeRow, TableLayout, header_name, read_layout
+from eventlog.qlik.change_rows import PARTITION_NAME, ChangeRow, TableLayout, header_name
 from eventlog.qlik.change_table_options import WriteOptions
-from eventlog.qlik.change_tables import key_from_deletes
+from eventlog.qlik.change_tables import SourceTable
 from eventlog.qlik.columns import QlikColumn
 from eventlog.qlik.control_tables import CONTROL_COLUMNS, CONTROL_TABLE, ControlRow
-from eventlog.qlik.database_types import data_type, header_type, moment_writer, value_writers
+from eventlog.qlik.database_types import column_writer, data_type, header_type, moment_writer
 from eventlog.qlik.masks import check_capacity
 from eventlog.qlik.sequence import WriterState
-from eventlog.qlik.stored_tables import Reading, StoredTable, layout_of_new, stored_row_reader
-from eventlog.qlik.stored_values import Convert, row_converter
+from eventlog.qlik.stored_tables import (
+    Reading,
+    WriteRows,
+    layout_of,
+    layout_of_new,
+    source_table,
+    stored_row_reader,
+    value_writer,
+)
+from eventlog.qlik.stored_values import row_converter
 from eventlog.sql.connection import connect_any
 from eventlog.sql.log_table import quoted
 
@@ -34,13 +43,6 @@ STATE_TABLE: Final = "eventlog_change_sequence"
 _SYSTEM_SCHEMAS: Final = frozenset({"information_schema", "performance_schema", "mysql", "sys"})
 _WITHOUT_SCHEMAS: Final = frozenset({"sqlite"})
 _ROWS_AT_A_TIME: Final = 2000
-
-
-class DatabaseTable(NamedTuple):
-    """A table of the database by its real name; ``schema`` is None if the database has no schemas."""
-
-    schema: str | None
-    name: str
 
 
 @contextmanager
@@ -53,15 +55,6 @@ def database_errors() -> Iterator[None]:
         raise kind(f"the database refuses: {error.orig}") from error
     except sa.exc.SQLAlchemyError as error:
         raise DatabaseError(f"the change tables cannot be read or written: {error}") from error
-
-
-def clause(table: DatabaseTable, columns: Sequence[str]) -> sa.TableClause:
-    """The table as statements name it, quoted, with columns whose values the driver gives as they are."""
-    return sa.table(
-        quoted(table.name),
-        *(sa.column(quoted(column)) for column in columns),
-        schema=None if table.schema is None else quoted(table.schema),
-    )
 
 
 def default_schema(inspector: sa.Inspector) -> str | None:
@@ -77,20 +70,26 @@ def schemas_of(inspector: sa.Inspector) -> list[str | None]:
     return [name for name in names if name.lower() not in _SYSTEM_SCHEMAS and not name.startswith("pg_")]
 
 
-def change_tables(inspector: sa.Inspector, suffix: str) -> list[DatabaseTable]:
-    """The tables whose names end in the suffix, in any letter case."""
+def change_tables(inspector: sa.Inspector, suffix: str) -> list[tuple[str | None, str]]:
+    """Schema and name of the tables whose names end in the suffix, in any letter case."""
     ending = suffix.casefold()
     return [
-        DatabaseTable(schema, name)
+        (schema, name)
         for schema in schemas_of(inspector)
         for name in sorted(inspector.get_table_names(schema=schema))
         if len(name) > len(suffix) and name.casefold().endswith(ending)
     ]
 
 
-def columns_of_table(inspector: sa.Inspector, table: DatabaseTable) -> list[str]:
-    """The names of a table's columns in order."""
-    return [column["name"] for column in inspector.get_columns(table.name, schema=table.schema)]
+def table_named(inspector: sa.Inspector, schema: str | None, name: str) -> sa.TableClause:
+    """A table of the database with all of its columns; ``schema`` is None if the database has no schemas."""
+    return clause(schema, name, [column["name"] for column in inspector.get_columns(name, schema=schema)])
+
+
+def clause(schema: str | None, name: str, columns: Iterable[str]) -> sa.TableClause:
+    """A table as statements name it, quoted, with columns whose values the driver gives as they are."""
+    schema = None if schema is None else quoted(schema)
+    return sa.table(quoted(name), *(sa.column(quoted(column)) for column in columns), schema=schema)
 
 
 class DatabaseSource:
@@ -103,45 +102,35 @@ class DatabaseSource:
         return self._inspector.has_table(STATE_TABLE)
 
     def control_rows(self, name: str) -> Iterator[dict[str, Any]]:
-        return control_rows(self._connection, self._inspector, name)
+        return control_rows(self._connection, name)
 
-    def tables(self, reading: Reading) -> tuple[list[StoredTable], Reading]:
+    def tables(self, reading: Reading) -> list[tuple[SourceTable, Iterator[ChangeRow]]]:
         """Raises MissingHeader, FormatError, DatabaseError."""
         suffix = reading.options.suffix
         tables = []
-        for table in change_tables(self._inspector, suffix):
-            schema, name = reading.names(table.schema), table.name[: -len(suffix)]
+        for stored_schema, stored_name in change_tables(self._inspector, suffix):
+            schema, name = reading.names(stored_schema), stored_name[: -len(suffix)]
             if reading.wants(schema, name):
-                tables.append(_stored_table(self._connection, self._inspector, table, schema, name, reading))
-        return tables, reading
+                tables.append(self._table(table_named(self._inspector, stored_schema, stored_name), schema, reading))
+        return tables
 
-
-def _stored_table(
-    connection: sa.Connection,
-    inspector: sa.Inspector,
-    table: DatabaseTable,
-    schema: str | None,
-    name: str,
-    reading: Reading,
-) -> StoredTable:
-    columns, options = columns_of_table(inspector, table), reading.options
-    layout = read_layout(columns, header_prefix=options.header_prefix, what=f"change table {table.name}")
-    read = stored_row_reader(columns, schema, name, reading)
-    rows = clause(table, columns)
-    select = sa.select(*rows.c).order_by(*_order(rows, layout))
-    if options.partitioned:
-        select = select.where(_is_listed(inspector, rows, layout, table, name))
-
-    def read_rows() -> Iterator[ChangeRow]:
-        yield from read(stream(connection, select))
-
-    def key() -> tuple[str, ...] | None:
-        statement = sa.select(*rows.c).where(_is_delete(rows, layout)).limit(1)
-        with database_errors():
-            deletes = connection.execute(statement).fetchall()
-        return key_from_deletes(stored_row_reader(columns, schema, name, reading.uncounted())(deletes))
-
-    return StoredTable(schema, name, read_rows, key)
+    def _table(
+        self, table: sa.TableClause, schema: str | None, reading: Reading
+    ) -> tuple[SourceTable, Iterator[ChangeRow]]:
+        options, name = reading.options, table.name[: -len(reading.options.suffix)]
+        columns = table.c.keys()
+        layout = layout_of(columns, options, full_name(schema, name))
+        headers = {header: table.c[columns[place]] for header, place in layout.headers.items()}
+        is_delete = headers["change_oper"] == "D" if "change_oper" in headers else headers["operation"] == "DELETE"
+        deletes = sa.select(*table.c).where(is_delete).limit(1)
+        # B and BEFOREIMAGE stand in front of U and UPDATE in the alphabet.
+        order = [headers[header] for header in ("change_seq", "change_oper", "operation") if header in headers]
+        select = sa.select(*table.c).order_by(*order)
+        if options.partitioned:
+            select = select.where(_is_listed(self._inspector, table, headers.get(PARTITION_NAME), name))
+        look_ahead = stored_row_reader(columns, schema, name, reading.uncounted())
+        source = source_table(schema, name, reading, look_ahead(_fetched(self._connection, deletes)))
+        return source, stored_row_reader(columns, schema, name, reading)(stream(self._connection, select))
 
 
 def stream(connection: sa.Connection, select: sa.Select[Any]) -> Iterator[Sequence[Any]]:
@@ -150,60 +139,52 @@ def stream(connection: sa.Connection, select: sa.Select[Any]) -> Iterator[Sequen
         yield from connection.execute(select, execution_options={"yield_per": _ROWS_AT_A_TIME})
 
 
-def _column(rows: sa.TableClause, layout: TableLayout, header: str) -> sa.ColumnElement[Any] | None:
-    place = layout.headers.get(header)
-    return None if place is None else rows.c[layout.columns[place]]
-
-
-def _order(rows: sa.TableClause, layout: TableLayout) -> list[sa.ColumnElement[Any]]:
-    """By change_seq, before images in front: B and BEFOREIMAGE stand in front of U and UPDATE in the alphabet."""
-    columns = (_column(rows, layout, header) for header in ("change_seq", "change_oper", "operation"))
-    return [column for column in columns if column is not None]
-
-
-def _is_delete(rows: sa.TableClause, layout: TableLayout) -> sa.ColumnElement[bool]:
-    change_oper, operation = (_column(rows, layout, header) for header in ("change_oper", "operation"))
-    return change_oper == "D" if change_oper is not None else operation == "DELETE"  # type: ignore[return-value]
+def _fetched(connection: sa.Connection, select: sa.Select[Any]) -> Iterator[Sequence[Any]]:
+    """The few rows of a query, which is made when the first is asked for, and leaves no cursor open."""
+    with database_errors():
+        rows = connection.execute(select).fetchall()
+    yield from rows
 
 
 # --- control tables ---------------------------------------------------------------------------------------------------
 
 
-def control_table(inspector: sa.Inspector, name: str) -> tuple[DatabaseTable, dict[str, str]] | None:
-    """A control table with the real names of its columns by those in upper case; None if there is no such table."""
+def control_table(inspector: sa.Inspector, name: str) -> sa.TableClause | None:
+    """A control table, None if there is none."""
     for schema in (None, *schemas_of(inspector)):
         for real_name in inspector.get_table_names(schema=schema):
             if real_name.casefold() == name.casefold():
-                table = DatabaseTable(schema, real_name)
-                return table, {column.upper(): column for column in columns_of_table(inspector, table)}
+                return table_named(inspector, schema, real_name)
     return None
 
 
-def control_rows(connection: sa.Connection, inspector: sa.Inspector, name: str) -> Iterator[dict[str, Any]]:
+def control_rows(connection: sa.Connection, name: str) -> Iterator[dict[str, Any]]:
     """The rows of a control table, by column names in upper case; none without the table."""
-    control = control_table(inspector, name)
-    if control is not None:
-        table, columns = control
-        rows = clause(table, list(columns.values()))
-        for row in stream(connection, sa.select(*rows.c)):
-            yield dict(zip(columns, row, strict=True))
+    table = control_table(sa.inspect(connection), name)
+    if table is not None:
+        names = list(_by_upper(table))
+        for row in stream(connection, sa.select(*table.c)):
+            yield dict(zip(names, row, strict=True))
+
+
+def _by_upper(table: sa.TableClause) -> dict[str, sa.ColumnElement[Any]]:
+    return {column.name.upper(): column for column in table.c}
 
 
 def _is_listed(
-    inspector: sa.Inspector, rows: sa.TableClause, layout: TableLayout, table: DatabaseTable, name: str
+    inspector: sa.Inspector, table: sa.TableClause, partition: sa.ColumnElement[Any] | None, name: str
 ) -> sa.ColumnElement[bool]:
     """Whether a row is in a partition that attrep_cdc_partitions says can be read."""
-    partition, listing = _column(rows, layout, PARTITION_NAME), control_table(inspector, CONTROL_TABLE)
+    listing = control_table(inspector, CONTROL_TABLE)
     if partition is None or listing is None:
         missing = f"{CONTROL_TABLE} is not there" if listing is None else f"{table.name} has no partition_name"
         raise ConfigError(f"partitions cannot be read: {missing}; read with partitioned = false")
-    control, columns = listing
-    listed = clause(control, list(columns.values()))
-    conditions = [listed.c[columns["PARTITION_NAME"]] == partition, listed.c[columns["TABLE_NAME"]] == name]
+    listed = _by_upper(listing)
+    conditions = [listed["PARTITION_NAME"] == partition, listed["TABLE_NAME"] == name]
     if table.schema is not None:
-        owner = listed.c[columns["TABLE_OWNER"]]
+        owner = listed["TABLE_OWNER"]
         conditions.append(sa.or_(owner.is_(None), owner == table.schema))
-    return sa.exists(sa.select(sa.literal(1)).select_from(listed).where(*conditions))
+    return sa.exists(sa.select(sa.literal(1)).select_from(listing).where(*conditions))
 
 
 @contextmanager
@@ -224,13 +205,6 @@ def database_source(url: str) -> Iterator[DatabaseSource]:
 _ROWS_WRITTEN_TOGETHER: Final = 5000
 # SQLite takes its lock, and lets tables be created within the transaction, only if this begins it.
 _BEGIN: Final = {"sqlite": "BEGIN IMMEDIATE"}
-
-_CONTROL_TYPES: Final = {
-    "PARTITION_NAME": header_type(PARTITION_NAME),
-    "PARTITION_START_TIME": header_type("timestamp"),
-    "PARTITION_END_TIME": header_type("timestamp"),
-}
-_NAME: Final = sa.String(128)
 
 
 @contextmanager
@@ -259,9 +233,8 @@ class DatabaseStore:
     """
 
     def __init__(self, connection: sa.Connection, options: WriteOptions) -> None:
-        self.mask_form: Literal["binary", "text"] = "binary"
         self._connection, self._options = connection, options
-        self._tables: list[_TableRows] = []
+        self._tables: dict[tuple[str | None, str], _TableRows] = {}
         columns = (
             sa.Column("task_name", sa.String(128), primary_key=True),
             sa.Column("prefix", sa.String(16), nullable=True),
@@ -293,34 +266,68 @@ class DatabaseStore:
                 state = sequence.raise_to(state, f"{highest:>0{sequence.LENGTH}}")
         return state
 
-    def _header_columns(self, header: str) -> Iterator[tuple[DatabaseTable, sa.ColumnElement[Any]]]:
+    def _header_columns(self, header: str) -> Iterator[tuple[sa.TableClause, sa.ColumnElement[Any]]]:
         """A header column of every change table that has it."""
         inspector = sa.inspect(self._connection)
-        for table in change_tables(inspector, self._options.suffix):
-            columns = columns_of_table(inspector, table)
-            for name in columns:
-                if header_name(name, self._options.header_prefix) == header:
-                    yield table, clause(table, columns).c[name]
+        for place in change_tables(inspector, self._options.suffix):
+            table = table_named(inspector, *place)
+            for column in table.c:
+                if header_name(column.name, self._options.header_prefix) == header:
+                    yield table, column
                     break
 
-    def table(self, schema: str | None, table: str, columns: Sequence[QlikColumn]) -> _TableRows:
+    def table(self, schema: str | None, table: str, columns: Sequence[QlikColumn]) -> WriteRows:
         """Raises DatabaseError, too."""
-        rows = _TableRows(self._connection, schema, table, columns, self._options)
-        for other in self._tables:
-            if other.place == rows.place:
-                raise FormatError(
-                    f"{rows.full_name} and {other.full_name} are one table in this "
-                    f"database, which has no schemas; write them to two databases"
-                )
-        self._tables.append(rows)
-        return rows
+        connection, options, name = self._connection, self._options, full_name(schema, table)
+        inspector = sa.inspect(connection)
+        default = default_schema(inspector)
+        place = None if default is None else schema or default, f"{table}{options.suffix}"
+        if place in self._tables:
+            raise FormatError(
+                f"{name} and {self._tables[place].full_name} are one table in this database, which has no schemas; "
+                "write them to two databases"
+            )
+        if inspector.has_table(place[1], schema=place[0]):
+            stored = table_named(inspector, *place)
+            layout = self._existing(stored, columns, name)
+        else:
+            layout = layout_of_new(schema, table, columns, options)
+            with database_errors():
+                if place[0] is not None and place[0] not in inspector.get_schema_names():
+                    connection.execute(sa.schema.CreateSchema(quoted(place[0])))
+                change_table(*place, layout, columns).create(connection)
+            stored = clause(*place, layout.columns)
+        dialect = connection.dialect.name
+        moment = moment_writer(dialect)
+        converts = layout.for_each(
+            columns,
+            lambda _, header: moment if header == "timestamp" else lambda value: value,
+            partial(column_writer, dialect),
+        )
+        convert = row_converter(converts, [f"{name}.{column}" for column in layout.columns])
+        values = value_writer(layout, convert, "binary", options, name)
+        self._tables[place] = _TableRows(connection, stored, name, values)
+        return self._tables[place].append
+
+    def _existing(self, table: sa.TableClause, columns: Sequence[QlikColumn], name: str) -> TableLayout:
+        options = self._options
+        layout = layout_of(table.c.keys(), options, name)
+        check_capacity(layout.masks)
+        missing = [column.name for column in columns if column.name not in layout.names]
+        if options.partitioned and PARTITION_NAME not in layout.headers:
+            missing.append(options.header_prefix + PARTITION_NAME)
+        if missing:
+            raise FormatError(
+                f"the change table of {name} is there and has no column {missing[0]!r}; add it, or name another suffix"
+            )
+        return layout
 
     def flush(self) -> None:
-        for table in self._tables:
+        for table in self._tables.values():
             table.flush()
 
     def control_rows(self, name: str) -> Iterator[dict[str, Any]]:
-        return control_rows(self._connection, sa.inspect(self._connection), name)
+        return control_rows(self._connection, name)
 
     def partitions(self) -> Iterator[tuple[str | None, str, str]]:
         for table, column in self._header_columns(PARTITION_NAME):
@@ -332,20 +339,18 @@ class DatabaseStore:
         """Raises DatabaseError."""
         table = control_table(sa.inspect(self._connection), CONTROL_TABLE)
         if table is None:
-            columns = (sa.Column(name, _CONTROL_TYPES.get(name, _NAME), quote=True) for name in CONTROL_COLUMNS)
+            columns = (sa.Column(name, _control_type(name), quote=True) for name in CONTROL_COLUMNS)
             with database_errors():
                 sa.Table(quoted(CONTROL_TABLE), sa.MetaData(), *columns).create(self._connection)
-            table = control_table(sa.inspect(self._connection), CONTROL_TABLE)
-        assert table is not None
-        control, names = table
-        real_names = [names[name] for name in CONTROL_COLUMNS]
+            table = clause(None, CONTROL_TABLE, CONTROL_COLUMNS)
+        stored = _by_upper(table)
         moment = moment_writer(self._connection.dialect.name)
         for row in rows:
             start, end = moment(row.partition_start_time), moment(row.partition_end_time)
-            stored = row._replace(partition_start_time=start, partition_end_time=end)
+            values = row._replace(partition_start_time=start, partition_end_time=end)._asdict()
             with database_errors():
                 self._connection.execute(
-                    sa.insert(clause(control, real_names)).values(dict(zip(real_names, stored, strict=True)))
+                    sa.insert(table).values({stored[name.upper()]: value for name, value in values.items()})
                 )
 
     def save(self, state: WriterState) -> None:
@@ -359,37 +364,21 @@ class DatabaseStore:
 
 
 class _TableRows:
-    """One change table, created if it is not there, and the rows that are to go into it."""
+    """The rows that are to go into one change table. ``values`` gives what it holds for a row."""
 
     def __init__(
         self,
         connection: sa.Connection,
-        schema: str | None,
-        table: str,
-        columns: Sequence[QlikColumn],
-        options: WriteOptions,
+        table: sa.TableClause,
+        full_name: str,
+        values: Callable[[ChangeRow], list[Any]],
     ) -> None:
-        self.full_name = full_name(schema, table)
-        self._connection = connection
-        inspector = sa.inspect(connection)
-        default = default_schema(inspector)
-        self.place = DatabaseTable(None if default is None else schema or default, f"{table}{options.suffix}")
-        if inspector.has_table(self.place.name, schema=self.place.schema):
-            self.layout = self._existing(inspector, columns, options)
-        else:
-            self.layout = layout_of_new(schema, table, columns, options)
-            with database_errors():
-                if self.place.schema is not None and self.place.schema not in inspector.get_schema_names():
-                    connection.execute(sa.schema.CreateSchema(quoted(self.place.schema)))
-                change_table(self.place, self.layout, columns).create(connection)
-        self.convert = row_converter(
-            _converters(self.layout, columns, connection.dialect.name),
-            [f"{self.full_name}.{name}" for name in self.layout.columns],
-        )
+        self.full_name = full_name
+        self._connection, self._table, self._values = connection, table, values
         self._waiting: list[list[Any]] = []
 
-    def append(self, rows: Sequence[ChangeRow], values: Sequence[list[Any]]) -> None:
-        self._waiting += values
+    def append(self, rows: Sequence[ChangeRow]) -> None:
+        self._waiting += list(map(self._values, rows))
         if len(self._waiting) >= _ROWS_WRITTEN_TOGETHER:
             self.flush()
 
@@ -397,53 +386,25 @@ class _TableRows:
         """Write the rows that wait."""
         if self._waiting:
             with database_errors():
-                _append(self._connection, clause(self.place, self.layout.columns), self._waiting)
+                _append(self._connection, self._table, self._waiting)
             self._waiting = []
 
-    def _existing(self, inspector: sa.Inspector, columns: Sequence[QlikColumn], options: WriteOptions) -> TableLayout:
-        what = f"change table {self.place.name}"
-        layout = read_layout(
-            columns_of_table(inspector, self.place),
-            header_prefix=options.header_prefix,
-            mask_offset=options.mask_offset,
-            what=what,
-        )
-        check_capacity(layout.masks)
-        missing = [column.name for column in columns if column.name not in layout.names]
-        if options.partitioned and PARTITION_NAME not in layout.headers:
-            missing.append(options.header_prefix + PARTITION_NAME)
-        if missing:
-            raise FormatError(f"{what} is there and has no column {missing[0]!r}; add it, or name another suffix")
-        return layout
 
-
-def change_table(place: DatabaseTable, layout: TableLayout, columns: Sequence[QlikColumn]) -> sa.Table:
+def change_table(schema: str | None, name: str, layout: TableLayout, columns: Sequence[QlikColumn]) -> sa.Table:
     """The change table as SQLAlchemy creates it: all columns nullable, types by dialect (spec/qlik.md 1.1)."""
-    header_at = {at: name for name, at in layout.headers.items()}
-    by_name = {column.name: column for column in columns}
+    types = layout.for_each(columns, lambda _, header: header_type(header), data_type)
     return sa.Table(
-        quoted(place.name),
+        quoted(name),
         sa.MetaData(),
-        *(
-            sa.Column(quoted(name), header_type(header_at[at]) if at in header_at else data_type(by_name[name]))
-            for at, name in enumerate(layout.columns)
-        ),
-        schema=None if place.schema is None else quoted(place.schema),
+        *(sa.Column(quoted(column), type) for column, type in zip(layout.columns, types, strict=True)),
+        schema=None if schema is None else quoted(schema),
     )
 
 
-def _converters(layout: TableLayout, columns: Sequence[QlikColumn], dialect: str) -> list[Convert]:
-    data = value_writers(dialect, columns)
-    header_at = {at: name for name, at in layout.headers.items()}
-    moment = moment_writer(dialect)
-    return [
-        (moment if header_at[at] == "timestamp" else _as_it_is) if at in header_at else data.get(name, _as_it_is)
-        for at, name in enumerate(layout.columns)
-    ]
-
-
-def _as_it_is(value: Any) -> Any:
-    return value
+def _control_type(name: str) -> sa.types.TypeEngine[Any]:
+    if name == "PARTITION_NAME":
+        return header_type(PARTITION_NAME)
+    return header_type("timestamp") if name.endswith("_TIME") else sa.String(128)
 
 
 def _append(connection: sa.Connection, table: sa.TableClause, rows: list[list[Any]]) -> None:

@@ -5,15 +5,16 @@ SQLite has no decimals, dates or times of its own: such columns are text there, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mssql, mysql, oracle, postgresql
 from sqlalchemy.types import TypeEngine
 
-from eventlog.qlik.change_rows import MASK_BYTES, TEXT_LENGTHS
+from eventlog.qlik.change_rows import TEXT_LENGTHS
 from eventlog.qlik.columns import QlikColumn
+from eventlog.qlik.masks import CAPACITY
 from eventlog.qlik.stored_values import Convert, text_writer, timestamp_text, typed_writer
 
 _AS_TEXT: Final = {"sqlite": frozenset({"NUMERIC", "UINT8", "DATE", "TIME", "DATETIME"})}
@@ -56,7 +57,7 @@ def header_type(header: str) -> TypeEngine[Any]:
     """The type of a header column, by its name without prefix."""
     match header:
         case "change_mask":
-            return _binary(MASK_BYTES)
+            return _binary(CAPACITY // 8)
         case "timestamp":
             return _moment()
         case _:
@@ -100,10 +101,10 @@ def data_type(column: QlikColumn) -> TypeEngine[Any]:
             return sa.Text()
 
 
-def value_writers(dialect: str, columns: Sequence[QlikColumn]) -> dict[str, Convert]:
-    """The functions that give what the driver is to bind for the values of each column. They raise ValueRange."""
-    as_text = _AS_TEXT.get(dialect, frozenset())
-    return {c.name: text_writer(c) if c.type in as_text else typed_writer(c) for c in columns}
+def column_writer(dialect: str, column: QlikColumn) -> Convert:
+    """The function that gives what the driver is to bind for the values of a data column. It raises ValueRange."""
+    is_text = column.type in _AS_TEXT.get(dialect, ())
+    return text_writer(column) if is_text else typed_writer(column)
 
 
 def moment_writer(dialect: str) -> Callable[[Any], Any]:

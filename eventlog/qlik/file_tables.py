@@ -19,7 +19,7 @@ import json
 import shutil
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -42,15 +42,23 @@ from eventlog.files.tabular import (
     refuse_packed,
 )
 from eventlog.model import full_name
-from eventlog.qlik.change_rows import PARTITION_NAME, ChangeRow, TableLayout, header_name, row_order
-from eventlog.qlik.change_table_options import FILE_FORMATS, Described, ReadOptions, WriteOptions
-from eventlog.qlik.change_tables import key_from_deletes
-from eventlog.qlik.columns import QlikColumn, key_of
-from eventlog.qlik.control_tables import CONTROL_COLUMNS, CONTROL_TABLE, HISTORY_TABLE, ControlRow, DdlEntry, entry_of
+from eventlog.qlik.change_rows import PARTITION_NAME, ChangeRow, header_name, row_order
+from eventlog.qlik.change_table_options import FILE_FORMATS, ReadOptions, WriteOptions
+from eventlog.qlik.change_tables import SourceTable
+from eventlog.qlik.columns import MomentColumn, QlikColumn, key_of
+from eventlog.qlik.control_tables import CONTROL_COLUMNS, CONTROL_TABLE, ControlRow
 from eventlog.qlik.metadata import read_file_metadata
 from eventlog.qlik.sequence import WriterState, resume
-from eventlog.qlik.stored_tables import Reading, StoredTable, layout_of_new, reading, stored_row_reader
-from eventlog.qlik.stored_values import FileColumn, converter, open_part
+from eventlog.qlik.stored_tables import (
+    Reading,
+    WriteRows,
+    layout_of_new,
+    reading,
+    source_table,
+    stored_row_reader,
+    value_writer,
+)
+from eventlog.qlik.stored_values import converter, open_part
 
 METADATA_SUFFIX: Final = ".dfm"
 """What the file that describes a data file is called, after the data file's name."""
@@ -97,11 +105,6 @@ def _encoded(name: str) -> str:
     return "".join(c if c in _PLAIN or c >= "\x80" else f"%{ord(c):02X}" for c in name)
 
 
-def _names(stem: str) -> tuple[str | None, str]:
-    schema, point, table = stem.partition(".")
-    return (unquote(schema), unquote(table)) if point else (None, unquote(schema))
-
-
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
@@ -117,11 +120,18 @@ class FileSource:
     def control_rows(self, name: str) -> Iterator[dict[str, Any]]:
         return control_rows(self._path, name, self._options)
 
-    def tables(self, reading: Reading) -> tuple[list[StoredTable], Reading]:
-        files = table_files(self._path, reading)
-        refuse_unread(files, self._options)
-        reading = with_metadata(reading, files)
-        return [stored_table(table, reading) for table in files], reading
+    def tables(self, reading: Reading) -> list[tuple[SourceTable, Iterator[ChangeRow]]]:
+        tables, reading = described_tables(self._path, reading)
+        return [(source_of(table, reading), sorted_rows(table, reading)) for table in tables]
+
+
+def described_tables(source: Path, reading: Reading) -> tuple[list[TableFiles], Reading]:
+    """The change tables of a directory (or one of them) that the options want, and the same reading with what the files
+    tell of their columns. Raises FormatError.
+    """
+    tables = table_files(source, reading)
+    refuse_unread(tables, reading.options)
+    return tables, with_metadata(reading, tables)
 
 
 def table_files(source: Path, reading: Reading) -> list[TableFiles]:
@@ -144,7 +154,8 @@ def is_written(source: Path) -> bool:
 
 def table_names(entry: Path, suffix: str) -> tuple[str | None, str]:
     """Schema and table of a directory or file that is a change table."""
-    return _names(_base_name(entry)[: -len(suffix)])
+    schema, point, table = _base_name(entry)[: -len(suffix)].partition(".")
+    return (unquote(schema), unquote(table)) if point else (None, unquote(schema))
 
 
 def _base_name(entry: Path) -> str:
@@ -169,21 +180,16 @@ def table_entries(source: Path, suffix: str) -> list[Path]:
     return [entry for entry in sorted(source.iterdir()) if is_table(entry, suffix)]
 
 
-def stored_table(files: TableFiles, reading: Reading) -> StoredTable:
-    """A change table of files, the rows of each partition sorted in memory."""
+def source_of(files: TableFiles, reading: Reading) -> SourceTable:
+    """What turns the rows of a table into changes; its key may be looked for in all of its files."""
+    rows = chain.from_iterable(_rows(part, files, reading.uncounted()) for part in files.parts)
+    return source_table(files.schema, files.table, reading, rows)
 
-    def rows() -> Iterator[ChangeRow]:
-        for group in _groups(files.parts):
-            yield from sorted((row for part in group for row in rows_of_part(part, files, reading)), key=row_order)
 
-    def key() -> tuple[str, ...] | None:
-        for part in files.parts:
-            key = key_from_deletes(_rows(part, files, reading.uncounted()))
-            if key is not None:
-                return key
-        return None
-
-    return StoredTable(files.schema, files.table, rows, key)
+def sorted_rows(files: TableFiles, reading: Reading) -> Iterator[ChangeRow]:
+    """The rows of a table in change_seq order, those of each partition sorted in memory."""
+    for group in _groups(files.parts):
+        yield from sorted((row for part in group for row in rows_of_part(part, files, reading)), key=row_order)
 
 
 def rows_of_part(part: Part, files: TableFiles, reading: Reading) -> Iterator[ChangeRow]:
@@ -196,13 +202,13 @@ def with_metadata(reading: Reading, tables: Iterable[TableFiles]) -> Reading:
     """The same with what the metadata files beside the data say of tables that the options do not describe
     (spec/qlik.md 1.3). One that cannot be read goes to ``Report.skip``.
     """
-    known = dict(reading.described)
+    columns, keys = dict(reading.columns), dict(reading.keys)
     for table in tables:
-        columns, key = reading.known(table.schema, table.table)
-        if columns is None:
-            beside = _columns_beside(table, reading)
-            known[full_name(table.schema, table.table)] = Described(beside or None, key or key_of(beside) or None)
-    return replace(reading, described=known)
+        name = full_name(table.schema, table.table)
+        if name not in columns:
+            columns[name] = _columns_beside(table, reading)
+            keys[name] = keys.get(name) or key_of(columns[name])
+    return replace(reading, columns=columns, keys=keys)
 
 
 def _columns_beside(table: TableFiles, reading: Reading) -> tuple[QlikColumn, ...]:
@@ -303,40 +309,22 @@ def listed_partitions(source: Path, schema: str | None, table: str, options: Rea
     )
 
 
-def ddl_history(source: Path, options: ReadOptions) -> list[DdlEntry]:
-    """The entries of attrep_ddl_history. Raises FormatError."""
-    return [entry_of(row) for row in control_rows(source, HISTORY_TABLE, options)]
-
-
 # --- writing ----------------------------------------------------------------------------------------------------------
-
-_STORED_TYPES: Final = {"change_mask": "BYTES", "timestamp": "DATETIME"}
-_CONTROL_TIMES: Final = frozenset({"PARTITION_START_TIME", "PARTITION_END_TIME"})
-
-
-@contextmanager
-def file_store(directory: Path, options: WriteOptions) -> Iterator[FileStore]:
-    """A directory to append to; what was not saved is gone afterwards. Raises ConfigError, FormatError."""
-    store = FileStore(directory, options)
-    try:
-        yield store
-    finally:
-        store.close()
 
 
 class FileStore:
-    """A directory that change tables are appended to, under temporary names until ``save``.
+    """A directory that change tables are appended to, under temporary names until ``save``; ``close`` removes those.
 
-    The state of the writer is ``STATE_FILE``; without it numbers go on behind the highest change_seq stored.
+    The state of the writer is ``STATE_FILE``; without it numbers go on behind the highest change_seq stored. Raises
+    ConfigError.
     """
 
     def __init__(self, directory: Path, options: WriteOptions) -> None:
-        self.mask_form: Literal["binary", "text"] = "binary" if options.file_format == "parquet" else "text"
         self._directory, self._options = directory, options
         self._read_options = ReadOptions(suffix=options.suffix, header_prefix=options.header_prefix)
         self._work = directory / f".writing-{uuid.uuid4().hex}"
-        self._parts: list[tuple[Path, Path]] = []  # temporary name, final name
         self._tables: list[_TableParts] = []
+        self._control: list[tuple[Path, Path]] = []  # temporary name, final name
         try:
             self._work.mkdir(parents=True)
         except OSError as error:
@@ -351,21 +339,26 @@ class FileStore:
             except (OSError, ValueError, KeyError, TypeError) as error:
                 raise FormatError(f"{path} is no state of a writer: {error!r}; restore it or remove it") from None
         context = reading(self._read_options, (), Report(strict=True))
-        tables = (stored_table(files, context) for files in table_files(self._directory, context))
-        return resume(max((row.change_seq for table in tables for row in table.rows()), default=None))
+        rows = (row for files in table_files(self._directory, context) for row in sorted_rows(files, context))
+        return resume(max((row.change_seq for row in rows), default=None))
 
-    def table(self, schema: str | None, table: str, columns: Sequence[QlikColumn]) -> _TableParts:
-        folder = self._directory / f"{file_name(schema, table)}{self._options.suffix}"
-        layout = layout_of_new(schema, table, columns, self._options)
-        stored_columns = _file_columns(layout, columns, is_binary=self.mask_form == "binary")
-        convert = converter(self._options.file_format, stored_columns, full_name(schema, table))
-        parts = _TableParts(schema, table, layout, convert, folder, partial(self._new_part, stored_columns))
+    def table(self, schema: str | None, table: str, columns: Sequence[QlikColumn]) -> WriteRows:
+        options, name = self._options, full_name(schema, table)
+        folder = self._directory / f"{file_name(schema, table)}{options.suffix}"
+        layout = layout_of_new(schema, table, columns, options)
+        mask_form: Literal["binary", "text"] = "binary" if options.file_format == "parquet" else "text"
+        stored = layout.for_each(columns, partial(_header_column, mask_form), lambda column: column)
+        values = value_writer(layout, converter(options.file_format, stored, name), mask_form, options, name)
+        parts = _TableParts(schema, table, values, folder, partial(self._new_part, stored))
         self._tables.append(parts)
-        return parts
+        return parts.append
 
-    def _new_part(self, columns: Sequence[FileColumn]) -> tuple[Path, AbstractContextManager[WriteRow]]:
-        path = self._work / f"{uuid.uuid4().hex}{SUFFIXES[self._options.file_format]}"
+    def _new_part(self, columns: Sequence[QlikColumn]) -> tuple[Path, AbstractContextManager[WriteRow]]:
+        path = self._new_path()
         return path, open_part(path, self._options.file_format, columns)
+
+    def _new_path(self) -> Path:
+        return self._work / f"{uuid.uuid4().hex}{SUFFIXES[self._options.file_format]}"
 
     def flush(self) -> None:
         for table in self._tables:
@@ -387,18 +380,14 @@ class FileStore:
     def append_partitions(self, rows: Sequence[ControlRow]) -> None:
         """A file of the partitions for attrep_cdc_partitions, if there are any."""
         if rows:
-            columns = [_control_column(name) for name in CONTROL_COLUMNS]
-            convert = converter(self._options.file_format, columns, CONTROL_TABLE)
-            path, opened = self._new_part(columns)
-            with opened as write:
-                for row in rows:
-                    write(convert(row))
-            self._parts.append((path, self._directory / CONTROL_TABLE / path.name))
+            path = self._new_path()
+            write_partitions(path, self._options.file_format, rows)
+            self._control.append((path, self._directory / CONTROL_TABLE / path.name))
 
     def save(self, state: WriterState) -> None:
         """Let everything appear: the rows, the partitions that can be read, the state."""
         folders = set()
-        for temporary, final in chain(*(table.written for table in self._tables), self._parts):
+        for temporary, final in chain(*(table.written for table in self._tables), self._control):
             final.parent.mkdir(parents=True, exist_ok=True)
             sync_path(temporary)
             temporary.replace(final)
@@ -426,22 +415,21 @@ class _TableParts:
         self,
         schema: str | None,
         table: str,
-        layout: TableLayout,
-        convert: Callable[[Sequence[Any]], list[Any]],
+        values: Callable[[ChangeRow], list[Any]],
         folder: Path,
         new_part: Callable[[], tuple[Path, AbstractContextManager[WriteRow]]],
     ) -> None:
-        self.schema, self.table, self.layout, self.convert = schema, table, layout, convert
+        self.schema, self.table = schema, table
         self.partitions: set[str] = set()
         self.written: list[tuple[Path, Path]] = []
-        self._folder, self._new_part = folder, new_part
+        self._values, self._folder, self._new_part = values, folder, new_part
         self._open = ExitStack()
         self._write_row: WriteRow | None = None
         self._partition: str | None = None
         self._first = self._last = ""
 
-    def append(self, rows: Sequence[ChangeRow], values: Sequence[list[Any]]) -> None:
-        for row, stored in zip(rows, values, strict=True):
+    def append(self, rows: Sequence[ChangeRow]) -> None:
+        for row, stored in zip(rows, list(map(self._values, rows)), strict=True):
             if self._write_row is None or row.partition_name != self._partition:
                 self.close()
                 self._partition, self._first = row.partition_name, row.change_seq
@@ -463,20 +451,16 @@ class _TableParts:
         self.written.append((self._temporary, folder / f"{self._first}_{self._last}{self._temporary.suffix}"))
 
 
-def _file_columns(layout: TableLayout, columns: Sequence[QlikColumn], *, is_binary: bool) -> list[FileColumn]:
-    header_at = {place: name for name, place in layout.headers.items()}
-    by_name = {column.name: column for column in columns}
-    stored = []
-    for place, name in enumerate(layout.columns):
-        header = header_at.get(place)
-        if header is None:
-            stored.append(FileColumn(by_name[name]))
-        else:
-            type = "STRING" if header == "change_mask" and not is_binary else _STORED_TYPES.get(header, "STRING")
-            stored.append(FileColumn(QlikColumn(name, type), header == "timestamp"))
-    return stored
+def _header_column(mask_form: str, name: str, header: str) -> QlikColumn:
+    if header == "timestamp":
+        return MomentColumn(name)
+    return QlikColumn(name, "BYTES" if header == "change_mask" and mask_form == "binary" else "STRING")
 
 
-def _control_column(name: str) -> FileColumn:
-    is_time = name in _CONTROL_TIMES
-    return FileColumn(QlikColumn(name, "DATETIME" if is_time else "STRING"), is_time)
+def write_partitions(path: Path, file_format: str, rows: Iterable[ControlRow]) -> None:
+    """A new file of attrep_cdc_partitions."""
+    columns = [MomentColumn(name) if name.endswith("_TIME") else QlikColumn(name, "STRING") for name in CONTROL_COLUMNS]
+    convert = converter(file_format, columns, CONTROL_TABLE)
+    with open_part(path, file_format, columns) as write:
+        for row in rows:
+            write(convert(row))

@@ -14,7 +14,7 @@ from eventlog.core.values import ValueOptions
 from eventlog.errors import ConfigError, NeedsQueryBack, NeedsRowCodec, NotExpressible
 from eventlog.model import Change, ChangeOp, KafkaRecord, Row, differing, full_name
 from eventlog.qlik import avro, masks, metadata
-from eventlog.qlik.columns import QlikColumn, columns_from_json
+from eventlog.qlik.columns import ColumnsSeen, QlikColumn, columns_from_json
 from eventlog.qlik.envelope import (
     DATA,
     METADATA,
@@ -36,7 +36,7 @@ from eventlog.qlik.message_template import (
     json_key,
     timestamp_of,
 )
-from eventlog.qlik.metadata import LearntColumns, MessageTable, checked_topic, topic_of
+from eventlog.qlik.metadata import MessageTable, checked_topic, topic_of
 from eventlog.qlik.registry import Registry, prefix_of
 from eventlog.qlik.sequence import (
     LENGTH,
@@ -79,7 +79,7 @@ class MessageWriter:
             raise ConfigError("metadata = registry of the Qlik messages needs a registry, and only that takes one")
         self._described = {name: columns_from_json(each, what=name) for name, each in options.columns.items()}
         self.columns: Mapping[str, tuple[QlikColumn, ...]] = columns or {}
-        self._learnt: dict[tuple[str | None, str], LearntColumns] = {}
+        self._seen: dict[tuple[str | None, str], ColumnsSeen] = {}
         self._forms: dict[tuple[str | None, str], TableForm] = {}
         self._announced: dict[tuple[str | None, str], TableForm] = {}
         self.generation = 0
@@ -143,9 +143,9 @@ class MessageWriter:
         described = self._described.get(table)
         columns = described or self.columns.get(table)
         if columns is None:
-            learnt = self._learnt.setdefault(name, LearntColumns())
-            learnt.learn(change)
-            columns = learnt.columns
+            seen = self._seen.setdefault(name, ColumnsSeen())
+            seen.see(change)
+            columns = seen.columns()
         if form is not None and form.table.columns == columns:
             return form
         version = 1 if form is None else form.table.version + 1

@@ -15,9 +15,9 @@ from typing import Any, Final
 from eventlog.core.typed import whole_number
 from eventlog.errors import FormatError, NotExpressible, shown
 from eventlog.files.lines import parsed_json
-from eventlog.model import Change, full_name
+from eventlog.model import full_name
 from eventlog.qlik import masks
-from eventlog.qlik.columns import CLASSES, ColumnsSeen, QlikColumn, infer_type, key_of, lobs_of
+from eventlog.qlik.columns import CLASSES, QlikColumn, key_of, lobs_of
 from eventlog.qlik.errors import BadMetadata
 from eventlog.qlik.masks import MaskLayout
 from eventlog.qlik.message_options import WriteOptions
@@ -98,37 +98,6 @@ class MessageTable:
     def full_name(self) -> str:
         """``<schema>.<table>``, the name that options know it by."""
         return full_name(self.schema, self.name)
-
-
-class LearntColumns:
-    """The columns of a table that nothing describes, learnt from its changes; new ones come behind the known."""
-
-    __slots__ = ("_seen", "_types", "columns")
-
-    def __init__(self) -> None:
-        self.columns: tuple[QlikColumn, ...] = ()
-        self._types: dict[str, str] = {}
-        self._seen = ColumnsSeen()
-
-    def learn(self, change: Change) -> bool:
-        """Take a change into account. Whether the columns are others now."""
-        if self._fits(change):
-            return False
-        self._seen.see(change)
-        columns = self._seen.columns()
-        if columns == self.columns:
-            return False
-        self.columns, self._types = columns, {column.name: column.type for column in columns}
-        return True
-
-    def _fits(self, change: Change) -> bool:
-        types = self._types
-        rows = (dict(change.key or ()), change.after or {}, change.before or {})
-        return all(
-            name in types and (value is None or infer_type(value) == types[name])
-            for row in rows
-            for name, value in row.items()
-        )
 
 
 # --- Avro schemas -----------------------------------------------------------------------------------------------------

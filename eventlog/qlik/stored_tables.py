@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import merge
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from eventlog.changes.format import Report
 from eventlog.errors import FormatError, with_location
@@ -25,8 +25,8 @@ from eventlog.qlik.change_rows import (
     row_reader,
     row_writer,
 )
-from eventlog.qlik.change_table_options import Described, ReadOptions, WriteOptions, described
-from eventlog.qlik.change_tables import SourceTable, changes_of_rows
+from eventlog.qlik.change_table_options import ChangeTableOptions, ReadOptions, WriteOptions, described
+from eventlog.qlik.change_tables import SourceTable, changes_of_rows, key_from_deletes
 from eventlog.qlik.columns import QlikColumn, lobs_of
 from eventlog.qlik.control_tables import (
     CONTROL_TABLE,
@@ -42,29 +42,16 @@ from eventlog.qlik.sequence import Waiting, WriterState, count_events
 from eventlog.qlik.stored_values import Convert, plain_reader, typed_reader
 from eventlog.qlik.values import plain_value
 
-_NOTHING: Final = Described(None, None)
-
-
-@dataclass(frozen=True, slots=True)
-class StoredTable:
-    """A change table of a source: whose changes it holds, its rows in change_seq order, and the key columns that the
-    mask of its first DELETE tells (None without one).
-    """
-
-    schema: str | None
-    table: str
-    rows: Callable[[], Iterator[ChangeRow]]
-    key_from_deletes: Callable[[], tuple[str, ...] | None]
-
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What all tables of one source are read with: the options, what they say of tables, the entries of
-    attrep_ddl_history, and the report.
+    """What all tables of one source are read with: the options, the columns and keys that are known of tables by their
+    full names, the entries of attrep_ddl_history, and the report.
     """
 
     options: ReadOptions
-    described: Mapping[str, Described]
+    columns: Mapping[str, tuple[QlikColumn, ...]]
+    keys: Mapping[str, tuple[str, ...]]
     history: Sequence[DdlEntry]
     report: Report
 
@@ -80,14 +67,36 @@ class Reading:
         """Whether a table is to be read."""
         return not self.options.tables or full_name(schema, table) in self.options.tables
 
-    def known(self, schema: str | None, table: str) -> Described:
-        """What the options say of a table."""
-        return self.described.get(full_name(schema, table), _NOTHING)
+
+def reading(options: ReadOptions, history: Iterable[Mapping[str, Any]], report: Report) -> Reading:
+    """What the tables of one source are read with. ``history``: the rows of attrep_ddl_history, which are looked at if
+    the options say so. Raises ConfigError, FormatError.
+    """
+    entries = tuple(map(entry_of, history)) if options.ddl_history else ()
+    return Reading(options, *described(options.tables, options.catalog), entries, report)
 
 
-def reading(options: ReadOptions, history: Iterable[DdlEntry], report: Report) -> Reading:
-    """What the tables of one source are read with. Raises ConfigError."""
-    return Reading(options, described(options.tables, options.catalog), tuple(history), report)
+def layout_of(columns: Sequence[str], options: ChangeTableOptions, name: str) -> TableLayout:
+    """The layout of a change table that is there. Raises MissingHeader, FormatError."""
+    return read_layout(
+        columns,
+        header_prefix=options.header_prefix,
+        mask_offset=options.mask_offset,
+        what=f"change table of {name}",
+    )
+
+
+def source_table(schema: str | None, table: str, reading: Reading, rows: Iterable[ChangeRow]) -> SourceTable:
+    """What turns the rows of a table into changes. ``rows``: where its key is looked for if it is not known."""
+    name, options = full_name(schema, table), reading.options
+    return SourceTable(
+        schema,
+        table,
+        reading.keys.get(name) or key_from_deletes(rows),
+        lobs_of(reading.columns.get(name, ())),
+        options.absent_nulls,
+        options.task,
+    )
 
 
 ReadRows = Callable[[Iterable[Sequence[Any] | FormatError]], Iterator[ChangeRow]]
@@ -123,9 +132,7 @@ def stored_row_reader(
 
 def _row_reader(columns: Sequence[str], schema: str | None, table: str, reading: Reading, plain: Convert) -> RowReader:
     name, options = full_name(schema, table), reading.options
-    layout = read_layout(
-        columns, header_prefix=options.header_prefix, mask_offset=options.mask_offset, what=f"change table of {name}"
-    )
+    layout = layout_of(columns, options, name)
     is_renamed = schema is None or options.schema is not None  # then it is not the owner that the entries name
     entries = [
         entry
@@ -139,7 +146,7 @@ def _row_reader(columns: Sequence[str], schema: str | None, table: str, reading:
         masks_at=masks_by_history(layout, column_history(layout.names, entries)) if entries else None,
         what=name,
     )
-    typed = typed_reader(layout.data, reading.known(schema, table).columns, plain)
+    typed = typed_reader(layout.data, reading.columns.get(name, ()), plain)
     return lambda values: read(typed(values))
 
 
@@ -152,8 +159,8 @@ class Source(Protocol):
     def control_rows(self, name: str) -> Iterable[Mapping[str, Any]]:
         """The rows of a control table, by column names in upper case; none without the table."""
 
-    def tables(self, reading: Reading) -> tuple[Sequence[StoredTable], Reading]:
-        """The tables that the options want, and the same reading with what the place knows of their columns."""
+    def tables(self, reading: Reading) -> Sequence[tuple[SourceTable, Iterator[ChangeRow]]]:
+        """The tables that the options want, each with its rows in change_seq order."""
 
 
 def changes_in(source: Source, place: str, options: ReadOptions, report: Report) -> Iterator[Change]:
@@ -161,11 +168,13 @@ def changes_in(source: Source, place: str, options: ReadOptions, report: Report)
 
     ``place`` names the source, for messages. Raises FormatError.
     """
-    history = map(entry_of, source.control_rows(HISTORY_TABLE)) if options.ddl_history else ()
-    tables, context = source.tables(reading(options, history, report))
+    tables = source.tables(reading(options, source.control_rows(HISTORY_TABLE), report))
     if not tables and not source.is_written():
         raise nothing_found(place, options)
-    return changes_of(tables, context)
+    is_complete = options.input_complete
+    streams = [changes_of_rows(rows, table, input_complete=is_complete, skip=report.skip) for table, rows in tables]
+    in_order = streams[0] if len(streams) == 1 else merge(*streams, key=_position)
+    return count_events(in_order, input_complete=is_complete)
 
 
 def nothing_found(place: str, options: ReadOptions) -> FormatError:
@@ -173,70 +182,29 @@ def nothing_found(place: str, options: ReadOptions) -> FormatError:
     return FormatError(f"{place} has no change table that the options want: names end in {options.suffix}")
 
 
-def changes_of(tables: Iterable[StoredTable], reading: Reading) -> Iterator[Change]:
-    """The changes of all tables in change_seq order, numbered within their transactions."""
-    streams = [_changes(table, reading) for table in tables]
-    in_order = streams[0] if len(streams) == 1 else merge(*streams, key=_position)
-    return count_events(in_order, input_complete=reading.options.input_complete)
-
-
 def _position(change: Change | Waiting) -> str:
     assert change.position is not None  # that of a change table is its change_seq
     return change.position
 
 
-def source_table(stored: StoredTable, reading: Reading) -> SourceTable:
-    """What turns the rows of a stored table into changes. Its key may be looked for in all of them."""
-    known, options = reading.known(stored.schema, stored.table), reading.options
-    return SourceTable(
-        stored.schema,
-        stored.table,
-        known.key or stored.key_from_deletes(),
-        lobs_of(known.columns or ()),
-        options.absent_nulls,
-        options.task,
-    )
-
-
-def _changes(stored: StoredTable, reading: Reading) -> Iterator[Change | Waiting]:
-    yield from changes_of_rows(
-        stored.rows(),
-        source_table(stored, reading),
-        input_complete=reading.options.input_complete,
-        skip=reading.report.skip,
-        what=full_name(stored.schema, stored.table),
-    )
-
-
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
-class TableStore(Protocol):
-    """One change table that rows are appended to: its layout, and what its place holds for the values of a row."""
-
-    @property
-    def layout(self) -> TableLayout: ...
-
-    @property
-    def convert(self) -> Callable[[Sequence[Any]], list[Any]]: ...
-
-    def append(self, rows: Sequence[ChangeRow], values: Sequence[list[Any]]) -> None:
-        """Append the rows of one change, with their converted values."""
+WriteRows = Callable[[Sequence[ChangeRow]], None]
+"""Writes the rows of one change: all of them or, if one cannot be written, none. Raises ValueRange, NotExpressible."""
 
 
 class Store(Protocol):
-    """A place that change tables are appended to, all or nothing: what is appended counts when ``save`` has returned.
-
-    ``mask_form``: how it holds masks.
-    """
-
-    mask_form: Literal["binary", "text"]
+    """A place that change tables are appended to, all or nothing: what is appended counts once ``save`` returns."""
 
     def stored_state(self) -> WriterState:
         """The state of the writer as it was saved, else that of the highest change_seq stored."""
 
-    def table(self, schema: str | None, table: str, columns: Sequence[QlikColumn]) -> TableStore:
-        """A table to append to, new if it is not there. Raises MaskTooWide, MissingHeader, FormatError."""
+    def table(self, schema: str | None, table: str, columns: Sequence[QlikColumn]) -> WriteRows:
+        """The function that appends to a table, which is made if it is not there.
+
+        Raises MaskTooWide, MissingHeader, FormatError.
+        """
 
     def flush(self) -> None:
         """Write what is still in memory."""
@@ -254,28 +222,6 @@ class Store(Protocol):
         """Save the state together with the rows that it numbered."""
 
 
-WriteRows = Callable[[Sequence[ChangeRow]], None]
-"""Writes the rows of one change: all of them or, if one cannot be written, none."""
-
-
-def table_writer(
-    store: Store, options: WriteOptions, schema: str | None, table: str, columns: Sequence[QlikColumn]
-) -> WriteRows:
-    """The function that writes rows to a table. Raises as ``Store.table``; the function raises ValueRange,
-    NotExpressible.
-    """
-    stored = store.table(schema, table, columns)
-    values = row_writer(
-        stored.layout,
-        mask_form=store.mask_form,
-        byteorder=options.byteorder,
-        empty_mask=options.empty_mask,
-        what=full_name(schema, table),
-    )
-    convert, append = stored.convert, stored.append
-    return lambda rows: append(rows, [convert(values(row)) for row in rows])
-
-
 def layout_of_new(schema: str | None, table: str, columns: Sequence[QlikColumn], options: WriteOptions) -> TableLayout:
     """The layout of a table that is not there. Raises MaskTooWide, FormatError."""
     return new_layout(
@@ -286,6 +232,22 @@ def layout_of_new(schema: str | None, table: str, columns: Sequence[QlikColumn],
         partitioned=options.partitioned,
         what=full_name(schema, table),
     )
+
+
+def value_writer(
+    layout: TableLayout,
+    convert: Callable[[Sequence[Any]], list[Any]],
+    mask_form: Literal["binary", "text"],
+    options: WriteOptions,
+    name: str,
+) -> Callable[[ChangeRow], list[Any]]:
+    """The function that gives what a place holds for a row: its values as ``convert`` makes them of ours. It raises
+    ValueRange, NotExpressible.
+    """
+    values = row_writer(
+        layout, mask_form=mask_form, byteorder=options.byteorder, empty_mask=options.empty_mask, what=name
+    )
+    return lambda row: convert(values(row))
 
 
 def finish(store: Store, options: WriteOptions, state: WriterState) -> None:

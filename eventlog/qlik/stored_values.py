@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from eventlog.core.moments import naive_utc
 from eventlog.errors import FormatError, ValueRange, shown
 from eventlog.files import tabular
 from eventlog.model import Value
-from eventlog.qlik.columns import CLASSES, QlikColumn
+from eventlog.qlik.columns import CLASSES, MomentColumn, QlikColumn
 from eventlog.qlik.values import json_writer, value_reader
 
 Convert = Callable[[Any], Any]
@@ -98,13 +98,13 @@ def _refuses(convert: Convert, value: Any) -> bool:
 
 
 def typed_reader(
-    data: Sequence[tuple[str, int]], columns: Sequence[QlikColumn] | None, plain: Convert = plain_reader
+    data: Sequence[tuple[str, int]], columns: Sequence[QlikColumn], plain: Convert = plain_reader
 ) -> Callable[[Sequence[Any]], list[Any]]:
     """The function that brings the data columns of a stored row, by their places, to the classes of ``columns``.
 
     A column that these do not name is read by ``plain``. It raises BadMessageValue.
     """
-    known: dict[str, Convert] = {column.name: value_reader(column) for column in columns or ()}
+    known: dict[str, Convert] = {column.name: value_reader(column) for column in columns}
     converts = [(place, known.get(name, plain)) for name, place in data]
 
     def read(values: Sequence[Any]) -> list[Any]:
@@ -120,29 +120,22 @@ def typed_reader(
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
-class FileColumn(NamedTuple):
-    """A column of a file. ``is_moment``: a header timestamp, which Parquet holds with its zone, UTC."""
-
-    column: QlikColumn
-    is_moment: bool = False
-
-
-def converter(file_format: str, columns: Sequence[FileColumn], what: str) -> Callable[[Sequence[Any]], list[Any]]:
+def converter(file_format: str, columns: Sequence[QlikColumn], what: str) -> Callable[[Sequence[Any]], list[Any]]:
     """The function that gives the values of a row, in the order of ``columns``, as files of a format hold them.
 
     ``what`` is the table, for errors. The function raises ValueRange, NotExpressible.
     """
     one = _arrow_converter if file_format == "parquet" else _text_converter
-    return row_converter(list(map(one, columns)), [f"{what}.{column.column.name}" for column in columns])
+    return row_converter(list(map(one, columns)), [f"{what}.{column.name}" for column in columns])
 
 
 @contextmanager
-def open_part(path: Path, file_format: str, columns: Sequence[FileColumn]) -> Iterator[tabular.WriteRow]:
+def open_part(path: Path, file_format: str, columns: Sequence[QlikColumn]) -> Iterator[tabular.WriteRow]:
     """A new file, whole when the block has ended; gives the function that writes a row.
 
     Raises ConfigError if pyarrow is not installed, ValueRange for what Parquet cannot hold.
     """
-    names = [one.column.name for one in columns]
+    names = [column.name for column in columns]
     if file_format == "parquet":
         with tabular.open_parquet(path, names, list(map(arrow_type, columns))) as write:
             yield write
@@ -160,8 +153,8 @@ def open_part(path: Path, file_format: str, columns: Sequence[FileColumn]) -> It
         yield write_csv if file_format == "csv" else write_json
 
 
-def _text_converter(column: FileColumn) -> Convert:
-    return timestamp_text if column.is_moment else text_writer(column.column)
+def _text_converter(column: QlikColumn) -> Convert:
+    return timestamp_text if isinstance(column, MomentColumn) else text_writer(column)
 
 
 _PLAIN_ARROW: Final = {
@@ -182,13 +175,13 @@ _PLAIN_ARROW: Final = {
 _MOST_DIGITS: Final = 38
 
 
-def arrow_type(one: FileColumn) -> Any:
+def arrow_type(column: QlikColumn) -> Any:
     """The Arrow type of a column, such that Spark reads it too; a NUMERIC without known digits is text.
 
     Raises ConfigError if pyarrow is not installed.
     """
-    arrow, column = tabular.pyarrow(), one.column
-    if one.is_moment:
+    arrow = tabular.pyarrow()
+    if isinstance(column, MomentColumn):
         return arrow.timestamp("us", tz="UTC")
     match column.type:
         case "DATETIME":
@@ -207,12 +200,12 @@ def _has_digits(column: QlikColumn) -> bool:
     return 0 < column.precision <= _MOST_DIGITS and column.scale <= column.precision
 
 
-def _arrow_converter(one: FileColumn) -> Convert:
-    if one.is_moment:
-        return _aware
-    if one.column.type == "NUMERIC" and not _has_digits(one.column):
-        return text_writer(one.column)
-    return _arrow_decimal(one.column) if one.column.type == "NUMERIC" else typed_writer(one.column)
+def _arrow_converter(column: QlikColumn) -> Convert:
+    if isinstance(column, MomentColumn):
+        return lambda moment: moment.replace(tzinfo=UTC)
+    if column.type == "NUMERIC":
+        return _arrow_decimal(column) if _has_digits(column) else text_writer(column)
+    return typed_writer(column)
 
 
 def _arrow_decimal(column: QlikColumn) -> Convert:
@@ -228,7 +221,3 @@ def _arrow_decimal(column: QlikColumn) -> Convert:
         return number
 
     return write
-
-
-def _aware(moment: datetime) -> datetime:
-    return moment.replace(tzinfo=UTC)

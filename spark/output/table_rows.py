@@ -24,13 +24,14 @@ from eventlog.errors import FormatError, NotExpressible, RowError, ValueRange, s
 from eventlog.model import Change, ChangeOp, LogRow, Operation, full_name
 from eventlog.publisher.qlik_messages import class_columns
 from eventlog.qlik import masks
-from eventlog.qlik.change_rows import TableLayout, new_layout
+from eventlog.qlik.change_rows import TableLayout
 from eventlog.qlik.change_table_options import WriteOptions
-from eventlog.qlik.change_tables import TargetTable, images_of, target_table
+from eventlog.qlik.change_tables import TargetTable, images_of
 from eventlog.qlik.columns import CLASSES, QlikColumn
 from eventlog.qlik.file_tables import file_name
 from eventlog.qlik.sequence import time_prefix
-from eventlog.qlik.stored_values import FileColumn, arrow_type, converter
+from eventlog.qlik.stored_tables import layout_of_new
+from eventlog.qlik.stored_values import arrow_type, converter
 from spark.job import Job, Numbered, catalog
 from spark.output.formats import RECEIVER, BadLine, Columns, Render, Rendered, arrow_bytes
 
@@ -80,17 +81,10 @@ def _table(cls: ObjectClass, schema: str | None, options: WriteOptions) -> Table
         schema,
         cls.name,
         f"{file_name(schema, cls.name)}{options.suffix}",
-        target_table(schema, cls.name, columns, before_images=options.before_images, refresh=options.refresh),
-        new_layout(
-            [column.name for column in columns],
-            headers=options.headers,
-            header_prefix=options.header_prefix,
-            mask_offset=options.mask_offset,
-            partitioned=options.partitioned,
-            what=full_name(schema, cls.name),
-        ),
+        TargetTable(cls.name, columns, options),
+        layout_of_new(schema, cls.name, columns, options),
         columns,
-        [pa.string() if is_text or column.type == "TIME" else arrow_type(FileColumn(column)) for column in columns],
+        [pa.string() if is_text or column.type == "TIME" else arrow_type(column) for column in columns],
     )
 
 
@@ -220,7 +214,7 @@ class _ValueWriter:
         self._columns = [
             (
                 _kept_class(column, type) if options.file_format == "parquet" else None,
-                converter("csv" if type == pa.string() else options.file_format, [FileColumn(column)], self._what),
+                converter("csv" if type == pa.string() else options.file_format, [column], self._what),
                 type,
             )
             for column, type in zip(table.columns, table.types, strict=True)

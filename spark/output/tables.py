@@ -22,9 +22,7 @@ from eventlog.errors import ConfigError
 from eventlog.files.tabular import SUFFIXES, csv_line
 from eventlog.qlik.change_rows import OPERATIONS, PARTITION_NAME
 from eventlog.qlik.change_table_options import WriteOptions
-from eventlog.qlik.columns import QlikColumn
 from eventlog.qlik.control_tables import (
-    CONTROL_COLUMNS,
     CONTROL_TABLE,
     ControlRow,
     Partitioning,
@@ -32,9 +30,8 @@ from eventlog.qlik.control_tables import (
     parse_partition_name,
     partition_of,
 )
-from eventlog.qlik.file_tables import STATE_FILE
+from eventlog.qlik.file_tables import STATE_FILE, write_partitions
 from eventlog.qlik.sequence import LENGTH, PREFIX_LENGTH, UNKNOWN_TRANSACTION, WriterState, resume
-from eventlog.qlik.stored_values import FileColumn, converter, open_part
 from spark.job import Job, Numbered
 from spark.output.directory import Directory
 from spark.output.formats import Columns, OutputFormat
@@ -42,7 +39,6 @@ from spark.output.part_files import COMPRESS, ENDINGS, PARQUET_FOOTER, OutputFil
 from spark.output.table_rows import Table, by_class, options_of, renderer, tables
 
 _GROUP_ROWS: Final = 20_000
-_CONTROL_TIMES: Final = frozenset({"PARTITION_START_TIME", "PARTITION_END_TIME"})
 _NUMBER_LENGTH: Final = LENGTH - PREFIX_LENGTH
 
 
@@ -223,14 +219,9 @@ def finish(job: Job, directory: Directory, files: Sequence[OutputFile], state: W
 
 
 def _write_control(job: Job, directory: Directory, file_format: Any, rows: Sequence[ControlRow]) -> str:
-    columns = [FileColumn(QlikColumn(name, "DATETIME" if name in _CONTROL_TIMES else "STRING"), name in _CONTROL_TIMES)
-               for name in CONTROL_COLUMNS]  # fmt: skip
-    convert = converter(file_format, columns, CONTROL_TABLE)
     with tempfile.TemporaryDirectory(prefix="eventlog-") as place:
         path = Path(place) / f"part-000000-00001-{job.name}{SUFFIXES[file_format]}"
-        with open_part(path, file_format, columns) as put:
-            for row in rows:
-                put(convert(row))
+        write_partitions(path, file_format, rows)
         content = path.read_bytes()
     directory.make(CONTROL_TABLE)
     name = f"{CONTROL_TABLE}/{path.name}"

@@ -18,7 +18,8 @@ from eventlog.errors import EventlogError
 from eventlog.model import Change, ChangeOp
 from eventlog.qlik import masks, sequence
 from eventlog.qlik.change_rows import DEFAULT_HEADERS, ChangeRow, TableLayout, read_layout, row_reader, row_writer
-from eventlog.qlik.change_tables import SourceTable, changes_of_rows, live_view, rows_of, target_table
+from eventlog.qlik.change_table_options import WriteOptions as TableOptions
+from eventlog.qlik.change_tables import SourceTable, TargetTable, changes_of_rows, live_view, rows_of
 from eventlog.qlik.columns import ColumnsSeen, QlikColumn, columns_from_json, lobs_of
 from eventlog.qlik.control_tables import Partitioning, partition_at, partition_of
 from eventlog.qlik.envelope import Message
@@ -207,7 +208,7 @@ def messages_of(case: Case, report: Report) -> list[Case]:
     columns = case_columns(case)
     source = SourceTable("app", "item", tuple(case["key"]), lobs_of(columns))
     complete = case["input_complete"]
-    rows = changes_of_rows(change_rows(case), source, input_complete=complete, what="case")
+    rows = changes_of_rows(change_rows(case), source, input_complete=complete)
     changes = count_events(rows, input_complete=complete)
     writer = MessageWriter(WriteOptions(metadata="none", names="off"), report, columns={"app.item": columns})
     return [json.loads(message.value)["message"] for change in changes for message in writer.messages(change)]
@@ -216,7 +217,7 @@ def messages_of(case: Case, report: Report) -> list[Case]:
 def rows_of_messages(case: Case) -> list[list[Any]]:
     columns = case_columns(case)
     options = ReadOptions("app", "item", columns={"app.item": [asdict(column) for column in columns]})
-    target = target_table("app", "item", columns)
+    target = TargetTable("item", columns, TableOptions())
     write = row_writer(layout_of(case), mask_form="binary", what="case")
     reader, state, stored = MessageReader(options), WriterState(), []
     for message in case["messages"]:

@@ -28,21 +28,21 @@ from eventlog.qlik.change_rows import (
     row_reader,
     row_writer,
 )
+from eventlog.qlik.change_table_options import WriteOptions
 from eventlog.qlik.change_tables import (
     SourceTable,
+    TargetTable,
     change_of,
     changes_of_rows,
     key_from_deletes,
-    pairs,
     rows_of,
-    target_table,
 )
 from eventlog.qlik.columns import columns_from_json
-from eventlog.qlik.control_tables import HISTORY_TABLE, Partitioning, column_history, entry_of
+from eventlog.qlik.control_tables import HISTORY_TABLE, column_history, entry_of
 from eventlog.qlik.errors import (
     UnpairedBeforeImage,
 )
-from eventlog.qlik.sequence import WriterState, count_events, transaction_from_text, transaction_text
+from eventlog.qlik.sequence import Waiting, WriterState, count_events, transaction_from_text, transaction_text
 
 SEQ = "20240510120000000000000000000000012"
 NOON = datetime(2024, 5, 10, 12, tzinfo=UTC)
@@ -63,7 +63,7 @@ def change(op: ChangeOp, before: Row | None = None, after: Row | None = None, **
 
 def written(*changes: Change, columns: Any = ITEM, **options: Any) -> list[tuple[str, str, set[str], Row]]:
     """Number, change_oper, mask and data of the rows that changes are written as."""
-    table, state, rows = target_table("app", "item", columns, **options), WriterState(), []
+    table, state, rows = TargetTable("item", columns, WriteOptions(**options)), WriterState(), []
     for one in changes:
         state, more = rows_of(one, table, state, Counter())
         rows += more
@@ -118,7 +118,7 @@ def test_an_update_that_changes_nothing_takes_no_row_and_no_number() -> None:
     assert written(*no_ops, change(ChangeOp.INSERT, after=NUT)) == [("1", "I", {"id", "name", "price"}, NUT)]
     counters: Counter[str] = Counter()
     for one in no_ops:
-        assert rows_of(one, target_table("app", "item", ITEM), WriterState(), counters) == (WriterState(), ())
+        assert rows_of(one, TargetTable("item", ITEM, WriteOptions()), WriterState(), counters) == (WriterState(), ())
     assert counters == {"no_op_skipped": 2, "refresh_skipped": 1}
 
 
@@ -171,7 +171,7 @@ def test_what_cannot_be_written_is_refused(one: Change, error: type[Exception], 
 
 
 def test_a_change_sequence_is_kept_and_other_positions_become_the_stream_position() -> None:
-    table, counters = target_table("app", "item", ITEM), Counter[str]()
+    table, counters = TargetTable("item", ITEM, WriteOptions()), Counter[str]()
     kept = change(ChangeOp.INSERT, after=NUT, position=SEQ, extras={"stream_position": "p:12"})
     state, (row,) = rows_of(kept, table, WriterState("2024051011000000", 3), counters)
     assert (state, row.change_seq, row.stream_position) == (("2024051012000000", 12), SEQ, "p:12")
@@ -180,7 +180,7 @@ def test_a_change_sequence_is_kept_and_other_positions_become_the_stream_positio
 
 
 def test_rows_are_partitioned_by_the_time_of_their_sequence() -> None:
-    table = target_table("app", "item", ITEM, partitioning=Partitioning(1800))
+    table = TargetTable("item", ITEM, WriteOptions(partitioned=True, partition_seconds=1800))
     _, (row,) = rows_of(change(ChangeOp.INSERT, after=NUT), table, WriterState("2024051012595900", 1), Counter())
     assert row.partition_name == "20240510T123000_20240510T130000"
 
@@ -197,17 +197,17 @@ def row(
 
 def test_a_pair_is_an_update() -> None:
     before, update = row("B", NUT), row("U", DEARER, {"price"})
-    assert change_of((before, update), SOURCE) == Change(
+    assert change_of(before, update, SOURCE) == Change(
         "app", "item", ChangeOp.UPDATE, (("id", 7),), NUT, DEARER, frozenset({"price"}), SEQ, A1, commit_time=NOON
     )
-    assert change_of((None, update), SOURCE).before is None
-    assert change_of((None, update), SOURCE).extras == {"change_seq": SEQ, "stream_position": "p:12"}
+    assert change_of(None, update, SOURCE).before is None
+    assert change_of(None, update, SOURCE).extras == {"change_seq": SEQ, "stream_position": "p:12"}
 
 
 def test_a_row_without_masks_tells_its_change_by_its_images() -> None:
     update = row("U", DEARER)._replace(mask=None)
-    assert change_of((row("B", NUT), update), SOURCE).changed == {"price"}
-    assert change_of((None, update), SOURCE).changed is None
+    assert change_of(row("B", NUT), update, SOURCE).changed == {"price"}
+    assert change_of(None, update, SOURCE).changed is None
 
 
 @pytest.mark.parametrize(
@@ -220,15 +220,15 @@ def test_a_row_without_masks_tells_its_change_by_its_images() -> None:
 )
 def test_null_under_a_clear_bit_may_be_not_known(before: Row | None, after: Row, known: set[str]) -> None:
     pair = (None if before is None else row("B", before), row("U", after, {"price"}))
-    assert change_of(pair, SOURCE).after == after
+    assert change_of(*pair, SOURCE).after == after
     absent = SourceTable("app", "item", ("id",), absent_nulls="absent")
-    assert set(change_of(pair, absent).after or ()) == known
+    assert set(change_of(*pair, absent).after or ()) == known
 
 
 def test_a_deleted_row_of_which_only_the_key_is_known() -> None:
     data: Row = {"id": 7, "name": None, "price": None}
-    assert change_of((None, row("D", data, {"id"})), SOURCE).before == {"id": 7}
-    full = change_of((None, row("D", NUT, {"id"})), SOURCE)
+    assert change_of(None, row("D", data, {"id"}), SOURCE).before == {"id": 7}
+    full = change_of(None, row("D", NUT, {"id"}), SOURCE)
     assert (full.before, full.key) == (NUT, (("id", 7),))
 
 
@@ -236,19 +236,19 @@ def test_the_key_is_read_from_the_masks_of_deletes() -> None:
     rows = [row("I", NUT, {"id", "name", "price"}), row("D", NUT, {"name", "id"})]
     assert key_from_deletes(rows) == ("id", "name")
     assert key_from_deletes(rows[:1]) is None
-    assert change_of((None, rows[0]), SourceTable("app", "item")).key is None
-    assert change_of((None, rows[1]), SourceTable("app", "item")).key == (("id", 7), ("name", "nut"))
+    assert change_of(None, rows[0], SourceTable("app", "item")).key is None
+    assert change_of(None, rows[1], SourceTable("app", "item")).key == (("id", 7), ("name", "nut"))
 
 
 def test_lobs_are_never_known_to_have_changed() -> None:
     source = SourceTable("app", "doc", ("id",), frozenset({"doc"}))
-    read = change_of((None, row("U", {"id": 1, "doc": "x"}, {"doc"})), source)
+    read = change_of(None, row("U", {"id": 1, "doc": "x"}, {"doc"}), source)
     assert read.changed == frozenset()
     assert read.extras["changed_unknown"] == ["doc"]
 
 
 def test_truncate_is_read() -> None:
-    read = change_of((None, row("T", {"id": None, "name": None, "price": None})), SOURCE)
+    read = change_of(None, row("T", {"id": None, "name": None, "price": None}), SOURCE)
     assert (read.op, read.key, read.before, read.after) == (ChangeOp.TRUNCATE, None, None, None)
 
 
@@ -266,25 +266,26 @@ def test_truncate_is_read() -> None:
 )
 def test_a_before_image_alone_is_refused(rows: list[ChangeRow]) -> None:
     with pytest.raises(UnpairedBeforeImage, match=SEQ):
-        list(pairs(rows, input_complete=True, what="item"))
+        list(changes_of_rows(rows, SOURCE, input_complete=True))
 
 
 def test_the_last_before_image_waits_where_more_may_come() -> None:
     rows = [row("I", NUT, number=11), row("B", NUT)]
-    assert [row.change_oper for _, row in pairs(rows, input_complete=False, what="item")] == ["I"]
+    insert, waiting = changes_of_rows(rows, SOURCE, input_complete=False)
+    assert (insert, waiting) == (change_of(None, rows[0], SOURCE), Waiting(SEQ, A1))
 
 
 def test_a_lone_before_image_can_be_passed_over() -> None:
     errors: list[FormatError] = []
     rows = [row("B", NUT), row("U", NUT, number=13), row("B", NUT, number=14)]
-    found = list(pairs(rows, input_complete=True, skip=errors.append, what="item"))
-    assert found == [(None, rows[1])]
+    found = list(changes_of_rows(rows, SOURCE, input_complete=True, skip=errors.append))
+    assert found == [change_of(None, rows[1], SOURCE)]
     assert len(errors) == 2
 
 
 def numbered(*given: tuple[str, str | None], input_complete: bool = True) -> list[tuple[int | None, bool | None]]:
     changes = [
-        change_of((None, row(oper, NUT, number=place, transaction=transaction)), SOURCE)
+        change_of(None, row(oper, NUT, number=place, transaction=transaction), SOURCE)
         for place, (oper, transaction) in enumerate(given, 1)
     ]
     counted = list(count_events(changes, input_complete=input_complete))
@@ -309,7 +310,7 @@ def test_truncate_is_not_counted() -> None:
 @pytest.mark.parametrize(("transaction", "last"), [("A", None), ("B", True)])
 def test_a_before_image_that_waits_ends_another_transaction(transaction: str, last: bool | None) -> None:
     rows = [row("I", NUT, number=11, transaction="A"), row("B", NUT, number=12, transaction=transaction)]
-    changes = changes_of_rows(rows, SOURCE, input_complete=False, what="item")
+    changes = changes_of_rows(rows, SOURCE, input_complete=False)
     (counted,) = count_events(changes, input_complete=False)
     assert (counted.event_number, counted.last_in_transaction) == (1, last)
     assert list(count_events([counted], input_complete=False)) == [counted]  # once known it stays known
@@ -415,14 +416,14 @@ def changes(draw: st.DrawFn) -> Change:
 @given(st.lists(changes(), max_size=12), st.sampled_from(["binary", "text"]), st.booleans())
 def test_changes_are_read_as_they_were_written(given: list[Change], form: Any, before_images: bool) -> None:
     layout = new_layout(["id", "name", "price"], what="item")
-    target = target_table("app", "item", ITEM, before_images=before_images)
+    target = TargetTable("item", ITEM, WriteOptions(before_images=before_images))
     write = row_writer(layout, mask_form=form, what="item")
     read = row_reader(layout, counters=Counter(), what="item")
     state, stored = WriterState(), []
     for one in given:
         state, rows = rows_of(one, target, state, Counter())
         stored += map(write, rows)
-    back = [change_of(pair, SOURCE) for pair in pairs(map(read, stored), input_complete=True, what="item")]
+    back = list(changes_of_rows(map(read, stored), SOURCE, input_complete=True))
     expected = given if before_images else [one._replace(before=None) if one.after else one for one in given]
     assert [one._replace(position=None) for one in back] == expected
     assert sorted(one.position or "" for one in back) == [one.position for one in back]
@@ -431,7 +432,7 @@ def test_changes_are_read_as_they_were_written(given: list[Change], form: Any, b
 def test_a_key_of_which_a_column_is_not_known_is_not_known() -> None:
     source = SourceTable("app", "item", ("region", "id"), absent_nulls="absent")
     row = ChangeRow(SEQ, "U", frozenset({"name"}), None, None, None, None, {"id": 7, "region": None, "name": "nut"})
-    assert change_of((None, row), source).key is None
-    assert change_of((None, row._replace(data={"id": 7, "name": "nut"})), source).key is None
+    assert change_of(None, row, source).key is None
+    assert change_of(None, row._replace(data={"id": 7, "name": "nut"}), source).key is None
     whole = row._replace(mask=frozenset({"name", "region"}))
-    assert change_of((None, whole), source).key == (("region", None), ("id", 7))  # NULL in a unique index
+    assert change_of(None, whole, source).key == (("region", None), ("id", 7))  # NULL in a unique index

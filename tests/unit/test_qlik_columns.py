@@ -84,7 +84,6 @@ def test_columns_of_options() -> None:
         ("a", [], "list"),
         (["a", "a"], [], "'a'"),
         (["a"], ["b"], "'b'"),
-        (["a"], "a", "key"),
         ([{"type": "STRING"}], [], "name"),
         ([{"name": "a", "typ": "STRING"}], [], "'typ'"),
         ([{"name": "a", "type": "TEXT"}], [], "'TEXT'"),

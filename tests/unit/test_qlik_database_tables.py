@@ -19,7 +19,7 @@ from eventlog.model import Change, ChangeOp, Row
 from eventlog.qlik.change_rows import new_layout
 from eventlog.qlik.change_table_format import FORMAT
 from eventlog.qlik.columns import CLASSES, columns_from_json
-from eventlog.qlik.database_tables import DatabaseTable, change_table
+from eventlog.qlik.database_tables import change_table
 from eventlog.qlik.errors import MissingHeader
 from eventlog.sql.connection import connect_any
 
@@ -294,7 +294,7 @@ def test_types_by_dialect(name: str) -> None:
     columns = columns_from_json([{"name": "price", "type": "NUMERIC", "precision": 9, "scale": 2}], what="item")
     headers = ["change_seq", "change_mask", "timestamp"]
     layout = new_layout(["price"], headers=headers, what="item")
-    table = change_table(DatabaseTable(None, "item__ct"), layout, columns)
+    table = change_table(None, "item__ct", layout, columns)
     ddl = str(CreateTable(table).compile(dialect=DIALECTS[name]()))
     lines = [line.strip(" \t,") for line in ddl.splitlines()]
     found = [line.split(" ", 1)[1] for line in lines if line.startswith(("header__", '"', "[", "`"))]
@@ -308,4 +308,4 @@ def test_every_column_type_has_a_type_in_every_dialect(name: str) -> None:
     columns = columns_from_json([{"name": type, "type": type} for type in names], what="item")
     columns += columns_from_json([{"name": "short", "type": "BYTES", "length": 16}], what="item")
     layout = new_layout([column.name for column in columns], what="item")
-    CreateTable(change_table(DatabaseTable("app", "item__ct"), layout, columns)).compile(dialect=DIALECTS[name]())
+    CreateTable(change_table("app", "item__ct", layout, columns)).compile(dialect=DIALECTS[name]())

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from eventlog.errors import FormatError
 from eventlog.model import Change, ChangeOp, Row
 from eventlog.qlik.change_rows import ChangeRow
-from eventlog.qlik.change_tables import live_view, rows_of, target_table
+from eventlog.qlik.change_table_options import WriteOptions
+from eventlog.qlik.change_tables import TargetTable, live_view, rows_of
 from eventlog.qlik.columns import columns_from_json
 from eventlog.qlik.sequence import WriterState
 
@@ -80,7 +81,7 @@ VALUES = st.none() | st.sampled_from(["", "a", "b"])
 def test_the_view_is_the_table(steps: list[tuple[str, int, int, str | None, str | None]], before_images: bool) -> None:
     """A table is changed at random, its changes are written as rows: the view of the rows is the table."""
     table: dict[int, Row] = {}
-    target, state = target_table(None, "item", COLUMNS, before_images=before_images), WriterState()
+    target, state = TargetTable("item", COLUMNS, WriteOptions(before_images=before_images)), WriterState()
     rows: list[ChangeRow] = []
     for step, id, other, name, price in steps:
         old, new = table.get(id), {"id": id, "name": name, "price": price}
