@@ -23,7 +23,8 @@ from statistics import median, quantiles
 import common
 import sqlalchemy as sa
 
-from eventlog.sql.dialects.postgresql import DIALECT, wake
+from eventlog.sql.dialects.postgresql import DIALECT
+from eventlog.sql.dialects.postgresql.wake import WAKE
 from eventlog.sql.locate import locate_log
 
 _TRIGGER = "_tgr_eventlog_i_1"
@@ -159,8 +160,8 @@ def _sleeper(bench: common.Server, asleep: bool) -> Iterator[None]:
     with bench.engine.connect() as connection:
         log = locate_log(connection, DIALECT, name="eventlog", schema=common.SCHEMA)
         if asleep:
-            wake.listen(connection, log)
-            assert wake.fall_asleep(connection, log)
+            WAKE.listen(connection, log)
+            assert WAKE.fall_asleep(connection, log)
         yield
 
 

@@ -1,5 +1,8 @@
 # ruff: noqa: B027 - what most databases leave empty
-"""What differs between databases as such: sessions, names, values, the catalogue. ``Dialect`` adds the log."""
+"""What differs between databases as such: sessions, their lock and rights on a log, names, values, the catalogue.
+
+``Dialect`` adds the log itself.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,9 @@ from eventlog.sql.text import qualified, quote_identifier
 
 WRITES: Final = "eventlog_writes"
 """Key of ``Connection.info``: the transactions of this session are going to write (``eventlog.sql.connection``)."""
+
+
+_ALL_RIGHTS: Final = ("SELECT", "INSERT", "UPDATE", "DELETE")
 
 
 class Wake(Protocol):
@@ -142,7 +148,11 @@ class SqlDatabase(ABC):
 
     @abstractmethod
     def reflect(self, conn: Connection, schema: str | None) -> Database:
-        """The tables and views of one schema, None = the connection's current one."""
+        """The tables and views of one schema, None = the connection's current one.
+
+        A foreign key to a table of another schema names it ``schema.table``. Raises DatabaseError if there is no such
+        schema.
+        """
 
     def fingerprint(self, conn: Connection, catalog: Catalog) -> str | None:
         """A text that changes when a column of the catalogue's tables comes, goes, or gets another name or type.
@@ -162,3 +172,50 @@ class SqlDatabase(ABC):
     ) -> Generator[list[tuple[Any, ...]], None, None]:
         """The rows of a statement in lists of ``size``, the last of fewer, all of one snapshot."""
         return fetch_chunks(conn, statement, parameters, size)
+
+    # One publisher a log (spec/event-log.md 12)
+
+    @abstractmethod
+    def try_lock(self, conn: Connection, log: LogTable) -> bool:
+        """Take the log for this session; True if it has it now. The lock ends with the session, not the transaction."""
+
+    def is_locked(self, conn: Connection, log: LogTable) -> bool:
+        """Whether any session has the log. A database that cannot tell takes it for a moment."""
+        if self.holds_lock(conn, log) or not self.try_lock(conn, log):
+            return True
+        self.unlock(conn, log)
+        return False
+
+    @abstractmethod
+    def holds_lock(self, conn: Connection, log: LogTable) -> bool:
+        """Whether this session has the log."""
+
+    @abstractmethod
+    def unlock(self, conn: Connection, log: LogTable) -> None:
+        """Give the log back, if this session has it."""
+
+    # Rights
+
+    def missing_rights(self, conn: Connection, log: LogTable, deletes: bool) -> list[str]:
+        """The rights that this session lacks to publish the log, in words. ``deletes``: rows will be deleted."""
+        needed = ("SELECT", "UPDATE", "DELETE") if deletes else ("SELECT", "UPDATE")
+        missing = [
+            *self.lacking(conn, log, log.name, needed, log.column("status")),
+            *self.lacking(conn, log, log.error_table, ("INSERT",), self.spelled("record_id")),
+            *self.lacking(conn, log, log.inflight_table, _ALL_RIGHTS, self.spelled("flight_no")),
+        ]
+        return list(dict.fromkeys(missing))
+
+    def missing_resync_rights(self, conn: Connection, log: LogTable, resumable: bool) -> list[str]:
+        """The rights that this session lacks for a resync, in words. ``resumable``: it keeps its position."""
+        missing = self.lacking(conn, log, log.name, ("INSERT",), log.column("status"))
+        if resumable:
+            missing += self.lacking(conn, log, log.resync_table, _ALL_RIGHTS, self.spelled("position"))
+        return list(dict.fromkeys(missing))
+
+    @abstractmethod
+    def lacking(self, conn: Connection, log: LogTable, table: str, rights: Sequence[str], column: str) -> list[str]:
+        """Which of these rights (SELECT, INSERT, UPDATE, DELETE) on a table of a log this session lacks, in words.
+
+        ``column``: one of the table's; of the log itself the one that is updated.
+        """

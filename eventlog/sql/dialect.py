@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import closing
 from datetime import datetime
 from functools import lru_cache
+from itertools import chain
 from operator import itemgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -83,10 +84,10 @@ class Dialect(SqlDatabase):
         """
 
     @abstractmethod
-    def log_times(self, column: str, now: str, *, is_zoned: bool) -> Mapping[str, str]:
-        """The words of ``log_sql`` that tell of event_time.
+    def log_times(self, column: str, *, is_zoned: bool) -> Mapping[str, str]:
+        """The words of ``log_sql`` that tell of event_time: ``new_time``, what it is set to, and ``time``, it in UTC.
 
-        ``now``: ``utc_now`` or ``local_now``; ``is_zoned``: the column knows its zone, and holds the moment itself.
+        ``is_zoned``: the column knows its zone, and holds the moment itself.
         """
 
     def local_time(self, conn: Connection) -> datetime:
@@ -168,9 +169,11 @@ class Dialect(SqlDatabase):
         ((rows, oldest),) = self.fetch(conn, self.log_statement(log, "queue", event_time_zone), {})
         return Queue(int(rows), None if oldest is None else float(oldest))
 
-    @abstractmethod
     def read_rows(self, conn: Connection, log: LogTable, ranges: Ranges) -> list[LogRow]:
         """The rows of these record_ids, whatever their status, in record_id order."""
+        statement = self.log_statement(log, "read_rows")
+        rows = [self.log_rows(conn, statement, {"first": first, "last": last}) for first, last in ranges]
+        return sorted(chain.from_iterable(rows), key=itemgetter(0))
 
     def mark(self, conn: Connection, log: LogTable, letter: str, ranges: Ranges) -> int:
         """Give the rows of these record_ids that still have status N another letter; how many they were."""
@@ -203,10 +206,6 @@ class Dialect(SqlDatabase):
     def are_open(self, conn: Connection, writers: frozenset[str]) -> bool:
         """Whether all of these transactions still were open when the statement before began."""
         return False
-
-    @abstractmethod
-    def missing_rights(self, conn: Connection, log: LogTable, deletes: bool) -> list[str]:
-        """The rights that this session lacks to publish the log, in words. ``deletes``: rows will be deleted."""
 
     # The current rows of many keys of one class (spec/event-log.md 7.2, spec/xds.md 4.3)
 
@@ -242,27 +241,6 @@ class Dialect(SqlDatabase):
         It raises BadValue or NoSuchValue for a text that no value of the column can have.
         """
 
-    # One publisher a log (spec/event-log.md 12)
-
-    @abstractmethod
-    def try_lock(self, conn: Connection, log: LogTable) -> bool:
-        """Take the log for this session; True if it has it now. The lock ends with the session, not the transaction."""
-
-    def is_locked(self, conn: Connection, log: LogTable) -> bool:
-        """Whether any session has the log. A database that cannot tell takes it for a moment."""
-        if self.holds_lock(conn, log) or not self.try_lock(conn, log):
-            return True
-        self.unlock(conn, log)
-        return False
-
-    @abstractmethod
-    def holds_lock(self, conn: Connection, log: LogTable) -> bool:
-        """Whether this session has the log."""
-
-    @abstractmethod
-    def unlock(self, conn: Connection, log: LogTable) -> None:
-        """Give the log back, if this session has it."""
-
     # What the tables of a log are made of (spec/triggers.md 7, spec/event-log.md 10). The statements of ``before_...``
     # and ``after_...`` run beside Alembic's own; those of ``drop_...`` drop what does not go with a table.
 
@@ -281,9 +259,11 @@ class Dialect(SqlDatabase):
     epilogue: Sequence[str] = ("", "COMMIT;")
     """The lines that such a script ends with."""
 
-    @abstractmethod
     def record_id(self, log: LogTable, comment: str) -> sa.Column[Any]:
         """The column record_id of the log, with what gives it its numbers."""
+        # CACHE 1: with a cache the numbers of two sessions' changes of one row may stand in the wrong order.
+        numbers = sa.Identity(always=False, cache=1)
+        return sa.Column("record_id", self.column_types["integer"], numbers, primary_key=True, comment=comment)
 
     @abstractmethod
     def is_letter(self, column: str) -> str:
@@ -309,9 +289,9 @@ class Dialect(SqlDatabase):
     def after_companions(self, log: LogTable) -> Sequence[str]:
         """The statements that make what the companions need, and what gives each flight a number of its own."""
 
-    @abstractmethod
     def drop_after_companions(self, log: LogTable) -> Sequence[str]:
         """The statements that drop what ``after_companions`` makes."""
+        return [f"DROP SEQUENCE {self.qualified(log.schema, log.flight_sequence)}"]
 
     def after_resync(self, log: LogTable, index: str) -> Sequence[str]:
         """The statements that make what the table of positions needs. ``index``: the name of its index."""
@@ -417,10 +397,6 @@ class Dialect(SqlDatabase):
         row = {"event_type": int(selection.event_type), "class_name": selection.class_name}
         run_many(conn, self.log_statement(log, "write_key"), [{**row, "table_key": key} for key in keys])
 
-    @abstractmethod
-    def missing_resync_rights(self, conn: Connection, log: LogTable, resumable: bool) -> list[str]:
-        """The rights that this session lacks for a resync, in words. ``resumable``: it keeps its position."""
-
     # What ``doctor`` asks (``eventlog.sql.doctor.facts``)
 
     def fetch_answer(
@@ -476,6 +452,32 @@ class Dialect(SqlDatabase):
             return "1 = 1"
         return f"{self.quote(log.column('status'))} = '{check_letter(status)}'"
 
+    def part_statement(
+        self,
+        log: LogTable,
+        status: str | None,
+        fields: Sequence[str],
+        bounds: str = ":first AND :last",
+        as_of: str = "",
+    ) -> str:
+        """The statement that reads these fields of the rows of a status, from ``:first`` to ``:last``, in their order.
+
+        ``as_of``: SQL behind the name of the log that tells which moment is read.
+        """
+        selected = ", ".join(f"{self.part_field(log, field)} AS {self.quote(field)}" for field in fields)
+        record_id = self.quote(log.column("record_id"))
+        return (
+            f"SELECT {selected} FROM {self.qualified(log.schema, log.name)}{as_of}"  # noqa: S608 - quoted names
+            f" WHERE {self.has_status(log, status)} AND {record_id} BETWEEN {bounds} ORDER BY {record_id}"
+        )
+
+    def part_field(self, log: LogTable, field: str) -> str:
+        """SQL of a field of ``LogRow`` as a part has it: status without blanks at its end, the others as ``log_field``
+        gives them, but for what Arrow needs.
+        """
+        text = self.log_field(field, self.quote(log.column(field)), log.type_of(field))
+        return f"RTRIM({text}, ' ')" if field == "status" else text
+
     @abstractmethod
     def read_part(
         self, url: URL, log: LogTable, snapshot: str | None, status: str | None, part: Part, fields: Sequence[str]
@@ -499,5 +501,6 @@ def log_words(dialect: Dialect, log: LogTable, event_time_zone: str) -> Mapping[
         "log": dialect.bindable(dialect.qualified(log.schema, log.name)),
         "fields": dialect.log_fields(log, LogRow._fields),
         **columns,
-        **dialect.log_times(columns["event_time"], now, is_zoned=log.has_zoned_time),
+        "now": now,
+        **dialect.log_times(columns["event_time"], is_zoned=log.has_zoned_time),
     }

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from eventlog.core import table_key
 from eventlog.core.catalog import Column
+from eventlog.sql.log_table import LogTable
 
 
 def quote_identifier(name: str) -> str:
@@ -31,6 +32,24 @@ def field(row: str, column: Column) -> str:
 def fields(row: str, columns: Sequence[Column]) -> list[str]:
     """SQL of columns of a row."""
     return [field(row, column) for column in columns]
+
+
+def all_there(refs: Iterable[str]) -> str:
+    """SQL: none of these columns is NULL."""
+    return " AND ".join(f"{ref} IS NOT NULL" for ref in refs)
+
+
+def log_words(
+    log: LogTable, class_name: str, now: str, quote: Callable[[str], str] = quote_identifier
+) -> dict[str, str]:
+    """What a template of triggers needs to know of the log that they write, for rows of a class at the time ``now``."""
+    _, *columns = log.columns  # record_id is the database's to number
+    return {
+        "table": qualified(log.schema, log.name, quote),
+        "columns": ", ".join(map(quote, columns)),
+        "now": now,
+        "class_name": class_name,
+    }
 
 
 def key_parts(

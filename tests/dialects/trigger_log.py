@@ -14,7 +14,6 @@ from eventlog.core.catalog import Catalog, build_catalog
 from eventlog.model import LogRow
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.dialects.postgresql.compile import render_quote_function
-from eventlog.sql.dialects.postgresql.reflect import reflect
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.triggers.plan import TriggerPlan
 from eventlog.sql.triggers.watch import Capture, Style, Watch
@@ -57,11 +56,11 @@ class Watched:
     capture: Capture = "row"
 
     def catalog(self, *tables: str) -> Catalog:
-        return build_catalog(reflect(self.conn, None), tables=tables or None)
+        return build_catalog(DIALECT.reflect(self.conn, None), tables=tables or None)
 
     def plan(self, *watches: Watch, tables: Sequence[str] | None = None) -> TriggerPlan:
         """``capture`` is that of every watch."""
-        database = reflect(self.conn, None)
+        database = DIALECT.reflect(self.conn, None)
         names = tables if tables is not None else [watch.table for watch in watches]
         catalog = build_catalog(database, tables=names)
         watches = tuple(replace(watch, capture=self.capture) for watch in watches) if self.capture != "row" else watches

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession, datasource
 
 from eventlog.model import LogRow
 from eventlog.sql.connection import connect
-from eventlog.sql.dialects.postgresql import bulk
+from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.locate import locate_log
 from eventlog.sql.registry import for_url
 from spark.log_source import Place, place_for, register, without_secrets, worker_url
@@ -107,8 +107,8 @@ def test_filters_reach_the_database_where_the_session_hands_them_to_sources(
 
 def test_one_snapshot_is_seen_by_all_partitions(spark: SparkSession, log: sa.Engine, url_file: Path) -> None:
     log_rows(log, random_rows(1_000, seed=44))
-    with log.connect().execution_options(isolation_level=bulk.ISOLATION) as holder:
-        name = bulk.export(holder)
+    with log.connect().execution_options(**DIALECT.snapshot_options) as holder:
+        name = DIALECT.export_snapshot(holder)
         frame = load(spark, url_file, partition_rows=300, snapshot=name)
         with log.begin() as connection:
             connection.exec_driver_sql(f"UPDATE {LOG} SET status = 'S'")

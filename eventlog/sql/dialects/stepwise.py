@@ -1,4 +1,4 @@
-"""What databases have in common that are asked step by step.
+"""What databases have in common that are asked step by step, and whose triggers have no functions.
 
 The objects of a class, the rows of each of their child tables and the keys behind a position are read by a statement
 each, and the log in parts by rows.
@@ -7,22 +7,31 @@ each, and the log in parts by rows.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import URL, Connection
 
-from eventlog.core.catalog import Attribute, ChildTable, ObjectClass
-from eventlog.core.values import ColumnType
+from eventlog.core.catalog import Attribute, ChildTable, Column, ObjectClass
 from eventlog.sql.bulk import Part, arrow_batch
+from eventlog.sql.connection import as_database_errors, connect
 from eventlog.sql.dialect import CurrentRow, Dialect, child_of
+from eventlog.sql.doctor.facts import Answer, AnswerFunction, LogTrigger
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.statements import statements
+from eventlog.sql.text import qualified
+from eventlog.sql.triggers.base import MarkedTriggers
+from eventlog.sql.triggers.compare import StoredTrigger
 from eventlog.sql.windows import Batch, Walk
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_BATCH_ROWS: Final = 20_000
+LOG_SQL: Final = statements("eventlog.sql.dialects", "log.sql")
+"""The statements of the log whose binds are written ``:name``, to which a database adds its own."""
+BATCH_ROWS: Final = 20_000
+"""Rows of an Arrow batch."""
 
 
 class StepwiseDialect(Dialect):
@@ -38,37 +47,37 @@ class StepwiseDialect(Dialect):
         keys: Sequence[str],
         attributes: Sequence[Attribute],
     ) -> dict[str, CurrentRow]:
-        keys_with_values = list(self.key_values(cls, keys))
-        single = tuple(attribute for attribute in attributes if child_of(cls, attribute) is None)
+        found = list(self.key_values(cls, keys))
+        single = [attribute for attribute in attributes if child_of(cls, attribute) is None]
+        columns = tuple(attribute.column for attribute in single)
         rows: dict[str, CurrentRow] = {}
-        for n, texts in self.read_objects(conn, schema, cls, single, [values for _, values in keys_with_values]):
-            row = rows.setdefault(keys_with_values[n][0], {attribute.name: [] for attribute in attributes})
-            for attribute, text in zip(single, texts, strict=True):
-                row[attribute.name].append(text)
-        present = [(key, values) for key, values in keys_with_values if key in rows]
+        for n, values in self.read_values(conn, schema, cls, None, columns, [values for _, values in found]):
+            row = rows.setdefault(found[n][0], {attribute.name: [] for attribute in attributes})
+            for attribute, value in zip(single, values, strict=True):
+                row[attribute.name].append(log_text(value))
+        present = [(key, values) for key, values in found if key in rows]
         for attribute in attributes:
             child = child_of(cls, attribute)
             if child is not None and present:
-                for n, text in self.read_children(conn, schema, cls, child, [values for _, values in present]):
-                    rows[present[n][0]][attribute.name].append(text)
+                columns, owners = (attribute.column,), [values for _, values in present]
+                for n, (value,) in self.read_values(conn, schema, cls, child, columns, owners):
+                    rows[present[n][0]][attribute.name].append(log_text(value))
         return rows
 
     @abstractmethod
-    def read_objects(
+    def read_values(
         self,
         conn: Connection,
         schema: str | None,
         cls: ObjectClass,
-        attributes: tuple[Attribute, ...],
+        child: ChildTable | None,
+        columns: tuple[Column, ...],
         keys: Sequence[tuple[Any, ...]],
-    ) -> Iterator[tuple[int, Sequence[str | None]]]:
-        """The rows of the class with these keys: the place of the row's key among them, and the attributes' values."""
+    ) -> Iterator[tuple[int, Sequence[Any]]]:
+        """Columns of the rows of a class with these keys, or of the rows of a child table that belong to these objects.
 
-    @abstractmethod
-    def read_children(
-        self, conn: Connection, schema: str | None, cls: ObjectClass, child: ChildTable, keys: Sequence[tuple[Any, ...]]
-    ) -> Iterator[tuple[int, str | None]]:
-        """The values of a child table that belong to objects with these keys: the key's place, and the value."""
+        For each row the place of its key among ``keys``, and the values: texts, or bytes of a binary one.
+        """
 
     # Objects written into the log once more
 
@@ -86,23 +95,51 @@ class StepwiseDialect(Dialect):
     def read_part(
         self, url: URL, log: LogTable, snapshot: str | None, status: str | None, part: Part, fields: Sequence[str]
     ) -> Iterator[pa.RecordBatch]:
-        # connection loads the dialects.
-        from eventlog.sql.connection import as_database_errors, connect
-
-        selected = (self.part_field(field, self.quote(log.column(field)), log.type_of(field)) for field in fields)
-        record_id = self.quote(log.column("record_id"))
-        statement = (
-            f"SELECT {', '.join(selected)} FROM {self.qualified(log.schema, log.name)}"  # noqa: S608 - quoted names
-            f" WHERE {self.has_status(log, status)} AND {record_id} BETWEEN {part.first:d} AND {part.last:d}"
-            f" ORDER BY {record_id}"
-        )
+        statement = self.bindable(self.part_statement(log, status, fields))
         with connect(url).connect() as conn, as_database_errors(conn):
             if snapshot is not None:
                 self.join_snapshot(conn, snapshot)
-            for rows in self.fetch_chunks(conn, self.bindable(statement), {}, _BATCH_ROWS):
+            bounds = {"first": part.first, "last": part.last}
+            for rows in self.fetch_chunks(conn, statement, bounds, BATCH_ROWS):
                 if rows:
                     yield arrow_batch(fields, rows)
 
-    def part_field(self, field: str, column: str, column_type: ColumnType | None) -> str:
-        """SQL of a field of ``LogRow`` as ``arrow_batch`` takes it."""
-        return f"RTRIM({column}, ' ')" if field == "status" else self.log_field(field, column, column_type)
+
+def log_text(value: Any) -> str | None:
+    """A value as the driver gives it, as log text: bytes, also those behind a locator, as base64."""
+    if value is None or isinstance(value, str):
+        return value
+    if hasattr(value, "read"):
+        value = value.read()
+    return b64encode(value).decode() if isinstance(value, bytes) else str(value)
+
+
+# --- doctor -----------------------------------------------------------------------------------------------------------
+
+
+def trigger_answers(
+    triggers: MarkedTriggers, has_log: Callable[[Connection, str], bool]
+) -> Mapping[str, AnswerFunction]:
+    """The answers about triggers whose text tells their log. ``has_log``: whether a log is there, named as SQL."""
+
+    def installed_triggers(conn: Connection, log: LogTable) -> Iterator[LogTrigger]:
+        for trigger in triggers.read_installed(conn, triggers.find_log(conn, log)).ours:
+            name = qualified(trigger.schema or None, trigger.name)
+            mend = f"ALTER TRIGGER {name} {'ENABLE' if trigger.is_valid else 'COMPILE'}"
+            yield LogTrigger(_table(trigger), trigger.name, trigger.is_enabled and trigger.is_valid, mend)
+
+    def orphans(conn: Connection) -> Answer:
+        for trigger in triggers.all_triggers(conn):
+            if trigger.log is not None and not has_log(conn, trigger.log):
+                mend = f"DROP TRIGGER {qualified(trigger.schema or None, trigger.name)}"
+                yield _table(trigger), trigger.name, trigger.log, mend
+
+    def without_triggers(conn: Connection, schema: str | None, tables: Sequence[str], **_: Any) -> list[tuple[str]]:
+        watched = {trigger.table for trigger in triggers.all_triggers(conn)}
+        return [(table,) for table in tables if (schema or "", table) not in watched]
+
+    return {"installed_triggers": installed_triggers, "orphans": orphans, "without_triggers": without_triggers}
+
+
+def _table(trigger: StoredTrigger) -> str:
+    return ".".join(filter(None, trigger.table))

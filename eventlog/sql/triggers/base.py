@@ -19,7 +19,6 @@ from eventlog.errors import DatabaseError, LogTableError, TriggerError
 from eventlog.sql.connection import as_database_errors
 from eventlog.sql.log_table import LogTable, named_after, quoted, schema_of
 from eventlog.sql.registry import load
-from eventlog.sql.statements import run_as_it_stands
 from eventlog.sql.text import qualified
 from eventlog.sql.triggers.compare import (
     Compiled,
@@ -108,10 +107,6 @@ class Triggers(ABC):
         with conn.begin_nested():
             yield
 
-    def run(self, conn: Connection, statement: str) -> None:
-        """Run a statement as it stands. Raises DatabaseError for a trigger that does not compile."""
-        run_as_it_stands(conn, statement)
-
     def locked_out(
         self, conn: Connection, plan: TriggerPlan, action: Action, error: DBAPIError, lock_timeout: float
     ) -> DatabaseError | None:
@@ -169,13 +164,13 @@ class Triggers(ABC):
         """
         if not plan.changes:
             return
-        action = plan.changes[0]
+        action, run = plan.changes[0], load(conn.dialect.name).run
         with as_database_errors(conn):
             try:
                 with self.applying(conn, lock_timeout):
                     for action in plan.changes:
                         for statement in action.statements:
-                            self.run(conn, statement)
+                            run(conn, statement)
             except DBAPIError as error:
                 locked_out = self.locked_out(conn, plan, action, error, lock_timeout)
                 if locked_out is None:
@@ -205,6 +200,12 @@ def missing_log(log: LogTable) -> LogTableError:
     return LogTableError(f"the log {log} is missing: run `eventlog db upgrade` first")
 
 
+def of_the_log(table: str) -> TriggerError:
+    """What to raise for a declared table that is the log or one of its companions."""
+    what = "triggers on it would log their own rows without end"
+    return TriggerError(f"{table} is the log, or belongs to it: {what}")
+
+
 class MarkedTriggers(Triggers):
     """Triggers that hold, in a comment of their own text, the hash of what was compiled (``compare.MARKER``).
 
@@ -231,18 +232,14 @@ class MarkedTriggers(Triggers):
         """The triggers of all tables, in the order of tables and names; the text of ours among them."""
 
     @abstractmethod
-    def drop_trigger(self, schema: str | None, name: str) -> str:
-        """The statement that drops a trigger."""
-
-    @abstractmethod
     def not_captured(self, declared: Sequence[TableTriggers]) -> tuple[str, ...]:
         """Sentences on what the declared triggers do not see."""
 
     def refuse(self, conn: Connection, log: LogTable, schema: str | None, declared: Sequence[TableTriggers]) -> None:
         """Raise TriggerError for triggers that could not run, DatabaseError if it cannot be told what is there."""
         for triggers in declared:
-            if (triggers.schema or schema, triggers.table.name) == (log.schema, log.name):
-                raise TriggerError(f"{log.name} is the log: triggers on it would log their own rows without end")
+            if (triggers.schema or schema) == log.schema and triggers.table.name in log.own_tables:
+                raise of_the_log(triggers.table.name)
 
     def first_actions(self, conn: Connection, log: LogTable) -> list[Action]:
         """What the triggers of a log need beside it, if it is missing."""
@@ -266,6 +263,10 @@ class MarkedTriggers(Triggers):
         """What is not as it was compiled, by words that follow the trigger's name; None if all is."""
         is_same = stored.text == compiled.statement
         return None if is_same else "was changed by hand, or something it names was renamed"
+
+    def drop_trigger(self, schema: str | None, name: str) -> str:
+        """The statement that drops a trigger."""
+        return f"DROP TRIGGER {qualified(schema, name)}"
 
     def enable(self, trigger: StoredTrigger) -> Sequence[str]:
         """The statements that let a trigger fire which is made in the place of this one."""

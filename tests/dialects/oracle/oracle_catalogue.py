@@ -12,8 +12,8 @@ from eventlog.core.catalog import Attribute, Catalog, Column, Database, ForeignK
 from eventlog.core.values import ColumnType, Kind
 from eventlog.model import EventType, LogRow
 from eventlog.sql import migrations
-from eventlog.sql.dialects.oracle import DIALECT, bulk, session, tables
-from eventlog.sql.dialects.oracle.query_back import child_statement, own_statement
+from eventlog.sql.dialects.oracle import DIALECT, session
+from eventlog.sql.dialects.oracle.query_back import values_statement
 from eventlog.sql.dialects.oracle.reflect import fingerprint_statement
 from eventlog.sql.dialects.oracle.session import IDENTITY
 from eventlog.sql.dialects.oracle.triggers import OracleTriggers
@@ -221,25 +221,25 @@ def triggers_of(to: LogTable, watch: Watch) -> tuple[str, ...]:
 
 def cases() -> Cases:
     """All cases, by name."""
+    reflect = {**statements("eventlog.sql.dialects.oracle", "reflect.sql"), "fingerprint": fingerprint_statement(2)}
     return {
         **{f"trigger_{name}": triggers_of(*case) for name, case in WATCHES.items()},
-        "functions": (*tables.create_functions(LOG), *tables.drop_functions(ODD_LOG)),
+        "functions": (*DIALECT.after_log(LOG), *DIALECT.drop_after_log(ODD_LOG)),
         "sequences": (*DIALECT.before_log(LOG), *DIALECT.after_companions(LOG), *DIALECT.drop_before_log(LOG)),
         "log_statements": tuple(_log_statements()),
         "query_back": tuple(_query_back()),
         "resync": tuple(_resync()),
         "catalogue": (
-            *statements("eventlog.sql.dialects.oracle", "reflect.sql").values(),
+            *reflect.values(),
             *statements("eventlog.sql.dialects.oracle", "installed.sql").values(),
             statements("eventlog.sql.dialects.oracle", "doctor.sql")["numberings"],
             statements("eventlog.sql.dialects.oracle", "doctor.sql")["scaled"],
-            fingerprint_statement(2),
         ),
         "identity": (IDENTITY,),
         "lock": (session.request_block(LOG), session.release_block(LOG), session.row_lock(LOG)),
         "bulk": (
-            bulk.select_rows(LOG, "4711", DIALECT.has_status(LOG, "N"), LogRow._fields),
-            bulk.select_rows(ODD_LOG, None, DIALECT.has_status(ODD_LOG, None), ("record_id", "event_time")),
+            DIALECT.part_as_of(LOG, "4711", "N", LogRow._fields),
+            DIALECT.part_as_of(ODD_LOG, None, None, ("record_id", "event_time")),
         ),
     }
 
@@ -253,11 +253,11 @@ def _log_statements() -> Iterator[str]:
 def _query_back() -> Iterator[str]:
     for name in ("EVERY_TYPE", "USR", "ACC", "VIEW_EMP", ODD_NAME):
         cls = class_of(name)
-        own = tuple(a for a in attributes_of(name) if a.table == cls.table.name)
-        yield own_statement("APP", cls, own)(1)
-        yield own_statement("APP", cls, own[:1])(10)
+        own = tuple(a.column for a in attributes_of(name) if a.table == cls.table.name)
+        yield values_statement("APP", cls, None, own, 1)
+        yield values_statement("APP", cls, None, own[:1], 10)
         for child in cls.children:
-            yield child_statement("APP", cls, child)(1)
+            yield values_statement("APP", cls, child, (child.attribute.column,), 1)
 
 
 def _resync() -> Iterator[str]:

@@ -24,7 +24,7 @@ from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.open import open_context
 from eventlog.sql import migrations
 from eventlog.sql.connection import as_database_errors
-from eventlog.sql.dialects.oracle.reflect import fingerprint
+from eventlog.sql.dialects.oracle import DIALECT
 from eventlog.sql.doctor.facts import Numbering, ask
 
 CAPTURES = pytest.mark.parametrize("capture", ["row", "statement"])
@@ -282,10 +282,10 @@ def test_the_fingerprint_is_another_one_once_a_table_is(oracle: Platform) -> Non
     catalog, seen = oracle.catalog(), []
     for change in ("ADD w NUMBER", "MODIFY v VARCHAR2(41)", "DROP PRIMARY KEY"):
         with oracle.session() as (conn, _):
-            seen += [fingerprint(conn, catalog), fingerprint(conn, catalog)]
+            seen += [DIALECT.fingerprint(conn, catalog), DIALECT.fingerprint(conn, catalog)]
         oracle.run(f"ALTER TABLE t {change}")
     with oracle.session() as (conn, _):
-        seen.append(fingerprint(conn, catalog))
+        seen.append(DIALECT.fingerprint(conn, catalog))
     assert seen[::2] == list(dict.fromkeys(seen))
 
 

@@ -25,7 +25,7 @@ from eventlog.sql.bulk import arrow_schema
 from eventlog.sql.connection import as_database_errors, connect
 from eventlog.sql.dialect import NoSuchValue
 from eventlog.sql.dialects.oracle import DIALECT, bulk, doctor, session
-from eventlog.sql.dialects.oracle.query_back import bound, key_reader
+from eventlog.sql.dialects.oracle.query_back import bound
 from eventlog.sql.dialects.oracle.reflect import database
 from eventlog.sql.dialects.oracle.session import CHUNKS, chunks, may_run
 from eventlog.sql.dialects.oracle.text import fold_name, key_value, named, quote_identifier, spelled
@@ -120,8 +120,8 @@ def test_rows_are_read_by_long_ranges_and_by_lists_of_single_ids() -> None:
 
 def test_the_grant_for_the_lock_is_looked_for_once_a_session() -> None:
     recorder = conn([(0,)])
-    assert not session.holds_lock(recorder, LOG)
-    assert not session.holds_lock(recorder, LOG)
+    assert not DIALECT.holds_lock(recorder, LOG)
+    assert not DIALECT.holds_lock(recorder, LOG)
     assert len(recorder.run) == 1
 
 
@@ -130,7 +130,7 @@ def test_without_the_grant_and_without_a_row_to_lock_the_grant_is_asked_for() ->
     recorder.engine = SimpleNamespace(connect=lambda: Refusing(942))
     position = LogTable("APP", "POSITIONS", ())
     with pytest.raises(DatabaseError, match=r"off APP\.POSITIONS.*grant EXECUTE on SYS\.DBMS_LOCK"):
-        session.try_lock(recorder, position)
+        DIALECT.try_lock(recorder, position)
 
 
 def test_no_range_is_no_statement() -> None:
@@ -361,7 +361,7 @@ def test_keys_that_no_row_can_have_are_not_asked_for() -> None:
     ],
 )  # fmt: skip
 def test_a_key_value_is_bound_as_one_value_for_all_its_spellings(key: Column, spelled_so: str, value: object) -> None:
-    assert key_reader(key)(spelled_so) == value
+    assert DIALECT.key_reader(key)(spelled_so) == value
 
 
 @pytest.mark.parametrize(
@@ -381,7 +381,7 @@ def test_a_key_value_is_bound_as_one_value_for_all_its_spellings(key: Column, sp
 )
 def test_a_key_value_that_no_column_holds_is_refused(key: Column, spelled_so: str) -> None:
     with pytest.raises((NoSuchValue, BadValue)):
-        key_reader(key)(spelled_so)
+        DIALECT.key_reader(key)(spelled_so)
 
 
 # --- reflection -------------------------------------------------------------------------------------------------------
@@ -480,7 +480,7 @@ def test_parts_cover_all_record_ids() -> None:
 
 def test_what_is_no_system_change_number_never_gets_into_a_statement() -> None:
     with pytest.raises(DatabaseError):
-        bulk.select_rows(LOG, "1; DROP TABLE x", "1 = 1", ("record_id",))
+        DIALECT.part_as_of(LOG, "1; DROP TABLE x", None, ("record_id",))
     with pytest.raises(ConfigError):
         DIALECT.has_status(LOG, "N' OR '1'='1")
 

@@ -6,7 +6,6 @@ import pytest
 from trigger_log import STYLES, Logged, Watched, catalogue, fields, run
 
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.dialects.postgresql.reflect import reflect
 from eventlog.sql.triggers.watch import Style, Watch
 
 
@@ -232,7 +231,7 @@ def test_a_script_and_a_migration_make_the_triggers_of_the_partitions_that_are_t
         "CREATE TRIGGER _tgr_sale_n_t_1 BEFORE TRUNCATE ON sale_n EXECUTE FUNCTION app()",
         "INSERT INTO sale VALUES ('n', 1, 1), ('odd', 1, 1)",
     )
-    database = reflect(sales.conn, None)
+    database = DIALECT.reflect(sales.conn, None)
     before = catalogue(sales.conn)
     for always in (False, True):
         run(sales.conn, "SAVEPOINT s")

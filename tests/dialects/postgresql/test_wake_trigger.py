@@ -11,7 +11,8 @@ from sqlalchemy import Connection, Engine
 
 from eventlog.model import LogRow
 from eventlog.sql import migrations
-from eventlog.sql.dialects.postgresql import DIALECT, wake
+from eventlog.sql.dialects.postgresql import DIALECT
+from eventlog.sql.dialects.postgresql.wake import WAKE, channel
 from eventlog.sql.locate import locate_log
 from eventlog.sql.log_table import LogTable
 
@@ -32,8 +33,8 @@ def log_table(name: str) -> LogTable:
     ],
 )
 def test_the_channel_is_in_lower_case_and_fits(name: str, expected: str) -> None:
-    assert wake.channel(log_table(name)) == expected
-    assert len(wake.channel(log_table(name)).encode()) <= 63
+    assert channel(log_table(name)) == expected
+    assert len(channel(log_table(name)).encode()) <= 63
 
 
 NAMES = ["eventlog", '"My ""Log"" %s :x"', "l" * 63, "ж" * 31, '"It\'s\\"']
@@ -44,26 +45,26 @@ def test_a_log_of_any_name_wakes(database: Engine, name: str) -> None:
     migrations.upgrade(database, log_table=name)
     with database.connect() as conn, database.connect() as writer:
         log = locate_log(conn, DIALECT, name=name)
-        assert wake.missing(conn, log) is None
-        wake.listen(conn, log)
+        assert WAKE.missing(conn, log) is None
+        WAKE.listen(conn, log)
         conn.commit()
         insert(writer, log)
         conn.commit()
-        assert not wake.heard(conn)  # awake
-        assert wake.fall_asleep(conn, log)
+        assert not WAKE.heard(conn)  # awake
+        assert WAKE.fall_asleep(conn, log)
         conn.commit()
         insert(writer, log)
-        insert(writer, log)
-        conn.exec_driver_sql("SELECT")
-        conn.commit()
-        assert wake.heard(conn)
-        assert not wake.heard(conn)
-        wake.wake_up(conn, log)
-        conn.commit()
         insert(writer, log)
         conn.exec_driver_sql("SELECT")
         conn.commit()
-        assert not wake.heard(conn)
+        assert WAKE.heard(conn)
+        assert not WAKE.heard(conn)
+        WAKE.wake_up(conn, log)
+        conn.commit()
+        insert(writer, log)
+        conn.exec_driver_sql("SELECT")
+        conn.commit()
+        assert not WAKE.heard(conn)
 
 
 def insert(writer: Connection, log: LogTable) -> None:
@@ -77,10 +78,10 @@ def test_nobody_falls_asleep_while_a_writer_is_open_that_will_not_notify(databas
     with database.connect() as conn, database.connect() as writer:
         log = locate_log(conn, DIALECT, name="eventlog")
         writer.exec_driver_sql(ROW.format("eventlog"))
-        assert not wake.fall_asleep(conn, log)
+        assert not WAKE.fall_asleep(conn, log)
         writer.rollback()
-        assert wake.fall_asleep(conn, log)
-        wake.wake_up(conn, log)
+        assert WAKE.fall_asleep(conn, log)
+        WAKE.wake_up(conn, log)
 
 
 def test_logs_have_locks_of_their_own_and_none_is_that_of_the_publisher(database: Engine) -> None:
@@ -89,9 +90,9 @@ def test_logs_have_locks_of_their_own_and_none_is_that_of_the_publisher(database
     with database.connect() as conn, database.connect() as other:
         one, two = (locate_log(conn, DIALECT, name=name) for name in ("one", "two"))
         assert DIALECT.try_lock(conn, one)
-        assert wake.fall_asleep(conn, one)
-        assert wake.fall_asleep(other, two)
-        assert not wake.fall_asleep(other, one)
+        assert WAKE.fall_asleep(conn, one)
+        assert WAKE.fall_asleep(other, two)
+        assert not WAKE.fall_asleep(other, one)
 
 
 def test_two_logs_of_one_name_wake_their_own_publishers(database: Engine) -> None:
@@ -101,13 +102,13 @@ def test_two_logs_of_one_name_wake_their_own_publishers(database: Engine) -> Non
     migrations.upgrade(database, log_table="other.eventlog")
     with database.connect() as conn, database.connect() as writer:
         log = locate_log(conn, DIALECT, name="other.eventlog")
-        wake.listen(conn, log)
-        assert wake.fall_asleep(conn, log)
+        WAKE.listen(conn, log)
+        assert WAKE.fall_asleep(conn, log)
         conn.commit()
         insert(writer, locate_log(writer, DIALECT, name="eventlog"))
         conn.exec_driver_sql("SELECT")
         conn.commit()
-        assert not wake.heard(conn)
+        assert not WAKE.heard(conn)
 
 
 def test_the_function_runs_with_its_owners_rights(database: Engine) -> None:
@@ -141,7 +142,7 @@ def test_no_function_operator_or_type_of_a_writer_is_used_with_its_owners_rights
     try:
         with database.connect() as conn, database.connect() as writer:
             log = locate_log(conn, DIALECT, name="eventlog")
-            wake.listen(conn, log)
+            WAKE.listen(conn, log)
             conn.commit()
             writer.execute(sa.text(f"SET ROLE {role}"))
             for signature, result in HOSTILE:
@@ -155,13 +156,13 @@ def test_no_function_operator_or_type_of_a_writer_is_used_with_its_owners_rights
             writer.exec_driver_sql(f"SET search_path = {path}")
             for asleep in (False, True):  # both ways through the function
                 if asleep:
-                    assert wake.fall_asleep(conn, log)
+                    assert WAKE.fall_asleep(conn, log)
                     conn.commit()
                 writer.exec_driver_sql(ROW.format("public.eventlog"))
                 writer.commit()
                 conn.exec_driver_sql("SELECT")
                 conn.commit()
-                assert wake.heard(conn) is asleep
+                assert WAKE.heard(conn) is asleep
             writer.invalidate()
     finally:
         with database.begin() as conn:
@@ -179,8 +180,8 @@ def test_a_server_with_prepared_transactions_is_never_notified(database: Engine)
         assert "current_setting('max_prepared_transactions') OPERATOR(pg_catalog.=) '0'" in body
         if allowed == "0":
             pytest.skip("this server allows none")
-        assert "prepared transactions" in (wake.missing(conn, log) or "")
-        assert wake.fall_asleep(conn, log)
+        assert "prepared transactions" in (WAKE.missing(conn, log) or "")
+        assert WAKE.fall_asleep(conn, log)
         with database.connect().execution_options(isolation_level="AUTOCOMMIT") as writer:
             writer.exec_driver_sql("BEGIN")
             writer.exec_driver_sql(ROW.format("eventlog"))
@@ -222,9 +223,9 @@ def test_its_owner_gets_the_trigger_with_the_companions(theirs: Engine) -> None:
     with theirs.connect() as conn:
         migrations.upgrade(conn, log_table="theirs", companions_only=True)
         log = locate_log(conn, DIALECT, name="theirs")
-        assert wake.missing(conn, log) is None
+        assert WAKE.missing(conn, log) is None
         migrations.downgrade(conn, log_table="theirs")
-        assert "no trigger that notifies" in (wake.missing(conn, log) or "")
+        assert "no trigger that notifies" in (WAKE.missing(conn, log) or "")
 
 
 def test_without_the_owners_rights_there_are_only_companions(theirs: Engine, role: str) -> None:
@@ -232,7 +233,7 @@ def test_without_the_owners_rights_there_are_only_companions(theirs: Engine, rol
         conn.execute(sa.text(f"SET ROLE {role}"))
         migrations.upgrade(conn, log_table="theirs", companions_only=True)
         log = locate_log(conn, DIALECT, name="theirs")
-        assert "its owner makes it with `eventlog db upgrade`" in (wake.missing(conn, log) or "")
+        assert "its owner makes it with `eventlog db upgrade`" in (WAKE.missing(conn, log) or "")
         migrations.downgrade(conn, log_table="theirs")
 
 
@@ -248,6 +249,6 @@ def test_a_log_of_ours_is_upgraded_to_it(database: Engine) -> None:
     migrations.upgrade(database, log_table="eventlog", revision="0001")
     with database.connect() as conn:
         log = locate_log(conn, DIALECT, name="eventlog")
-        assert wake.missing(conn, log) is not None
+        assert WAKE.missing(conn, log) is not None
         migrations.upgrade(conn, log_table="eventlog")
-        assert wake.missing(conn, log) is None
+        assert WAKE.missing(conn, log) is None

@@ -16,6 +16,7 @@ from sqlalchemy import make_url
 
 from eventlog.cli import run
 from eventlog.cli.context import transaction
+from eventlog.core.catalog import build_catalog
 from eventlog.core.values import Kind
 from eventlog.errors import ConfigError, DatabaseAway, DatabaseError, LogTableError
 from eventlog.publisher.context import Counters
@@ -58,6 +59,15 @@ def test_base64_of_plain_sql(length: int) -> None:
     assert found == base64.b64encode(value).decode()
     assert conn.execute(f"SELECT {base64_sql('v')} FROM (SELECT NULL AS v)").fetchone() == (None,)
     conn.close()
+
+
+def test_a_binary_column_is_read_back_whatever_it_holds(file: Platform) -> None:
+    file.run("CREATE TABLE t (k INTEGER PRIMARY KEY, b BLOB)", "INSERT INTO t VALUES (1, 5), (2, 'a'), (3, x'00FF')")
+    with file.engine.connect() as conn:
+        cls = build_catalog(DIALECT.reflect(conn, None)).class_named("t")
+        rows = DIALECT.query_back(conn, None, cls, ["k=1", "k=2", "k=3"], cls.attributes[1:])
+    found = [base64.b64decode(row["b"][0] or "") for row in rows.values()]
+    assert found == [b"5", b"a", b"\x00\xff"]
 
 
 def test_a_row_that_replace_takes_away_is_logged_with_recursive_triggers(file: Platform) -> None:

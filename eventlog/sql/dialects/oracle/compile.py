@@ -21,6 +21,7 @@ from eventlog.sql.dialects.oracle.text import (
     differs,
     joined,
     key_text,
+    new_time,
     qualified,
     quote_function,
     quote_identifier,
@@ -36,7 +37,7 @@ from eventlog.sql.dialects.oracle.types import (
     text_bytes,
 )
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.text import literal
+from eventlog.sql.text import literal, log_words
 from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableTriggers
 from eventlog.sql.triggers.templates import Templates
 
@@ -132,14 +133,9 @@ def _log_for(log: LogTable, class_name: str, key: Iterable[Column], by_value: Se
     """``by_value``: the columns whose values are logged. Types that FORALL binds are no wider than they have to be:
     beyond 4000 bytes a text is bound as a LONG, with all that a LONG may not.
     """
-    _, *columns = log.columns  # record_id is the database's to number
     has_long = any(map(is_long, by_value))
     return {
-        "table": qualified(log.schema, log.name),
-        "columns": ", ".join(map(quote_identifier, columns)),
-        # A zoned column takes the moment itself: without its zone it would be taken for one of the session's.
-        "now": "SYSTIMESTAMP" if log.has_zoned_time else "SYS_EXTRACT_UTC(SYSTIMESTAMP)",
-        "class_name": class_name,
+        **log_words(log, class_name, new_time(is_zoned=log.has_zoned_time), quote_identifier),
         "key_type": _text_type(map(_key_part_bytes, key)),
         "value_type": "CLOB" if has_long else _text_type(_longest(by_value)),
         "parameter_type": "CLOB" if has_long else "VARCHAR2",

@@ -16,7 +16,8 @@ from eventlog.sql.dialects.oracle.session import call, current_user, error_code,
 from eventlog.sql.dialects.oracle.tables import NUMBERS
 from eventlog.sql.dialects.oracle.text import qualified
 from eventlog.sql.dialects.oracle.triggers import OracleTriggers
-from eventlog.sql.doctor.facts import Answer, AnswerFunction, LogTrigger, Numbering
+from eventlog.sql.dialects.stepwise import trigger_answers
+from eventlog.sql.doctor.facts import Answer, AnswerFunction, Numbering
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import statements
 from eventlog.sql.text import literal
@@ -68,28 +69,8 @@ def _is_cluster(conn: Connection) -> bool:
 # --- triggers and rights ----------------------------------------------------------------------------------------------
 
 
-def _installed_triggers(conn: Connection, log: LogTable) -> Iterator[LogTrigger]:
-    """The triggers that write the log; one that does not compile counts as disabled."""
-    triggers = OracleTriggers()
-    for trigger in triggers.read_installed(conn, triggers.find_log(conn, log)).ours:
-        mend = f"ALTER TRIGGER {qualified(trigger.schema, trigger.name)} {'ENABLE' if trigger.is_valid else 'COMPILE'}"
-        yield LogTrigger(".".join(trigger.table), trigger.name, trigger.is_enabled and trigger.is_valid, mend)
-
-
-def _orphans(conn: Connection) -> Answer:
-    """Triggers of ours whose log is gone."""
-    for trigger in OracleTriggers().all_triggers(conn):
-        if trigger.log is not None and not may_run(conn, f"SELECT 1 FROM {trigger.log} WHERE 1 = 0"):  # noqa: S608 - quoted
-            mend = f"DROP TRIGGER {qualified(trigger.schema, trigger.name)}"
-            yield ".".join(trigger.table), trigger.name, trigger.log, mend
-
-
-def _without_triggers(conn: Connection, schema: str, tables: Sequence[str], **_: Any) -> Iterator[tuple[str]]:
-    """The tables that have no trigger of any kind."""
-    watched = {trigger.table for trigger in OracleTriggers().all_triggers(conn)}
-    for table in tables:
-        if (schema, table) not in watched:
-            yield (table,)
+def _has_log(conn: Connection, log: str) -> bool:
+    return may_run(conn, f"SELECT 1 FROM {log} WHERE 1 = 0")  # noqa: S608 - quoted
 
 
 def _owned(_conn: Connection, schema: str, tables: Sequence[str], user: str) -> list[tuple[str]]:
@@ -121,9 +102,7 @@ def _rights_to_apply(conn: Connection, schema: str, **_: Any) -> Iterator[tuple[
 
 ANSWERS: Final[Mapping[str, AnswerFunction]] = {
     "numberings": numberings,
-    "installed_triggers": _installed_triggers,
-    "orphans": _orphans,
-    "without_triggers": _without_triggers,
+    **trigger_answers(OracleTriggers(), _has_log),
     "owned": _owned,
     "unreadable": _unreadable,
     "rights_to_apply": _rights_to_apply,

@@ -38,16 +38,6 @@ FROM {log}
 WHERE {record_id} IN ({ids})
 ORDER BY {record_id}
 
--- name: mark
--- The rows of a range of record_ids that are still N; run by one array bind for all ranges.
-UPDATE {log}
-SET {status} = :letter
-WHERE {status} = 'N' AND {record_id} BETWEEN :first AND :last
-
--- name: delete
-DELETE FROM {log}
-WHERE {status} = 'N' AND {record_id} BETWEEN :first AND :last
-
 -- name: queue
 -- Rows N and the oldest event_time among them, as seconds before the clock.
 SELECT COUNT(*), (CAST({now} AS DATE) - CAST(MIN({time}) AS DATE)) * 86400
@@ -78,12 +68,6 @@ FROM (
 )
 WHERE ROWNUM <= :limit
 
--- name: count_part
--- How many rows a range of record_ids holds, and the last of them.
-SELECT COUNT(*), MAX({record_id})
-FROM {log}
-WHERE {has_status} AND {record_id} BETWEEN :first AND :last
-
 -- name: cut_part
 -- The first record_id of each part of equal size.
 SELECT record_id
@@ -94,7 +78,3 @@ FROM (
 )
 WHERE MOD(n - 1, :part_size) = 0
 ORDER BY 1
-
--- name: write_key
--- An object as a query-back row of a resync.
-INSERT INTO {log} ({status}, {event_type}, {event_time}, {table_name}, {table_key}) VALUES ('N', :event_type, {new_time}, :class_name, :table_key)

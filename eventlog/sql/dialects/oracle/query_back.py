@@ -11,7 +11,7 @@ collection type nor a temporary table is needed, and the key's index serves.
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
+from base64 import b64decode
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from functools import lru_cache, partial
@@ -20,102 +20,126 @@ from typing import Any, Final
 from sqlalchemy import Connection
 
 from eventlog.core import table_key
-from eventlog.core.catalog import Attribute, ChildTable, Column, ObjectClass
+from eventlog.core.catalog import ChildTable, Column, ObjectClass
 from eventlog.core.values import Kind, ValueOptions, converter
 from eventlog.sql.dialect import NoSuchValue
 from eventlog.sql.dialects.oracle.session import chunks, fetch
 from eventlog.sql.dialects.oracle.text import key_value, qualified, quote_identifier, value_text
 from eventlog.sql.dialects.oracle.types import Family, family, national_length
+from eventlog.sql.dialects.stepwise import StepwiseDialect, log_text
 from eventlog.sql.windows import Walk
 
-Key = tuple[object, ...]
-"""The values of a key's columns as they are bound; equal for all spellings of one key."""
+
+class OracleQueryBack(StepwiseDialect):
+    """Keys are bound as values that are equal for all spellings of one key."""
+
+    def read_values(
+        self,
+        conn: Connection,
+        schema: str | None,
+        cls: ObjectClass,
+        child: ChildTable | None,
+        columns: tuple[Column, ...],
+        keys: Sequence[tuple[Any, ...]],
+    ) -> Iterator[tuple[int, Sequence[Any]]]:
+        readers = [self.key_reader(column) for column in cls.key]
+        places: dict[tuple[object, ...], list[int]] = {}
+        for place, key in enumerate(keys):
+            places.setdefault(key, []).append(place)
+        for chunk in chunks(list(places)):
+            binds = {f"k{n}_{i}": value for n, key in enumerate(chunk) for i, value in enumerate(key)}
+            for row in fetch(conn, values_statement(schema, cls, child, columns, len(chunk)), binds):
+                key = tuple(reader(log_text(value) or "") for reader, value in zip(readers, row, strict=False))
+                for place in places.get(key, ()):
+                    yield place, row[len(readers) :]
+
+    def key_reader(self, column: Column) -> Callable[[str], object]:
+        match column.type.kind:
+            case Kind.INTEGER | Kind.EXACT:
+                return _number
+            case Kind.APPROXIMATE:
+                check = converter(column.type, ValueOptions())
+                return lambda text: check(text) if family(column) is not Family.NUMBER else _number(check(text))
+            case Kind.BOOLEAN:
+                truth = converter(column.type, ValueOptions())
+                return lambda text: truth(text) == "true"
+            case Kind.BINARY:
+                return _bytes
+            case Kind.FIXED if family(column) is Family.NATIONAL:
+                return partial(_fixed, size=national_length(column) * 2, encoding="utf-16-le")
+            case Kind.FIXED:
+                return partial(_fixed, size=2000, encoding="utf-8")
+            case Kind.DATE | Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
+                canonical = converter(column.type, ValueOptions(time_syntax="canonical"))
+                has_fraction = column.type.sql.upper() != "DATE"
+                return lambda text: _moment(canonical(text), has_fraction)
+            case _:
+                return _character
+
+    def keys_behind(self, conn: Connection, walk: Walk, position: str | None, limit: int) -> list[str]:
+        statement = self.keys_statement(walk, goes_on=position is not None)
+        rows = fetch(conn, statement, {**self.position_binds(walk.cls, position), "limit": limit})
+        return [_key_text(walk.cls, row) for row in rows]
+
+    def keys_statement(self, walk: Walk, *, goes_on: bool) -> str:
+        """The statement of ``keys_behind``."""
+        texts = [
+            f"{_selected(column, ref, is_key=True)} AS t{i}"
+            for i, (column, ref) in enumerate(zip(walk.cls.key, self.walk_key(walk), strict=True))
+        ]
+        order = [f"{value} AS o{i}" for i, value in enumerate(self._ordered(walk))]
+        places = ", ".join(f"o{i}" for i, _ in enumerate(order))
+        wanted = ", ".join(f"t{i}" for i, _ in enumerate(texts))
+        distinct = "DISTINCT " if walk.cls.is_view else ""
+        return (
+            f"SELECT {wanted} FROM (SELECT {distinct}{', '.join([*texts, *order])} FROM {self.walk_rows(walk)}"  # noqa: S608
+            f" WHERE {self.walk_condition(walk, goes_on=goes_on)} ORDER BY {places}) WHERE ROWNUM <= :limit"
+        )
+
+    def walk_rows(self, walk: Walk) -> str:
+        return f"{super().walk_rows(walk)} p"
+
+    def walk_key(self, walk: Walk) -> list[str]:
+        return [f"p.{quote_identifier(column.name)}" for column in walk.cls.key]
+
+    def _ordered(self, walk: Walk) -> list[str]:
+        return [_compared(column, ref) for column, ref in zip(walk.cls.key, self.walk_key(walk), strict=True)]
+
+    def behind(self, walk: Walk) -> str:
+        # Oracle orders no row values.
+        binds = [bound(column, f":k{i}") for i, column in enumerate(walk.cls.key)]
+        pairs = list(zip(self._ordered(walk), binds, strict=True))
+        steps = [
+            " AND ".join([*(f"{ref} = {bind}" for ref, bind in pairs[:i]), f"{pairs[i][0]} > {pairs[i][1]}"])
+            for i in range(len(pairs))
+        ]
+        return "(" + " OR ".join(f"({step})" for step in steps) + ")"
 
 
-def read_objects(
-    conn: Connection,
-    schema: str | None,
-    cls: ObjectClass,
-    attributes: tuple[Attribute, ...],
-    keys: Sequence[Key],
-) -> Iterator[tuple[int, Sequence[str | None]]]:
-    """The values of ``attributes`` of the class's rows with these keys, each with its key's place."""
-    columns = [attribute.column for attribute in attributes]
-    for place, values in _rows(conn, keys, cls.key, own_statement(schema, cls, attributes)):
-        yield place, [log_text(column, value) for column, value in zip(columns, values, strict=True)]
-
-
-def read_children(
-    conn: Connection,
-    schema: str | None,
-    cls: ObjectClass,
-    child: ChildTable,
-    keys: Sequence[Key],
-) -> Iterator[tuple[int, str | None]]:
-    """The values of a child table of objects with these keys, each with its key's place."""
-    for place, (value,) in _rows(conn, keys, cls.key, child_statement(schema, cls, child)):
-        yield place, log_text(child.attribute.column, value)
-
-
-def _rows(
-    conn: Connection,
-    keys: Sequence[Key],
-    columns: Sequence[Column],
-    statement: Callable[[int], str],
-) -> Iterator[tuple[int, Sequence[Any]]]:
-    """The rows of a statement for all keys: the places of the key of each, and what else it has."""
-    readers = [key_reader(column) for column in columns]
-    places: dict[Key, list[int]] = {}
-    for place, key in enumerate(keys):
-        places.setdefault(key, []).append(place)
-    for chunk in chunks(list(places)):
-        binds = {f"k{n}_{i}": value for n, key in enumerate(chunk) for i, value in enumerate(key)}
-        for row in fetch(conn, statement(len(chunk)), binds):
-            texts = [log_text(column, value) for column, value in zip(columns, row, strict=False)]
-            key = tuple(reader(text or "") for reader, text in zip(readers, texts, strict=True))
-            for place in places.get(key, ()):
-                yield place, row[len(texts) :]
-
-
-def log_text(column: Column, value: Any) -> str | None:
-    """A value that was read, as log text."""
-    if hasattr(value, "read"):  # a BFILE, which comes as a locator
-        value = value.read()
-    if isinstance(value, bytes):
-        return b64encode(value).decode()
-    return None if value is None else str(value)
+def _key_text(cls: ObjectClass, row: Sequence[Any]) -> str:
+    """The canonical key of a row that ``keys_statement`` reads."""
+    pairs = zip(cls.key, row, strict=True)
+    return "+".join(
+        f"{table_key.quote(column.name)}={table_key.quote(log_text(value) or '')}" for column, value in pairs
+    )
 
 
 # --- statements -------------------------------------------------------------------------------------------------------
 
 
-def own_statement(schema: str | None, cls: ObjectClass, attributes: tuple[Attribute, ...]) -> Callable[[int], str]:
-    return lambda size: _select(
-        qualified(schema, cls.table.name),
-        cls.key,
-        cls.key,
-        tuple(attribute.column for attribute in attributes),
-        size,
-    )
-
-
-def child_statement(schema: str | None, cls: ObjectClass, child: ChildTable) -> Callable[[int], str]:
-    owners = tuple(child.table.column(name) for name in child.owner_columns)
-    return lambda size: _select(qualified(schema, child.table.name), cls.key, owners, (child.attribute.column,), size)
-
-
 @lru_cache(maxsize=512)
-def _select(
-    relation: str, key: tuple[Column, ...], columns: tuple[Column, ...], values: tuple[Column, ...], size: int
+def values_statement(
+    schema: str | None, cls: ObjectClass, child: ChildTable | None, values: tuple[Column, ...], size: int
 ) -> str:
-    """``columns`` of the relation hold the class's ``key``; ``values`` are read. Names are quoted, keys bound."""
+    """The statement that reads the keys and values of the rows with ``size`` keys. Names are quoted, keys bound."""
+    table = cls.table if child is None else child.table
+    columns = cls.key if child is None else tuple(child.table.column(name) for name in child.owner_columns)
     refs = [f"p.{quote_identifier(column.name)}" for column in columns]
-    texts = [selected(column, ref, is_key=True) for column, ref in zip(columns, refs, strict=True)]
-    texts += [selected(column, f"p.{quote_identifier(column.name)}", is_key=False) for column in values]
-    compared = [
-        ref if not by_text(column) else key_value(column, ref) for column, ref in zip(columns, refs, strict=True)
-    ]
+    texts = [_selected(column, ref, is_key=True) for column, ref in zip(columns, refs, strict=True)]
+    texts += [_selected(column, f"p.{quote_identifier(column.name)}", is_key=False) for column in values]
+    compared = [_compared(column, ref) for column, ref in zip(columns, refs, strict=True)]
     wanted = ", ".join(_row([bound(column, f":k{n}_{i}") for i, column in enumerate(columns)]) for n in range(size))
+    relation = qualified(schema, table.name)
     return f"SELECT {', '.join(texts)}\nFROM {relation} p\nWHERE {_row(compared)} IN ({wanted})"
 
 
@@ -123,16 +147,16 @@ def _row(parts: Sequence[str]) -> str:
     return parts[0] if len(parts) == 1 else f"({', '.join(parts)})"
 
 
-def selected(column: Column, ref: str, *, is_key: bool) -> str:
+def _selected(column: Column, ref: str, *, is_key: bool) -> str:
     """SQL of what is read of a column, from which ``log_text`` makes the log text."""
     if column.type.kind is Kind.BINARY:
         return ref  # bytes, whose base64 is made here
     return key_value(column, ref) if is_key else value_text(column, ref)
 
 
-def by_text(column: Column) -> bool:
-    """Whether a key column is compared by its text, since no text is sure to become a value of its type."""
-    return column.type.kind is Kind.OTHER
+def _compared(column: Column, ref: str) -> str:
+    """SQL of a key column as it is compared: by its text if no text is sure to become a value of its type."""
+    return key_value(column, ref) if column.type.kind is Kind.OTHER else ref
 
 
 def bound(column: Column, bind: str) -> str:
@@ -161,34 +185,6 @@ def bound(column: Column, bind: str) -> str:
 
 
 # --- what is bound ----------------------------------------------------------------------------------------------------
-
-
-def key_reader(column: Column) -> Callable[[str], object]:
-    """The function that turns a key value's text into what is bound for it, one for all its spellings.
-
-    It raises BadValue or a private error for a text that no value of the column can have.
-    """
-    match column.type.kind:
-        case Kind.INTEGER | Kind.EXACT:
-            return _number
-        case Kind.APPROXIMATE:
-            check = converter(column.type, ValueOptions())
-            return lambda text: check(text) if family(column) is not Family.NUMBER else _number(check(text))
-        case Kind.BOOLEAN:
-            truth = converter(column.type, ValueOptions())
-            return lambda text: truth(text) == "true"
-        case Kind.BINARY:
-            return _bytes
-        case Kind.FIXED if family(column) is Family.NATIONAL:
-            return partial(_fixed, size=national_length(column) * 2, encoding="utf-16-le")
-        case Kind.FIXED:
-            return partial(_fixed, size=2000, encoding="utf-8")
-        case Kind.DATE | Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
-            canonical = converter(column.type, ValueOptions(time_syntax="canonical"))
-            has_fraction = column.type.sql.upper() != "DATE"
-            return lambda text: _moment(canonical(text), has_fraction)
-        case _:
-            return _character
 
 
 _MOST_BYTES: Final = 4000
@@ -237,54 +233,3 @@ def _moment(digits: str, has_fraction: bool) -> str:
     if not has_fraction and digits[14:].strip("0"):
         raise NoSuchValue
     return f"{date} {digits[8:10]}:{digits[10:12]}:{digits[12:14]}" + (f".{digits[14:]}" if has_fraction else "")
-
-
-# --- keys in their order, for objects that are logged once more (spec/event-log.md 11) --------------------------------
-
-
-def keys_statement(walk: Walk, condition: str) -> str:
-    """The statement that reads the next keys."""
-    key, refs = walk.cls.key, walk_key(walk)
-    texts = ", ".join(
-        f"{selected(column, ref, is_key=True)} AS t{i}" for i, (column, ref) in enumerate(zip(key, refs, strict=True))
-    )
-    order = ", ".join(f"{value} AS o{i}" for i, value in enumerate(_ordered(walk)))
-    places = ", ".join(f"o{i}" for i in range(len(key)))
-    wanted = ", ".join(f"t{i}" for i in range(len(key)))
-    distinct = "DISTINCT " if walk.cls.is_view else ""
-    return (
-        f"SELECT {wanted} FROM (SELECT {distinct}{texts}, {order} FROM {qualified(walk.schema, walk.cls.table.name)} p"  # noqa: S608
-        f" WHERE {condition} ORDER BY {places}) WHERE ROWNUM <= :limit"
-    )
-
-
-def walk_key(walk: Walk) -> list[str]:
-    """SQL of the key columns."""
-    return [f"p.{quote_identifier(column.name)}" for column in walk.cls.key]
-
-
-def _ordered(walk: Walk) -> list[str]:
-    return [
-        key_value(column, ref) if by_text(column) else ref
-        for column, ref in zip(walk.cls.key, walk_key(walk), strict=True)
-    ]
-
-
-def behind(walk: Walk) -> str:
-    """SQL: the row's key comes after the position, whose values are bound; Oracle orders no row values."""
-    refs = _ordered(walk)
-    binds = [bound(column, f":k{i}") for i, column in enumerate(walk.cls.key)]
-    pairs = list(zip(refs, binds, strict=True))
-    steps = [
-        " AND ".join([*(f"{ref} = {bind}" for ref, bind in pairs[:i]), f"{pairs[i][0]} > {pairs[i][1]}"])
-        for i in range(len(pairs))
-    ]
-    return "(" + " OR ".join(f"({step})" for step in steps) + ")"
-
-
-def key_text(cls: ObjectClass, row: Sequence[Any]) -> str:
-    """The canonical key of a row that ``keys_statement`` reads."""
-    pairs = zip(cls.key, row, strict=True)
-    return "+".join(
-        f"{table_key.quote(column.name)}={table_key.quote(log_text(column, value) or '')}" for column, value in pairs
-    )

@@ -1,22 +1,18 @@
-"""A session on Oracle: how it is opened, how its rows are fetched, its rights, its lock on a log.
-
-One publisher a log (spec/event-log.md 12): by ``DBMS_LOCK`` if the user may execute it: the lock is the session's,
-whatever is committed. Without that grant the rows of ``<log>_version`` are locked by a transaction that is never ended,
-of a second session beside this one. Either way nothing is left of it when the publisher dies.
-"""
+"""A session on Oracle: how it is opened, how its rows are fetched, its rights, its lock on a log."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from eventlog.errors import DatabaseError
 from eventlog.sql import statements as driver
+from eventlog.sql.dialect import Dialect
 from eventlog.sql.dialects.oracle.text import qualified, quote_identifier
 from eventlog.sql.log_table import LogTable
 
@@ -31,21 +27,12 @@ SESSION: Final = (
 
 ARRAY_SIZE: Final = 1000
 """Rows that one round trip brings."""
-
-
-def connect_args(timeout: int) -> dict[str, object]:
-    """What python-oracledb is given to connect within ``timeout`` seconds; thin, so that no client is needed."""
-    return {"tcp_connect_timeout": timeout, "expire_time": _EXPIRE_MINUTES}
-
-
 _EXPIRE_MINUTES: Final = 2
 """After so many minutes without a word the network is asked whether the server is still there."""
-
 CALL_TIMEOUT: Final = 600
 """Seconds that a publisher waits for the answer to one call: those that never come would keep it for ever."""
 
-
-CONNECT_ADVICE: Final = {
+_CONNECT_ADVICE: Final = {
     "ORA-01017": "check the user in the URL, and {secret}",
     "DPY-4001": "give the user in the URL, and the password: {secret}",
     "ORA-28000": "the account is locked: have it unlocked",
@@ -68,26 +55,148 @@ CONNECT_ADVICE: Final = {
     "ORA-28040": "SQLNET.ALLOWED_LOGON_VERSION_SERVER of the server asks for another way of logging in than the driver "
     "has: have it set to 12 or 11, then have the password set anew",
 }
+_PASSING: Final = frozenset(
+    {
+        *(51, 54, 2049, 4021, 30006),  # another session locks it for too long
+        *(60, 4020),  # a deadlock
+        *(257, 1536, 1628, 1650, 1651, 1652, 1653, 1654, 1655, 1688, 1691, 1692, 19809, 30036),  # no room
+        *(4030, 4031, 4036),  # no memory
+        *(1555, 8103, 8176, 8177),  # what was to be read has been changed too often
+        *(4061, 4065, 4068),  # something was compiled anew
+        *(1109, 16000, 16456),  # the database is not open, or not for writing, as during a switchover
+        *(25401, 25402, 25408, 25409),  # the session went to another instance in the middle
+    }
+)
+
+IDENTITY: Final = """SELECT SYS_CONTEXT('USERENV', 'DB_NAME') || '/' || SYS_CONTEXT('USERENV', 'CON_NAME') || '/'
+    || OBJECT_ID || '/' || TO_CHAR(CREATED, 'YYYY-MM-DD HH24:MI:SS')
+FROM ALL_OBJECTS
+WHERE OWNER = NVL(:owner, SYS_CONTEXT('USERENV', 'CURRENT_SCHEMA'))
+  AND OBJECT_NAME = :flights AND OBJECT_TYPE = 'SEQUENCE'"""
 
 
-def begin_publishing(conn: Connection) -> None:
-    """Wait for the answer to a call no longer than ``CALL_TIMEOUT``: an error that passes (``passes``) is the end."""
-    driver: Any = conn.connection.driver_connection
-    driver.call_timeout = CALL_TIMEOUT * 1000
+_TRIED: Final = {
+    "SELECT": "SELECT 1 FROM {table} WHERE 1 = 0",
+    "INSERT": "INSERT INTO {table} ({column}) SELECT NULL FROM DUAL WHERE 1 = 0",
+    "UPDATE": "UPDATE {table} SET {column} = {column} WHERE 1 = 0",
+    "DELETE": "DELETE FROM {table} WHERE 1 = 0",
+}
+
+_SUCCESS, _OWNED = 0, 4  # return codes of DBMS_LOCK.REQUEST; 1 is a time-out: another session has it
+_EXCLUSIVE: Final = 6
+_BESIDE: Final = "eventlog_lock_session"
+_MAY_LOCK: Final = "eventlog_may_use_dbms_lock"
+_BUSY: Final = 54
+_NO_TABLE: Final = 942
+
+
+class OracleSessions(Dialect):
+    """One publisher a log (spec/event-log.md 12): by ``DBMS_LOCK`` if the user may execute it, whose locks are the
+    session's, whatever is committed. Without that grant the rows of ``<log>_version`` are locked by a transaction that
+    is never ended, of a second session beside this one. Either way nothing is left of it when the publisher dies.
+    """
+
+    driver = "oracle+oracledb"
+    package = "eventlog-publisher[oracle]"
+    session = SESSION
+    connect_advice: ClassVar = _CONNECT_ADVICE
+
+    def connect_args(self, timeout: int) -> dict[str, object]:
+        # Thin, so that no client is needed.
+        return {"tcp_connect_timeout": timeout, "expire_time": _EXPIRE_MINUTES}
+
+    def begin_publishing(self, conn: Connection) -> None:
+        # An error that passes is the end of a call that takes longer.
+        driver: Any = conn.connection.driver_connection
+        driver.call_timeout = CALL_TIMEOUT * 1000
+
+    def begin_reading(self, conn: Connection, seconds: int) -> None:
+        driver: Any = conn.connection.driver_connection
+        driver.call_timeout = seconds * 1000
+        conn.exec_driver_sql("SET TRANSACTION READ ONLY")
+
+    def passes(self, error: BaseException) -> bool:
+        reason: Any = error.args[0] if error.args else None
+        if getattr(reason, "full_code", "") == "DPY-4024":  # a call took longer than it may
+            return True
+        return bool(getattr(reason, "isrecoverable", False)) or getattr(reason, "code", 0) in _PASSING
+
+    def fetch(self, conn: Connection, statement: str, parameters: Mapping[str, object]) -> list[tuple[Any, ...]]:
+        return fetch(conn, statement, parameters)
+
+    def fetch_chunks(
+        self, conn: Connection, statement: str, parameters: Mapping[str, object], size: int
+    ) -> Generator[list[tuple[Any, ...]], None, None]:
+        with _own_types(conn):
+            yield from super().fetch_chunks(conn, statement, parameters, size)
+
+    def current_user(self, conn: Connection) -> str:
+        return current_user(conn)
+
+    def session_id(self, conn: Connection) -> str:
+        # Number and audit number: no other session has both at the same time.
+        statement = "SELECT SYS_CONTEXT('USERENV', 'SID'), SYS_CONTEXT('USERENV', 'SESSIONID') FROM DUAL"
+        return "-".join(map(str, fetch(conn, statement)[0]))
+
+    def identity(self, conn: Connection, log: LogTable) -> str:
+        # A standby that takes over has the same; a dump that is imported has not.
+        rows = fetch(conn, IDENTITY, {"owner": log.schema, "flights": log.flight_sequence})
+        return "/".join(["oracle", *(str(text) for (text,) in rows)])
+
+    def try_lock(self, conn: Connection, log: LogTable) -> bool:
+        if _may_use_dbms_lock(conn):
+            return call(conn, request_block(log)) in (_SUCCESS, _OWNED)
+        if self.holds_lock(conn, log):
+            return True
+        beside = conn.engine.connect()
+        has_it = False
+        try:
+            self.begin_publishing(beside)
+            has_it = _lock_row(beside, log)
+        finally:
+            if not has_it:
+                beside.close()
+        if has_it:
+            conn.connection.info[_BESIDE] = beside
+        return has_it
+
+    def holds_lock(self, conn: Connection, log: LogTable) -> bool:
+        beside = conn.connection.info.get(_BESIDE)
+        if beside is not None:
+            return bool(beside.connection.driver_connection.is_healthy()) and _lock_row(beside, log)
+        if not _may_use_dbms_lock(conn):
+            return False
+        answer = call(conn, request_block(log))
+        if answer == _SUCCESS:  # taken by asking
+            call(conn, release_block(log))
+        return answer == _OWNED
+
+    def unlock(self, conn: Connection, log: LogTable) -> None:
+        beside = conn.connection.info.pop(_BESIDE, None)
+        if beside is not None:
+            beside.close()
+        elif _may_use_dbms_lock(conn):
+            call(conn, release_block(log))
+
+    def missing_rights(self, conn: Connection, log: LogTable, deletes: bool) -> list[str]:
+        missing = super().missing_rights(conn, log, deletes)
+        if not may_run(conn, f"SELECT {qualified(log.schema, log.flight_sequence)}.NEXTVAL FROM DUAL WHERE 1 = 0"):  # noqa: S608 - a quoted name
+            missing.append(f"SELECT on sequence {log.flight_sequence}")
+        return missing
+
+    def lacking(self, conn: Connection, log: LogTable, table: str, rights: Sequence[str], column: str) -> list[str]:
+        # Each is tried by a statement that changes nothing: rights come by roles and by system privileges as well.
+        names = {"table": qualified(log.schema, table), "column": quote_identifier(column)}
+        return [f"{right} on table {table}" for right in rights if not may_run(conn, _TRIED[right].format(**names))]
+
+
+# --- statements and errors --------------------------------------------------------------------------------------------
 
 
 def fetch(conn: Connection, statement: str, parameters: Mapping[str, object] | None = None) -> list[tuple[Any, ...]]:
     """The rows of a statement as the driver makes them, large objects as text or bytes with their row."""
     with _own_types(conn):
         return driver.fetch(conn, statement, parameters or {})
-
-
-def fetch_chunks(
-    conn: Connection, statement: str, parameters: Mapping[str, object], size: int
-) -> Generator[list[tuple[Any, ...]], None, None]:
-    """The rows of a statement in lists of ``size``, the last of fewer."""
-    with _own_types(conn):
-        yield from driver.fetch_chunks(conn, statement, parameters, size)
 
 
 CHUNKS: Final = (1, 10, 100, 900)
@@ -108,28 +217,6 @@ def error_code(error: DBAPIError) -> int:
     """The number of an ORA- error, 0 if it is none."""
     (reason, *_) = error.orig.args if error.orig is not None and error.orig.args else (None,)
     return int(getattr(reason, "code", 0) or 0)
-
-
-_PASSING: Final = frozenset(
-    {
-        *(51, 54, 2049, 4021, 30006),  # another session locks it for too long
-        *(60, 4020),  # a deadlock
-        *(257, 1536, 1628, 1650, 1651, 1652, 1653, 1654, 1655, 1688, 1691, 1692, 19809, 30036),  # no room
-        *(4030, 4031, 4036),  # no memory
-        *(1555, 8103, 8176, 8177),  # what was to be read has been changed too often
-        *(4061, 4065, 4068),  # something was compiled anew
-        *(1109, 16000, 16456),  # the database is not open, or not for writing, as during a switchover
-        *(25401, 25402, 25408, 25409),  # the session went to another instance in the middle
-    }
-)
-
-
-def passes(error: BaseException) -> bool:
-    """Whether an error that the driver does not take for an operational one can be gone when it is tried again."""
-    reason: Any = error.args[0] if error.args else None
-    if getattr(reason, "full_code", "") == "DPY-4024":  # a call took longer than it may
-        return True
-    return bool(getattr(reason, "isrecoverable", False)) or getattr(reason, "code", 0) in _PASSING
 
 
 def as_text(cursor: Any, metadata: Any) -> Any:
@@ -157,38 +244,6 @@ def _own_types(conn: Connection) -> Iterator[None]:
         driver.outputtypehandler, dialect.arraysize = before
 
 
-# --- rights -----------------------------------------------------------------------------------------------------------
-
-
-def missing_rights(conn: Connection, log: LogTable, deletes: bool) -> list[str]:
-    """The rights that this session's user lacks to publish the log, in words; empty if it has them all.
-
-    Each is tried by a statement that changes nothing: rights come by roles and by system privileges as well.
-    """
-    status = log.column("status")
-    inflight = ("SELECT", "INSERT", "UPDATE", "DELETE")
-    missing = lacking(conn, log, log.name, ("SELECT", "UPDATE", *(["DELETE"] if deletes else [])), status)
-    missing += lacking(conn, log, log.error_table, ("INSERT",), "RECORD_ID")
-    missing += lacking(conn, log, log.inflight_table, inflight, "FLIGHT_NO")
-    if not may_run(conn, f"SELECT {qualified(log.schema, log.flight_sequence)}.NEXTVAL FROM DUAL WHERE 1 = 0"):  # noqa: S608 - a quoted name
-        missing.append(f"SELECT on sequence {log.flight_sequence}")
-    return missing
-
-
-_TRIED: Final = {
-    "SELECT": "SELECT 1 FROM {table} WHERE 1 = 0",
-    "INSERT": "INSERT INTO {table} ({column}) SELECT NULL FROM DUAL WHERE 1 = 0",
-    "UPDATE": "UPDATE {table} SET {column} = {column} WHERE 1 = 0",
-    "DELETE": "DELETE FROM {table} WHERE 1 = 0",
-}
-
-
-def lacking(conn: Connection, log: LogTable, table: str, rights: Sequence[str], column: str) -> list[str]:
-    """Which of the rights on a table of a log this session lacks, in words. ``column``: one to try them on."""
-    names = {"table": qualified(log.schema, table), "column": quote_identifier(column)}
-    return [f"{right} on table {table}" for right in rights if not may_run(conn, _TRIED[right].format(**names))]
-
-
 _NO_RIGHT: Final = frozenset({942, 1031, 2289, 41900})  # no such table (or no right to see it), no right, no sequence
 _READ_ONLY: Final = 1456  # found when the statement runs, as in doctor's transaction: the rights are looked at before
 
@@ -205,53 +260,9 @@ def may_run(conn: Connection, statement: str) -> bool:
     return True
 
 
-_SUCCESS, _OWNED = 0, 4  # return codes of DBMS_LOCK.REQUEST; 1 is a time-out: another session has it
-_EXCLUSIVE: Final = 6
-_BESIDE: Final = "eventlog_lock_session"
-_MAY_LOCK: Final = "eventlog_may_use_dbms_lock"
-_BUSY: Final = 54
-_NO_TABLE: Final = 942
-
-
-def try_lock(conn: Connection, log: LogTable) -> bool:
-    """Take the log for this session; True if it has it now. The lock ends with the session, not the transaction."""
-    if _may_use_dbms_lock(conn):
-        return call(conn, request_block(log)) in (_SUCCESS, _OWNED)
-    if holds_lock(conn, log):
-        return True
-    beside = conn.engine.connect()
-    has_it = False
-    try:
-        begin_publishing(beside)
-        has_it = _lock_row(beside, log)
-    finally:
-        if not has_it:
-            beside.close()
-    if has_it:
-        conn.connection.info[_BESIDE] = beside
-    return has_it
-
-
-def holds_lock(conn: Connection, log: LogTable) -> bool:
-    """Whether this session has the log."""
-    beside = conn.connection.info.get(_BESIDE)
-    if beside is not None:
-        return bool(beside.connection.driver_connection.is_healthy()) and _lock_row(beside, log)
-    if not _may_use_dbms_lock(conn):
-        return False
-    answer = call(conn, request_block(log))
-    if answer == _SUCCESS:  # taken by asking
-        call(conn, release_block(log))
-    return answer == _OWNED
-
-
-def unlock(conn: Connection, log: LogTable) -> None:
-    """Give the log back, if this session has it."""
-    beside = conn.connection.info.pop(_BESIDE, None)
-    if beside is not None:
-        beside.close()
-    elif _may_use_dbms_lock(conn):
-        call(conn, release_block(log))
+def current_user(conn: Connection) -> str:
+    """The user that the triggers log as perpetrator: whoever opened the session (spec/triggers.md 7)."""
+    return str(fetch(conn, "SELECT SYS_CONTEXT('USERENV', 'SESSION_USER') FROM DUAL")[0][0])
 
 
 # --- the two locks ----------------------------------------------------------------------------------------------------
@@ -317,33 +328,3 @@ def _lock_row(beside: Connection, log: LogTable) -> bool:
             raise
         return False
     return True
-
-
-# --- the session ------------------------------------------------------------------------------------------------------
-
-
-def current_user(conn: Connection) -> str:
-    """The user that the triggers log as perpetrator: whoever opened the session (spec/triggers.md 7)."""
-    return str(fetch(conn, "SELECT SYS_CONTEXT('USERENV', 'SESSION_USER') FROM DUAL")[0][0])
-
-
-def session_id(conn: Connection) -> str:
-    """The number of this session and its audit number: no other session has both at the same time."""
-    statement = "SELECT SYS_CONTEXT('USERENV', 'SID'), SYS_CONTEXT('USERENV', 'SESSIONID') FROM DUAL"
-    return "-".join(map(str, fetch(conn, statement)[0]))
-
-
-IDENTITY: Final = """SELECT SYS_CONTEXT('USERENV', 'DB_NAME') || '/' || SYS_CONTEXT('USERENV', 'CON_NAME') || '/'
-    || OBJECT_ID || '/' || TO_CHAR(CREATED, 'YYYY-MM-DD HH24:MI:SS')
-FROM ALL_OBJECTS
-WHERE OWNER = NVL(:owner, SYS_CONTEXT('USERENV', 'CURRENT_SCHEMA'))
-  AND OBJECT_NAME = :flights AND OBJECT_TYPE = 'SEQUENCE'"""
-
-
-def identity(conn: Connection, log: LogTable) -> str:
-    """The database, and the sequence of flight numbers by its number and the time that it was made.
-
-    A standby that takes over has the same; a dump that is imported has not.
-    """
-    rows = fetch(conn, IDENTITY, {"owner": log.schema, "flights": log.flight_sequence})
-    return "/".join(["oracle", *(str(text) for (text,) in rows)])

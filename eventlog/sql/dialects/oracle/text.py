@@ -55,6 +55,20 @@ def qualified(schema: str | None, name: str) -> str:
     return text.qualified(schema, name, quote_identifier)
 
 
+def new_time(*, is_zoned: bool) -> str:
+    """SQL of the time now as event_time takes it."""
+    # A zoned column takes the moment itself: without its zone it would be taken for one of the session's.
+    return "SYSTIMESTAMP" if is_zoned else UTC_NOW
+
+
+UTC_NOW: Final = "SYS_EXTRACT_UTC(SYSTIMESTAMP)"
+
+
+def short_integer(ref: str, digits: int) -> str:
+    """SQL of an event type, 0 for what can be none, with so many digits that the driver makes an integer of it."""
+    return f"CAST(CASE WHEN ABS({ref}) < 1000 THEN {ref} WHEN {ref} IS NOT NULL THEN 0 END AS NUMBER({digits}))"
+
+
 QUOTE_FUNCTION: Final = "proc_{}_quote"
 BASE64_FUNCTION: Final = "proc_{}_base64"
 """The names of the functions of a log (``LogTable.own_name``)."""
@@ -214,10 +228,9 @@ def key_value(column: Column, ref: str, base64: str | None = None) -> str:
 
 
 def key_text(key: Sequence[Column], refs: Sequence[str], quote: str, base64: str | None = None) -> str:
-    """SQL of the canonical table_key of a row whose key columns are not NULL (spec/triggers.md 4).
+    """``text.key_parts`` as one text, of key columns that are not NULL (spec/triggers.md 4).
 
-    ``refs``: SQL of the references to the key columns, in key order; ``quote``: SQL name of the function that quotes a
-    text where needed, and takes NULL for the empty text, which is the same here.
+    ``quote``: SQL name of the function that quotes, and takes NULL for the empty text, which is the same here.
     """
 
     def value(column: Column, ref: str) -> str:

@@ -19,7 +19,7 @@ from eventlog.errors import DatabaseError
 from eventlog.sql.dialects.oracle.compile import OPERATIONS, trigger_texts
 from eventlog.sql.dialects.oracle.script import PROLOGUE, ddl_lock_timeout, drop_trigger, terminated
 from eventlog.sql.dialects.oracle.session import current_user, error_code, fetch
-from eventlog.sql.dialects.oracle.tables import create_functions, number_sequence, run
+from eventlog.sql.dialects.oracle.tables import create_functions, number_sequence
 from eventlog.sql.dialects.oracle.text import (
     BASE64_FUNCTION,
     QUOTE_FUNCTION,
@@ -56,6 +56,8 @@ class OracleTriggers(MarkedTriggers):
     replaces = True
     blank_digest = "0" * 64
     texts = staticmethod(trigger_texts)
+    drop_trigger = staticmethod(drop_trigger)
+    ended = staticmethod(terminated)
     script_head = (*PROLOGUE, "")
     script_end = ()
 
@@ -88,9 +90,6 @@ class OracleTriggers(MarkedTriggers):
             )
             for schema, name, owner, table, type_, event, status, validity in rows
         ]
-
-    def drop_trigger(self, schema: str | None, name: str) -> str:
-        return drop_trigger(schema, name)
 
     def enable(self, trigger: StoredTrigger) -> list[str]:
         return [] if trigger.is_enabled else [f"ALTER TRIGGER {qualified(trigger.schema, trigger.name)} ENABLE"]
@@ -129,7 +128,16 @@ class OracleTriggers(MarkedTriggers):
             yield from _order([trigger for one in of_table for trigger in one.triggers], of_table[0], installed)
 
     def drop_warnings(self, installed: Installed, dropped: Sequence[StoredTrigger]) -> Iterable[str]:
-        return _left_invalid(installed, dropped)
+        # A trigger that FOLLOWS one which goes fails the writes to its table from then on.
+        gone = {(trigger.schema, trigger.name) for trigger in dropped}
+        for trigger in (one for of_table in installed.triggers.values() for one in of_table):
+            named = sorted(gone & trigger.follows)
+            if trigger.digest is None and named:
+                names = ", ".join(name for _, name in named)
+                yield (
+                    f"trigger {trigger.name} of {'.'.join(trigger.table)} FOLLOWS {names}, which goes: it is invalid "
+                    "then, and every write to its table that fires it fails (ORA-04098); first make it without that"
+                )
 
     def not_captured(self, declared: Sequence[TableTriggers]) -> tuple[str, ...]:
         if not declared:
@@ -158,9 +166,6 @@ class OracleTriggers(MarkedTriggers):
             run_as_it_stands(conn, setting)
         yield
 
-    def run(self, conn: Connection, statement: str) -> None:
-        run(conn, statement)
-
     def locked_out(
         self, conn: Connection, plan: TriggerPlan, action: Action, error: DBAPIError, lock_timeout: float
     ) -> DatabaseError | None:
@@ -173,9 +178,6 @@ class OracleTriggers(MarkedTriggers):
 
     def settings(self, lock_timeout: float) -> list[str]:
         return [ddl_lock_timeout(lock_timeout)]
-
-    def ended(self, statements: Iterable[str]) -> list[str]:
-        return terminated(statements)
 
     def installed(self, conn: Connection, log: LogTable) -> list[InstalledTrigger]:
         triggers = super().installed(conn, log)
@@ -222,20 +224,6 @@ def _order(ours: Sequence[CompiledTrigger], compiled: Compiled, installed: Insta
                 "writes to watched tables may be logged before the change it answers; give it FOLLOWS "
                 + ", ".join(before)
             )
-
-
-def _left_invalid(installed: Installed, dropped: Iterable[StoredTrigger]) -> Iterable[str]:
-    """Sentences on the triggers of others that FOLLOW one of ours which goes: writes to their tables fail then."""
-    gone = {(trigger.schema, trigger.name) for trigger in dropped}
-    for of_table in installed.triggers.values():
-        for trigger in of_table:
-            named = sorted(gone & trigger.follows)
-            if trigger.digest is None and named:
-                names = ", ".join(name for _, name in named)
-                yield (
-                    f"trigger {trigger.name} of {'.'.join(trigger.table)} FOLLOWS {names}, which goes: it is invalid "
-                    "then, and every write to its table that fires it fails (ORA-04098); first make it without that"
-                )
 
 
 def _grants(log: LogTable, compiled: Compiled) -> Iterable[str]:

@@ -19,13 +19,14 @@ from eventlog.sql.dialects.postgresql.text import (
     is_one_spelling,
     key_text,
     literal,
+    new_time,
     quote_function,
     relation,
     session_settings,
     value_text,
 )
 from eventlog.sql.log_table import LogTable, cut_name
-from eventlog.sql.text import field, fields, qualified, quote_identifier
+from eventlog.sql.text import all_there, field, fields, log_words, qualified, quote_identifier
 from eventlog.sql.triggers.compare import TableName, sha256
 from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableTriggers, following
 from eventlog.sql.triggers.plan import first_free
@@ -99,42 +100,36 @@ class CompiledFunction:
 
 
 def compile_triggers(
-    schema: str, log: LogTable, facts: Facts, installed: InstalledFunctions, declared: Sequence[TableTriggers]
+    facts: Facts, installed: InstalledFunctions, declared: Sequence[TableTriggers]
 ) -> list[CompiledFunction]:
-    """What is declared, as SQL, in its order. ``schema``: that of the classes.
-
-    Raises TriggerError for a capture that cannot be.
-    """
+    """What is declared, as SQL, in its order. Raises TriggerError for a capture that cannot be."""
     # CREATE OR REPLACE would replace the function of another without a question, so its name counts as taken.
     functions: set[tuple[str, ...]] = {
         name for name, oid in facts.function_names.items() if oid not in installed.functions
     }
-    triggers: set[tuple[str, ...]] = {
+    taken: set[tuple[str, ...]] = {
         (*table, row.name)
         for table, rows in installed.triggers.items()
         for row in rows
         if (*table, row.name) not in installed.ours
     }
     compiled = []
-    for one in declared:
-        table = (one.schema or schema, one.table.name)
-        place = _Context(schema, table[0], log, facts)
-        by_statement = statement_operations(table[0], one, facts)
-        parts = [_Coverage((*_OPERATIONS, "t"), by_statement)]
-        if one.watch.always and by_statement:
+    for triggers in declared:
+        table, by_statement = facts.place_of(triggers), statement_operations(facts, triggers)
+        parts = [((*_OPERATIONS, "t"), by_statement)]
+        if triggers.watch.always and by_statement:
             # An apply worker fires row triggers only, a table's first synchronization both: so a row trigger that fires
             # for what is replicated, and a statement's for all else, and no change is logged twice.
-            parts.append(_Coverage([letter for letter in _OPERATIONS if letter in by_statement], is_replicated=True))
-        for part in parts:
+            parts.append((tuple(letter for letter in _OPERATIONS if letter in by_statement), _NO_OPERATIONS))
+        for operations, logged in parts:
             function = _take_name(f"proc_{table[1]}", table[:1], functions)
-            sql_name = qualified(table[0], function)
-            names = {letter: _take_name(f"_tgr_{table[1]}_{letter}", table, triggers) for letter in part.operations}
-            partitions: dict[TableName, FunctionTrigger | None] = {}
-            for partition, may_be_made in facts.partitions.get(table, {}).items() if "t" in names else ():
-                name = _take_name(f"_tgr_{partition[1]}_t", partition, triggers)
-                trigger = _truncate_trigger(name, partition, sql_name, part.enabled("t", one.watch.always))
-                partitions[partition] = trigger if may_be_made else None
-            compiled.append(_compile(place, one, moving_with(one, declared), function, names, part, partitions))
+            names = {letter: _take_name(f"_tgr_{table[1]}_{letter}", table, taken) for letter in operations}
+            partitions = {
+                partition: _take_name(f"_tgr_{partition[1]}_t", partition, taken)
+                for partition in (facts.partitions.get(table, ()) if "t" in names else ())
+            }
+            following_key = moving_with(triggers, declared)
+            compiled.append(_compile(facts, triggers, following_key, function, names, partitions, logged))
     return compiled
 
 
@@ -147,44 +142,13 @@ def _take_name(beginning: str, place: tuple[str, ...], taken: set[tuple[str, ...
     return name
 
 
-@dataclass(frozen=True, slots=True)
-class _Coverage:
-    """What one function of a table logs: ``operations`` (t is TRUNCATE), those of ``by_statement`` a statement.
-
-    ``is_replicated``: only what a replication applies, row by row.
-    """
-
-    operations: Sequence[str]
-    by_statement: frozenset[str] = _NO_OPERATIONS
-    is_replicated: bool = False
-
-    def enabled(self, operation: str, always: bool) -> str:
-        """When the trigger of an operation fires, as in pg_trigger.tgenabled: for what applications do (O), for what a
-        replication applies (R), or for both (A).
-        """
-        if self.is_replicated:
-            return "R"
-        return "A" if always and operation not in self.by_statement else "O"
-
-
-@dataclass(frozen=True, slots=True)
-class _Context:
-    """What triggers of a table are compiled for. ``schema``: of the classes; ``home``: of the table."""
-
-    schema: str
-    home: str
-    log: LogTable
-    facts: Facts
-
-
-def statement_operations(home: str, triggers: TableTriggers, facts: Facts) -> frozenset[str]:
+def statement_operations(facts: Facts, triggers: TableTriggers) -> frozenset[str]:
     """The operations of a table that are logged a statement (spec/triggers.md 7.1).
 
     Raises TriggerError where that is asked for and a statement's transition tables would not be the table's own rows.
     """
     table = triggers.table
-    place = (home, table.name)
-    inherits = place in facts.with_heirs | facts.heirs
+    inherits = facts.place_of(triggers) in facts.with_heirs | facts.heirs
     if triggers.watch.capture == "statement":
         if table.partitioned or inherits:
             why = "partitioned: its partitions would not be seen" if table.partitioned else "in an inheritance tree"
@@ -203,32 +167,42 @@ def moving_with(triggers: TableTriggers, declared: Iterable[TableTriggers]) -> l
 
 
 def _compile(
-    place: _Context,
+    facts: Facts,
     triggers: TableTriggers,
     moving: Iterable[ChildTriggers],
     function: str,
     names: Mapping[str, str],
-    part: _Coverage,
-    partitions: Mapping[TableName, FunctionTrigger | None],
+    partitions: Mapping[TableName, str],
+    by_statement: frozenset[str],
 ) -> CompiledFunction:
-    by_statement = part.by_statement
+    """``names``: of the triggers by operation (t is TRUNCATE); ``partitions``: of those of partitions."""
     if isinstance(triggers, ClassTriggers):
-        body = _class_body(place, triggers, moving, by_statement)
+        body = _class_body(facts, triggers, moving, by_statement)
         shown = (*triggers.key, *triggers.columns)
         # Where a column is left out the function looks itself: the whole row would fetch its large values to compare.
         is_whole = len(shown) == len(triggers.table.columns)
     else:
-        body = _child_body(place, triggers, by_statement)
+        body = _child_body(facts, triggers, by_statement)
         shown = (*triggers.key, *triggers.owner_columns, triggers.column)
         is_whole = True
-    settings = session_settings(shown, place.facts.enums) | (_STATEMENT_SETTINGS if by_statement else {})
-    sql_name = qualified(place.home, function)
+    table = facts.place_of(triggers)
+    settings = session_settings(shown, facts.enums) | (_STATEMENT_SETTINGS if by_statement else {})
+    sql_name = qualified(table[0], function)
     statement = _TEMPLATES.render("function.sql.j2", function=sql_name, settings=settings, body=body)
-    table = (place.home, triggers.table.name)
+    is_replicated = "t" not in names
+
+    def enabled(operation: str) -> str:
+        """When a trigger fires, as in pg_trigger.tgenabled: for what applications do (O), for what a replication
+        applies (R), or for both (A).
+        """
+        if is_replicated:
+            return "R"
+        return "A" if triggers.watch.always and operation not in by_statement else "O"
+
     compiled = [
-        _truncate_trigger(name, table, sql_name, part.enabled(operation, triggers.watch.always))
+        _truncate_trigger(name, table, sql_name, enabled(operation))
         if operation == "t"
-        else _trigger(name, table, sql_name, operation, part, triggers.watch.always, is_whole)
+        else _trigger(name, table, sql_name, operation, enabled(operation), operation in by_statement, is_whole)
         for operation, name in names.items()
     ]
     columns = {column.name: column.type.sql for column in triggers.table.columns if column in shown}
@@ -239,21 +213,26 @@ def _compile(
     whole = "\n".join([statement, *(trigger.statement for trigger in compiled), *always, repr(columns)])
     digest = sha256(whole)
     return CompiledFunction(
-        schema=place.home,
-        table=triggers.table.name,
+        schema=table[0],
+        table=table[1],
         function=function,
         body=body,
         settings=(f"search_path={SEARCH_PATH}", *(f"{name}={value}" for name, value in settings.items())),
         statement=statement,
         triggers=tuple(compiled),
-        marker=marker_of(place.log, digest),
-        function_marker=marker_of(place.log, digest, columns),
+        marker=marker_of(facts.log, digest),
+        function_marker=marker_of(facts.log, digest, columns),
         columns=columns,
         present=frozenset(column.name for column in triggers.table.columns),
         by_statement=by_statement,
-        is_replicated=part.is_replicated,
+        is_replicated=is_replicated,
         is_partitioned=triggers.table.partitioned,
-        partitions=partitions,
+        partitions={
+            partition: _truncate_trigger(name, partition, sql_name, enabled("t"))
+            if facts.partitions[table][partition]
+            else None
+            for partition, name in partitions.items()
+        },
     )
 
 
@@ -266,10 +245,9 @@ def _truncate_trigger(name: str, table: TableName, function: str, enabled: str) 
 
 
 def _trigger(
-    name: str, table: TableName, function: str, operation: str, part: _Coverage, always: bool, is_whole: bool
+    name: str, table: TableName, function: str, operation: str, enabled: str, by_statement: bool, is_whole: bool
 ) -> FunctionTrigger:
     type_, when, transition = _OPERATIONS[operation]
-    by_statement = operation in part.by_statement
     if not by_statement:
         type_, transition = type_ | ROW, {}
     condition = ANY_BYTE if operation == "u" and is_whole and not by_statement else None
@@ -282,7 +260,7 @@ def _trigger(
         *([f"WHEN ({condition})"] if condition else []),
         f"EXECUTE FUNCTION {function}()",
     ]
-    enabled, rows = part.enabled(operation, always), (transition.get("OLD"), transition.get("NEW"))
+    rows = transition.get("OLD"), transition.get("NEW")
     return FunctionTrigger(table, name, type_, enabled, condition, *rows, "\n".join(lines))
 
 
@@ -290,9 +268,10 @@ def _trigger(
 
 
 def _class_body(
-    place: _Context, triggers: ClassTriggers, moving: Iterable[ChildTriggers], by_statement: frozenset[str]
+    facts: Facts, triggers: ClassTriggers, moving: Iterable[ChildTriggers], by_statement: frozenset[str]
 ) -> str:
-    table, quote = relation(place.home, triggers.table), quote_function(place.log)
+    place, quote = facts.place_of(triggers), quote_function(facts.log)
+    table = relation(place[0], triggers.table)
 
     def key_of(refs: Sequence[str]) -> str:
         return key_text(triggers.log_key, refs, quote)
@@ -300,7 +279,7 @@ def _class_body(
     def stands(refs: Sequence[str], and_also: str | None = None) -> str:
         """SQL: a row ``t`` with this key is in the table now; ``and_also``: what else holds for it."""
         conditions = [
-            f"{field('t', column)} {_equality(place.facts, (place.home, triggers.table.name), column)} {ref}"
+            f"{field('t', column)} {_equality(facts, place, column)} {ref}"
             for column, ref in zip(triggers.key, refs, strict=True)
         ]
         if not all(map(is_one_spelling, triggers.key)):
@@ -310,22 +289,18 @@ def _class_body(
             conditions.append(and_also)
         return f"EXISTS (SELECT FROM {table} AS t WHERE {' AND '.join(conditions)})"
 
-    def is_there(refs: Sequence[str]) -> str:
-        """SQL: the row has a key."""
-        return " AND ".join(f"{ref} IS NOT NULL" for ref in refs)
-
     def owned(child: ChildTriggers) -> tuple[str, str]:
         """SQL: a child table, and the condition of its rows ``c`` that belong to the OLD row."""
-        owner_place, child_place = (place.home, triggers.table.name), (child.schema or place.schema, child.table.name)
+        child_place = facts.place_of(child)
         conditions = (
-            _same(place.facts, owner_place, key, field("OLD", key), child_place, column, field("c", column))
+            _same(facts, place, key, field("OLD", key), child_place, column, field("c", column))
             for key, column in zip(child.key, child.owner_columns, strict=True)
         )
         return relation(child_place[0], child.table), " AND ".join(conditions)
 
     return _TEMPLATES.render(
         "class_body.sql.j2",
-        log=_log_for(place.log, triggers.class_name),
+        log=_log_for(facts.log, triggers.class_name),
         table=table,
         moving=[owned(child) for child in moving],
         columns=triggers.columns,
@@ -342,16 +317,14 @@ def _class_body(
         key=triggers.key,
         key_of=key_of,
         stands=stands,
-        is_there=is_there,
+        is_there=all_there,
         key_is_changed=" OR ".join(map(_column_is_changed, triggers.key)),
     )
 
 
-def _child_body(place: _Context, triggers: ChildTriggers, by_statement: frozenset[str]) -> str:
-    facts, quote = place.facts, quote_function(place.log)
-    child = (place.home, triggers.table.name)
-    owner_place = (triggers.owner_schema or place.schema, triggers.owner.name)
-    table, owner = relation(place.home, triggers.table), relation(owner_place[0], triggers.owner)
+def _child_body(facts: Facts, triggers: ChildTriggers, by_statement: frozenset[str]) -> str:
+    child, owner_place, quote = facts.place_of(triggers), facts.owner_of(triggers), quote_function(facts.log)
+    table, owner = relation(child[0], triggers.table), relation(owner_place[0], triggers.owner)
     pairs = list(zip(triggers.key, triggers.owner_columns, strict=True))
     is_one = triggers.is_spelled_alike(is_one_spelling)
 
@@ -376,7 +349,7 @@ def _child_body(place: _Context, triggers: ChildTriggers, by_statement: frozense
 
     return _TEMPLATES.render(
         "child_body.sql.j2",
-        log=_log_for(place.log, triggers.class_name),
+        log=_log_for(facts.log, triggers.class_name),
         table=table,
         event_type=int(triggers.event_type),
         attribute=triggers.attribute,
@@ -409,15 +382,8 @@ def _equality(facts: Facts, table: TableName, column: Column) -> str:
 
 
 def _log_for(log: LogTable, class_name: str) -> dict[str, str]:
-    _, *columns = log.columns  # record_id is the database's to number
-    # A zoned column takes the moment itself: without its zone it would be taken for one of the session's.
-    return {
-        "table": qualified(log.schema, log.name),
-        "columns": ", ".join(map(quote_identifier, columns)),
-        "now": "pg_catalog.clock_timestamp()" + ("" if log.has_zoned_time else " AT TIME ZONE 'UTC'"),
-        "now_type": "pg_catalog.timestamptz" if log.has_zoned_time else "pg_catalog.timestamp",
-        "class_name": class_name,
-    }
+    now_type = "pg_catalog.timestamptz" if log.has_zoned_time else "pg_catalog.timestamp"
+    return {**log_words(log, class_name, new_time(is_zoned=log.has_zoned_time)), "now_type": now_type}
 
 
 def _column_is_changed(column: Column) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, Final, cast
@@ -22,6 +22,7 @@ from eventlog.sql.statements import statements
 from eventlog.sql.text import qualified
 from eventlog.sql.triggers.base import missing_log
 from eventlog.sql.triggers.compare import TableName
+from eventlog.sql.triggers.declared import ChildTriggers, TableTriggers
 
 MARKER: Final = re.compile(r"eventlog sha256:[0-9a-f]{64} (?=log |columns \{)")
 """How the comments on our triggers and functions begin, whichever log they write."""
@@ -45,7 +46,7 @@ def owns(log: LogTable, marker: str | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is true of the watched schemas beyond their catalog.
+    """What is true of a log and the watched schemas beyond their catalog; ``schema`` is that of the classes.
 
     ``readable``, ``lockable`` (row by row), ``filtered`` (by row level security) and the heirs are sets of tables;
     ``equality`` the operators of unique keys by table and column; ``foreign_keys`` those of foreign keys by both ends;
@@ -53,6 +54,8 @@ class Facts:
     the role that the triggers will run as.
     """
 
+    schema: str
+    log: LogTable
     enums: frozenset[str]
     equality: Mapping[tuple[str, str, str], str]
     foreign_keys: Mapping[tuple[str, str, str, str, str, str], str]
@@ -66,6 +69,19 @@ class Facts:
     owner: str = ""
     log_is_writable: bool = True
     has_quote_function: bool = True
+
+    def place_of(self, triggers: TableTriggers) -> TableName:
+        """The table of a declaration."""
+        return triggers.schema or self.schema, triggers.table.name
+
+    def owner_of(self, triggers: ChildTriggers) -> TableName:
+        """The table of the owner of a child table's rows."""
+        return triggers.owner_schema or self.schema, triggers.owner.name
+
+    def read_by(self, triggers: TableTriggers) -> set[TableName]:
+        """The tables that triggers read."""
+        owners = {self.owner_of(triggers)} if isinstance(triggers, ChildTriggers) else set()
+        return {self.place_of(triggers)} | owners
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +125,12 @@ def _log_row(conn: Connection, log: LogTable) -> Row[Any] | None:
     return conn.execute(sql("log"), names).first()
 
 
-def read_facts(conn: Connection, log: LogTable, schemas: Sequence[str]) -> Facts:
-    """What is true of these schemas, and of the log if it is there."""
+def read_facts(conn: Connection, log: LogTable, schema: str, others: Iterable[str] = ()) -> Facts:
+    """What is true of the classes' schema and of others, and of the log if it is there."""
+    schemas = sorted({schema, *others})
 
     def rows(name: str) -> Sequence[Row[Any]]:
-        return conn.execute(sql(name), {"schemas": list(schemas)}).all()
+        return conn.execute(sql(name), {"schemas": schemas}).all()
 
     log_row = _log_row(conn, log)
     tables = rows("tables")
@@ -121,6 +138,8 @@ def read_facts(conn: Connection, log: LogTable, schemas: Sequence[str]) -> Facts
     for row in rows("partitions"):
         partitions[row.schema, row.table_name][row.own_schema, row.name] = row.may_have_triggers
     return Facts(
+        schema=schema,
+        log=log,
         enums=frozenset(row.name for row in conn.execute(sql("enums"))),
         equality={(row.schema, row.table_name, row.column_name): row.operator for row in rows("equality")},
         foreign_keys={tuple(row)[:6]: row.operator for row in rows("foreign_keys")},
@@ -166,7 +185,7 @@ def facts_of(conn: Connection, database: Database, log: LogTable, tables: Collec
     schema = database.schema or ""
     log = replace(log, schema=log.schema or schema)
     places = {(schema, table) for table in tables}
-    facts, installed = read_facts(conn, log, [schema]), read_installed(conn, log)
+    facts, installed = read_facts(conn, log, schema), read_installed(conn, log)
     types = {column.type.sql for table in database.tables if table.name in tables for column in table.columns}
     literals: dict[str, Any] = {
         "enums": sorted(facts.enums & types),
@@ -199,12 +218,14 @@ def facts_of(conn: Connection, database: Database, log: LogTable, tables: Collec
     return {name: value for name, value in literals.items() if value}
 
 
-def from_literals(schema: str, literals: Mapping[str, Any]) -> tuple[Facts, InstalledFunctions]:
+def from_literals(schema: str, log: LogTable, literals: Mapping[str, Any]) -> tuple[Facts, InstalledFunctions]:
     """The facts again, and the names of functions and triggers that are taken."""
     triggers: dict[tuple[str, str], list[Any]] = {}
     for table, name in literals.get("triggers", ()):
         triggers.setdefault((schema, table), []).append(SimpleNamespace(name=name))
     facts = Facts(
+        schema=schema,
+        log=log,
         enums=frozenset(literals.get("enums", ())),
         equality={(schema, table, column): operator for table, column, operator in literals.get("equality", ())},
         foreign_keys={

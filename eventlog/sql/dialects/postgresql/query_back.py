@@ -24,7 +24,7 @@ from sqlalchemy import Connection
 
 from eventlog.core.catalog import Attribute, Column, ObjectClass
 from eventlog.core.values import ColumnType, Kind, ValueOptions, converter
-from eventlog.sql.dialect import CurrentRow, NoSuchValue, child_of
+from eventlog.sql.dialect import CurrentRow, Dialect, NoSuchValue, child_of
 from eventlog.sql.dialects.postgresql.log import usual_plans
 from eventlog.sql.dialects.postgresql.text import bindable, key_value, relation, value_text
 from eventlog.sql.statements import fetch
@@ -33,26 +33,46 @@ from eventlog.sql.text import field
 _TEXT_KINDS: Final = (Kind.CHARACTER, Kind.FIXED)
 
 
-def query_back(
-    conn: Connection,
-    schema: str | None,
-    cls: ObjectClass,
-    keys: Sequence[tuple[str, tuple[str, ...]]],
-    attributes: tuple[Attribute, ...],
-) -> dict[str, CurrentRow]:
-    """The values now of ``attributes`` of the objects with these keys, each with the texts that are sent for it."""
-    usual_plans(conn)
-    columns = zip(*(texts for _, texts in keys), strict=True)
-    parameters = {f"k{i}": list(column) for i, column in enumerate(columns)}
-    names = [attribute.name for attribute in attributes]
-    lists = [cls.is_view or child_of(cls, attribute) is not None for attribute in attributes]
-    rows: dict[str, CurrentRow] = {}
-    for n, *values in fetch(conn, _statement(schema, cls, attributes), parameters):
-        rows[keys[n - 1][0]] = {
-            name: (value or []) if is_list else [value]
-            for name, value, is_list in zip(names, values, lists, strict=True)
-        }
-    return rows
+class PostgresQueryBack(Dialect):
+    """One statement reads the objects of a class, with their child tables."""
+
+    def query_back(
+        self,
+        conn: Connection,
+        schema: str | None,
+        cls: ObjectClass,
+        keys: Sequence[str],
+        attributes: Sequence[Attribute],
+    ) -> dict[str, CurrentRow]:
+        keys_and_texts = list(self.key_values(cls, keys))
+        if not keys_and_texts:
+            return {}
+        usual_plans(conn)
+        columns = zip(*(texts for _, texts in keys_and_texts), strict=True)
+        parameters = {f"k{i}": list(column) for i, column in enumerate(columns)}
+        names = [attribute.name for attribute in attributes]
+        lists = [cls.is_view or child_of(cls, attribute) is not None for attribute in attributes]
+        rows: dict[str, CurrentRow] = {}
+        for n, *values in fetch(conn, _statement(schema, cls, tuple(attributes)), parameters):
+            rows[keys_and_texts[n - 1][0]] = {
+                name: (value or []) if is_list else [value]
+                for name, value, is_list in zip(names, values, lists, strict=True)
+            }
+        return rows
+
+    def key_reader(self, column: Column) -> Callable[[str], str]:
+        # Of what a key may be written as, one form that the server is sure to take.
+        match column.type.kind:
+            case Kind.APPROXIMATE | Kind.BOOLEAN:
+                return converter(column.type, ValueOptions())
+            case Kind.DATE | Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
+                return _instant(converter(column.type, ValueOptions(time_syntax="canonical")))
+            case Kind.TIME:
+                return _time(converter(column.type, ValueOptions(time_syntax="canonical")))
+            case Kind.EXACT | Kind.INTEGER if not column.type.bits:
+                return _numeric
+            case _:
+                return str
 
 
 # The statement
@@ -165,22 +185,7 @@ def _as_value(column_type: ColumnType, ref: str) -> str:
             return f"{ref}::{_CASTS[kind]}"
 
 
-# The texts that are sent: of what a key may be written as, one form that the server is sure to take
-
-
-def key_reader(column: Column) -> Callable[[str], str]:
-    """The function that turns a key value's text into the text that is sent; it raises BadValue or NoSuchValue."""
-    match column.type.kind:
-        case Kind.APPROXIMATE | Kind.BOOLEAN:
-            return converter(column.type, ValueOptions())
-        case Kind.DATE | Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
-            return _instant(converter(column.type, ValueOptions(time_syntax="canonical")))
-        case Kind.TIME:
-            return _time(converter(column.type, ValueOptions(time_syntax="canonical")))
-        case Kind.EXACT | Kind.INTEGER if not column.type.bits:
-            return _numeric
-        case _:
-            return str
+# The texts that are sent
 
 
 def _numeric(text: str) -> str:

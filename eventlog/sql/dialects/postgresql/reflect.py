@@ -9,6 +9,7 @@ from sqlalchemy import Connection, Row, text
 
 from eventlog.core.catalog import Catalog, Column, Database, ForeignKey, Table
 from eventlog.core.values import ColumnType, Kind
+from eventlog.sql.dialect import Dialect
 from eventlog.sql.statements import by_relation, missing_schema, statements
 
 _KINDS: Final = {
@@ -50,48 +51,43 @@ def _scale(typmod: int) -> int:
     return (((typmod - _HEADER) & 0x7FF) ^ 0x400) - 0x400
 
 
-def reflect(conn: Connection, schema: str | None) -> Database:
-    """The tables and views of ``schema``, None = the connection's current schema.
-
-    A foreign key to a table of another schema names it ``schema.table``. Raises DatabaseError if the schema is missing.
-    """
-    oid, name = _find_schema(conn, schema)
-    rows = {
-        which: conn.execute(text(statement), {"schema": oid}).all()
-        for which, statement in statements(__package__, "reflect.sql").items()
-    }
-    names: dict[int, dict[int, str]] = defaultdict(dict)
-    for row in rows["columns"]:
-        names[row.relation][row.position] = row.column_name
-
-    columns = by_relation(rows["columns"])
-    unique_keys = by_relation(rows["unique_keys"])
-    foreign_keys = by_relation(rows["foreign_keys"])
-    return Database(
-        dialect="postgresql",
-        schema=name,
-        tables=tuple(
-            _table(oid, of_table, names[relation], unique_keys[relation], foreign_keys[relation])
-            for relation, of_table in columns.items()
-        ),
-        partitions={
-            row.partition: row.root if row.root_schema == oid else f"{row.root_schema_name}.{row.root}"
-            for row in rows["partitions"]
-        },
-    )
+_SQL: Final = statements(__package__, "reflect.sql")
+_QUESTIONS: Final = ("columns", "unique_keys", "foreign_keys", "partitions")
 
 
-def _find_schema(conn: Connection, schema: str | None) -> tuple[int, str]:
-    row = conn.execute(
-        text(
-            "SELECT oid, nspname FROM pg_catalog.pg_namespace"
-            " WHERE nspname = coalesce(CAST(:schema AS pg_catalog.text), current_schema())"
-        ),
-        {"schema": schema},
-    ).first()
-    if row is None:
-        raise missing_schema(schema)
-    return row.oid, row.nspname
+class PostgresCatalog(Dialect):
+    """Tables, partitioned roots, views and materialized views."""
+
+    def reflect(self, conn: Connection, schema: str | None) -> Database:
+        row = conn.execute(text(_SQL["schema"]), {"schema": schema}).first()
+        if row is None:
+            raise missing_schema(schema)
+        oid, name = row
+        rows = {which: conn.execute(text(_SQL[which]), {"schema": oid}).all() for which in _QUESTIONS}
+        names: dict[int, dict[int, str]] = defaultdict(dict)
+        for row in rows["columns"]:
+            names[row.relation][row.position] = row.column_name
+
+        columns = by_relation(rows["columns"])
+        unique_keys = by_relation(rows["unique_keys"])
+        foreign_keys = by_relation(rows["foreign_keys"])
+        return Database(
+            dialect=self.name,
+            schema=name,
+            tables=tuple(
+                _table(oid, of_table, names[relation], unique_keys[relation], foreign_keys[relation])
+                for relation, of_table in columns.items()
+            ),
+            partitions={
+                row.partition: row.root if row.root_schema == oid else f"{row.root_schema_name}.{row.root}"
+                for row in rows["partitions"]
+            },
+        )
+
+    def fingerprint(self, conn: Connection, catalog: Catalog) -> str:
+        # What is watched may be a pattern, so a new table may be a class: the tables of the schema count too.
+        parameters = {"schema": catalog.schema, "tables": list(catalog.log_names)}
+        return str(conn.execute(text(_SQL["fingerprint"]), parameters).scalar_one())
 
 
 def _table(
@@ -121,26 +117,3 @@ def _table(
         key_deferrable=primary is not None and not primary.is_immediate,
         partitioned=first.kind == "p",
     )
-
-
-_STATEMENT: Final = text("""
-SELECT md5(coalesce(string_agg(
-    concat_ws(' ', c.oid, i.indkey, a.attnum, a.attname, a.atttypid, a.atttypmod), ',' ORDER BY c.oid, a.attnum), ''))
-    || (SELECT concat(count(*), ' ', max(t.oid))
-        FROM pg_catalog.pg_class t JOIN pg_catalog.pg_namespace s ON s.oid = t.relnamespace
-        WHERE s.nspname = :schema AND t.relkind IN ('r', 'p', 'v', 'm') AND NOT t.relispartition)
-FROM pg_catalog.pg_class c
-JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-LEFT JOIN pg_catalog.pg_index i ON i.indrelid = c.oid AND i.indisprimary
-WHERE n.nspname = :schema AND c.relname = ANY(CAST(:tables AS text[])) AND c.relkind IN ('r', 'p', 'v', 'm')
-""")
-
-
-def fingerprint(conn: Connection, catalog: Catalog) -> str:
-    """A text that is another one once a column or the key of a class's tables is, or the schema has another table.
-
-    A hash of the system catalogue. What is watched may be a pattern, so a new table may be a class.
-    """
-    parameters = {"schema": catalog.schema, "tables": list(catalog.log_names)}
-    return str(conn.execute(_STATEMENT, parameters).scalar_one())

@@ -1,5 +1,10 @@
 -- The tables and views of one schema for reflect.py; one statement each, in the order of their use.
 
+-- name: schema
+SELECT oid, nspname
+FROM pg_catalog.pg_namespace
+WHERE nspname = coalesce(CAST(:schema AS pg_catalog.text), current_schema());
+
 -- name: columns
 -- Ordinary tables, partitioned roots (partitions are their roots' storage), views and materialized views, with their
 -- columns in order. Domains are followed to their base type, whose length is the innermost domain's. Virtual generated
@@ -71,3 +76,16 @@ JOIN pg_catalog.pg_class r ON r.oid = pg_catalog.pg_partition_root(c.oid)
 JOIN pg_catalog.pg_namespace n ON n.oid = r.relnamespace
 WHERE c.relnamespace = CAST(:schema AS pg_catalog.oid) AND c.relispartition AND c.relkind IN ('r', 'p', 'f')
 ORDER BY c.relname COLLATE "C";
+
+-- name: fingerprint
+-- Whether tables are still those of a catalogue.
+SELECT md5(coalesce(string_agg(
+    concat_ws(' ', c.oid, i.indkey, a.attnum, a.attname, a.atttypid, a.atttypmod), ',' ORDER BY c.oid, a.attnum), ''))
+    || (SELECT concat(count(*), ' ', max(t.oid))
+        FROM pg_catalog.pg_class t JOIN pg_catalog.pg_namespace s ON s.oid = t.relnamespace
+        WHERE s.nspname = :schema AND t.relkind IN ('r', 'p', 'v', 'm') AND NOT t.relispartition)
+FROM pg_catalog.pg_class c
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+LEFT JOIN pg_catalog.pg_index i ON i.indrelid = c.oid AND i.indisprimary
+WHERE n.nspname = :schema AND c.relname = ANY(CAST(:tables AS text[])) AND c.relkind IN ('r', 'p', 'v', 'm');

@@ -9,10 +9,15 @@ the index is there for each statement anyway, and a row N costs it nothing more.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import ClassVar, Final
 
-from eventlog.sql.dialects.postgresql import wake
-from eventlog.sql.dialects.postgresql.text import literal
+import sqlalchemy as sa
+from sqlalchemy import Connection
+
+from eventlog.sql.dialect import Dialect
+from eventlog.sql.dialects.postgresql.compile import render_quote_function
+from eventlog.sql.dialects.postgresql.text import literal, quote_function
+from eventlog.sql.dialects.postgresql.wake import WAKE
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.text import qualified, quote_identifier
 
@@ -43,27 +48,78 @@ _RESYNC: Final = {
     "fillfactor": "50",
 }
 
+LOCK_TIMEOUT: Final = 5.0
+"""Seconds that a change of guard waits for the log; whoever writes it meanwhile waits behind it."""
 
-def of_log(log: LogTable) -> str:
-    """The statement for the log itself."""
-    return _set(log, log.name, _LOG)
-
-
-def of_inflight(log: LogTable) -> str:
-    """The statement for the lines of its flights."""
-    return _set(log, log.inflight_table, _INFLIGHT)
+_SETTING: Final = "pg_catalog.current_setting('{}')"
+_LETTER: Final = "'^[A-Za-z]$'"
 
 
-def of_resync(log: LogTable) -> str:
-    """The statement for the positions of its resyncs."""
-    return _set(log, log.resync_table, _RESYNC)
+class PostgresTables(Dialect):
+    """The index of the queue guards status in place of a CHECK."""
 
+    column_types: ClassVar = {
+        "integer": sa.BigInteger(),
+        "status": sa.CHAR(1),
+        "event_type": sa.SmallInteger(),
+        "event_time": sa.TIMESTAMP(),
+        "time": sa.TIMESTAMP(),
+        "digest": sa.CHAR(64),
+        **dict.fromkeys(("name", "key", "value", "code", "text"), sa.Text()),
+    }
 
-def identity_of_resync(log: LogTable, index: str) -> str:
-    """The statement that gives the positions of its resyncs a row identity, so that the table can be replicated."""
-    return (
-        f"ALTER TABLE {qualified(log.schema, log.resync_table)} REPLICA IDENTITY USING INDEX {quote_identifier(index)}"
-    )
+    def is_letter(self, column: str) -> str:
+        return f"{self.quote(column)} ~ {_LETTER}"
+
+    def after_log(self, log: LogTable) -> list[str]:
+        return [_set(log, log.name, _LOG), render_quote_function(log)]
+
+    def drop_after_log(self, log: LogTable) -> list[str]:
+        return [f"DROP FUNCTION IF EXISTS {quote_function(log)}(text)"]
+
+    def after_companions(self, log: LogTable) -> list[str]:
+        # A sequence of its own, not an identity: the number is needed before the line that it stands in is written.
+        sequence = qualified(log.schema, log.flight_sequence)
+        return [_set(log, log.inflight_table, _INFLIGHT), f"CREATE SEQUENCE {sequence} AS BIGINT CACHE 1"]
+
+    def next_flight(self, conn: Connection, log: LogTable) -> int:
+        name = {"name": qualified(log.schema, log.flight_sequence)}
+        return int(conn.execute(sa.text("SELECT nextval(CAST(CAST(:name AS text) AS regclass))"), name).scalar_one())
+
+    def after_resync(self, log: LogTable, index: str) -> list[str]:
+        # A row identity, so that the table can be replicated.
+        table = qualified(log.schema, log.resync_table)
+        identity = f"ALTER TABLE {table} REPLICA IDENTITY USING INDEX {quote_identifier(index)}"
+        return [_set(log, log.resync_table, _RESYNC), identity]
+
+    def guard_by_index(self, log: LogTable) -> list[str]:
+        # event_type needs no guard: a row of another type is read, and marked E (spec/event-log.md 5).
+        return [
+            *_begin(log),
+            _create_function(log),
+            _drop_checks(log),
+            *_index(log, _predicate(log)),
+            *WAKE.create(log),
+            _end(),
+        ]
+
+    def guard_by_checks(self, log: LogTable) -> list[str]:
+        # Also if the log is gone already.
+        table = qualified(log.schema, log.name)
+        statements = [
+            *_begin(log),
+            *_index(log, "status = 'N'"),
+            # Rows of other types may stand there by now.
+            f"ALTER TABLE {table} ADD CHECK (event_type BETWEEN 1 AND 8) NOT VALID, ADD CHECK (status ~ {_LETTER})",
+            _end(),
+        ]
+        # EXECUTE, since a statement that names what is gone would fail before it is reached.
+        guarded = "\n".join(f"        EXECUTE {literal(statement)};" for statement in statements)
+        return [
+            f"DO $eventlog$\nBEGIN\n    IF pg_catalog.to_regclass({literal(table)}) IS NOT NULL THEN\n{guarded}\n"
+            "    END IF;\nEND\n$eventlog$",
+            f"DROP FUNCTION IF EXISTS {_function(log)}(pg_catalog.bpchar)",
+        ]
 
 
 def _set(log: LogTable, table: str, parameters: Mapping[str, str]) -> str:
@@ -71,56 +127,15 @@ def _set(log: LogTable, table: str, parameters: Mapping[str, str]) -> str:
     return f"ALTER TABLE {qualified(log.schema, table)} SET ({settings})"
 
 
-LOCK_TIMEOUT: Final = 5.0
-"""Seconds that ``by_index`` and ``by_checks`` wait for the log; whoever writes it meanwhile waits behind them."""
-
-_SETTING: Final = "pg_catalog.current_setting('{}')"
-_LETTER: Final = "'^[A-Za-z]$'"
-
-
-def function(log: LogTable) -> str:
+def _function(log: LogTable) -> str:
     """The quoted name of the function that refuses."""
     return qualified(log.schema, log.own_name("proc_{}_status"))
 
 
-def predicate(log: LogTable) -> str:
+def _predicate(log: LogTable) -> str:
     """SQL: which rows stand in the index; an error for a row whose status is no letter."""
     # Two conditions and not one function, so that a mark pays for no call; and an OR, so that status = 'N' implies it.
-    return f"status = 'N' OR (status !~ {_LETTER} AND {function(log)}(status))"
-
-
-def by_index(log: LogTable) -> list[str]:
-    """The statements that make a log of ours cheaper to write: its queue's index guards status, and nothing else does.
-
-    event_type needs no guard: a row of another type is read, and marked E (spec/event-log.md 5).
-    """
-    return [
-        *_begin(log),
-        _create_function(log),
-        _drop_checks(log),
-        *_index(log, predicate(log)),
-        *wake.create(log),
-        _end(),
-    ]
-
-
-def by_checks(log: LogTable) -> list[str]:
-    """The statements that take ``by_index`` back, also if the log is gone already."""
-    table = qualified(log.schema, log.name)
-    statements = [
-        *_begin(log),
-        *_index(log, "status = 'N'"),
-        # Rows of other types may stand there by now.
-        f"ALTER TABLE {table} ADD CHECK (event_type BETWEEN 1 AND 8) NOT VALID, ADD CHECK (status ~ {_LETTER})",
-        _end(),
-    ]
-    # EXECUTE, since a statement that names what is gone would fail before it is reached.
-    guarded = "\n".join(f"        EXECUTE {literal(statement)};" for statement in statements)
-    return [
-        f"DO $eventlog$\nBEGIN\n    IF pg_catalog.to_regclass({literal(table)}) IS NOT NULL THEN\n{guarded}\n"
-        "    END IF;\nEND\n$eventlog$",
-        f"DROP FUNCTION IF EXISTS {function(log)}(pg_catalog.bpchar)",
-    ]
+    return f"status = 'N' OR (status !~ {_LETTER} AND {_function(log)}(status))"
 
 
 def _begin(log: LogTable) -> list[str]:
@@ -147,7 +162,7 @@ def _index(log: LogTable, where: str) -> list[str]:
 def _create_function(log: LogTable) -> str:
     text = f"the status of a row of {log.name} is to be a letter, A to Z or a to z: any other is never read"
     return f"""\
-CREATE OR REPLACE FUNCTION {function(log)}(status pg_catalog.bpchar) RETURNS pg_catalog.bool
+CREATE OR REPLACE FUNCTION {_function(log)}(status pg_catalog.bpchar) RETURNS pg_catalog.bool
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $eventlog$
 BEGIN

@@ -58,6 +58,12 @@ def bindable(sql: str) -> str:
     return sql.replace("%", "%%")
 
 
+def new_time(*, is_zoned: bool) -> str:
+    """SQL of the time now as event_time takes it."""
+    # A zoned column takes the moment itself: without its zone it would be taken for one of the session's.
+    return "pg_catalog.clock_timestamp()" + ("" if is_zoned else " AT TIME ZONE 'UTC'")
+
+
 # --- values -----------------------------------------------------------------------------------------------------------
 
 _DATE: Final = "YYYY-MM-DD"
@@ -153,10 +159,9 @@ def key_value(column: Column, ref: str) -> str:
 
 
 def key_text(key: Sequence[Column], refs: Sequence[str], quote_function: str) -> str:
-    """SQL of the canonical table_key of a row (spec/triggers.md 4), NULL if a key column is NULL.
+    """``text.key_parts`` as one text (spec/triggers.md 4), NULL if a key column is NULL.
 
-    ``refs``: SQL of the references to the key columns, in key order; ``quote_function``: SQL name of the
-    function that quotes a text where needed.
+    ``quote_function``: SQL name of the function that quotes a text where needed.
     """
 
     def value(column: Column, ref: str) -> str:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
@@ -13,7 +13,6 @@ from typing import Any, Final
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
 
-from eventlog.core.catalog import Database
 from eventlog.errors import DatabaseError, TriggerError, together
 from eventlog.sql.dialects.postgresql.compare import (
     compare_quoting,
@@ -48,10 +47,11 @@ from eventlog.sql.dialects.postgresql.installed import (
 )
 from eventlog.sql.dialects.postgresql.text import needs_quoting
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.statements import run_as_it_stands
 from eventlog.sql.text import qualified
-from eventlog.sql.triggers.base import ALL_GO, Triggers
+from eventlog.sql.triggers.base import ALL_GO, Triggers, of_the_log
 from eventlog.sql.triggers.compare import by_table
-from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableTriggers
+from eventlog.sql.triggers.declared import ClassTriggers, TableTriggers
 from eventlog.sql.triggers.plan import NO_LONGER_WATCHED, Action, InstalledTrigger, TableSql, TriggerPlan
 
 _NOT_AVAILABLE: Final = "55P03"
@@ -63,28 +63,25 @@ class PostgresTriggers(Triggers):
     The tables of a plan are locked against writes until it is committed.
     """
 
-    def find_log(self, conn: Connection, log: LogTable) -> LogTable:
-        return find_log(conn, log)
-
-    def facts(self, conn: Connection, database: Database, log: LogTable, tables: Collection[str]) -> Mapping[str, Any]:
-        return facts_of(conn, database, log, tables)
+    find_log = staticmethod(find_log)
+    facts = staticmethod(facts_of)
 
     def tables_sql(
         self, schema: str | None, log: LogTable, declared: Sequence[TableTriggers], facts: Mapping[str, Any]
     ) -> list[TableSql]:
         home = schema or "public"
-        known, taken = from_literals(home, facts)
-        compiled = compile_triggers(home, replace(log, schema=log.schema or home), known, taken, declared)
+        known, taken = from_literals(home, replace(log, schema=log.schema or home), facts)
+        compiled = compile_triggers(known, taken, declared)
         return [table_sql(of_table) for of_table in by_table(compiled)]
 
     def plan_declared(
         self, conn: Connection, log: LogTable, schema: str | None, declared: Sequence[TableTriggers]
     ) -> TriggerPlan:
         assert schema is not None
-        facts = read_facts(conn, log, sorted({schema, *(triggers.schema or schema for triggers in declared)}))
-        _refuse_what_cannot_run(schema, log, facts, declared)
+        facts = read_facts(conn, log, schema, (triggers.schema or schema for triggers in declared))
+        _refuse_what_cannot_run(facts, declared)
         installed = read_installed(conn, log)
-        compiled = compile_triggers(schema, log, facts, installed, declared)
+        compiled = compile_triggers(facts, installed, declared)
         is_needed = any(needs_quoting(triggers.key) for triggers in declared)
         quoting = compare_quoting(log, installed, is_needed=is_needed, is_there=facts.has_quote_function)
         actions = [
@@ -93,8 +90,8 @@ class PostgresTriggers(Triggers):
             *drop_all(installed, kept=compiled, reason=NO_LONGER_WATCHED),
             *(action for action in quoting if action.kind == "drop"),
         ]
-        warnings = _warnings(schema, declared, compiled, facts, installed)
-        return TriggerPlan(tuple(actions), tuple(warnings), _not_captured(schema, declared, facts))
+        warnings = _warnings(declared, compiled, facts, installed)
+        return TriggerPlan(tuple(actions), tuple(warnings), _not_captured(declared, facts))
 
     def plan_drop(self, conn: Connection, log: LogTable) -> TriggerPlan:
         log = self.find_log(conn, log)
@@ -129,7 +126,7 @@ class PostgresTriggers(Triggers):
             shown = ", ".join(f"pg_catalog.current_setting('{name}')" for name in names)
             before = conn.exec_driver_sql(f"SELECT {shown}").one()
             for setting in self.settings(lock_timeout):
-                self.run(conn, setting)
+                run_as_it_stands(conn, setting)
             yield
             for name, value in zip(names, before, strict=True):
                 put_back = text("SELECT pg_catalog.set_config(:name, :value, true)")
@@ -155,25 +152,22 @@ class PostgresTriggers(Triggers):
         )
 
 
-def _refuse_what_cannot_run(schema: str, log: LogTable, facts: Facts, declared: Sequence[TableTriggers]) -> None:
+def _refuse_what_cannot_run(facts: Facts, declared: Sequence[TableTriggers]) -> None:
     """A trigger that fails fails the application's statement, so what it needs is asked for before."""
-    reasons = []
+    log, reasons = facts.log, []
     if not facts.log_is_writable:
         name = qualified(log.schema, log.name)
         reasons.append(f"role {facts.owner} may not write {name}: grant it INSERT, or apply as the log's owner")
     for triggers in declared:
-        place = (triggers.schema or schema, triggers.table.name)
-        if place == (log.schema, log.name):
-            reasons.append(f"{place[1]} is the log: triggers on it would log their own rows without end")
-        read = {place}
-        if isinstance(triggers, ChildTriggers):
-            read.add((triggers.owner_schema or schema, triggers.owner.name))
+        place = facts.place_of(triggers)
+        if place[0] == log.schema and place[1] in log.own_tables:
+            reasons.append(str(of_the_log(place[1])))
         reasons += (
             f"role {facts.owner} may not read {qualified(*needed)}, which the triggers of {place[1]} do: "
             "grant it SELECT, or apply as the table's owner"
-            for needed in sorted(read - facts.readable)
+            for needed in sorted(facts.read_by(triggers) - facts.readable)
         )
-        locked = [(child.schema or schema, child.table.name) for child in moving_with(triggers, declared)]
+        locked = map(facts.place_of, moving_with(triggers, declared))
         reasons += (
             f"role {facts.owner} may not lock rows of {qualified(*needed)}, which the triggers of {place[1]} "
             "do when a row moves to another partition: grant it UPDATE, or apply as the table's owner"
@@ -188,7 +182,6 @@ def _refuse_what_cannot_run(schema: str, log: LogTable, facts: Facts, declared: 
 
 
 def _warnings(
-    schema: str,
     declared: Sequence[TableTriggers],
     compiled: Sequence[CompiledFunction],
     facts: Facts,
@@ -200,7 +193,7 @@ def _warnings(
     for triggers, one in zip(declared, of_each, strict=True):
         sentences += _keys(triggers, one)
         sentences += _replicated(triggers, one)
-        sentences += _filtered(schema, triggers, one, facts)
+        sentences += _filtered(triggers, facts)
         sentences += _order(one, installed)
         sentences += _partitions(one, installed)
     return list(dict.fromkeys(sentences))
@@ -230,11 +223,8 @@ def _replicated(triggers: TableTriggers, compiled: CompiledFunction) -> Iterable
         )
 
 
-def _filtered(schema: str, triggers: TableTriggers, compiled: CompiledFunction, facts: Facts) -> Iterable[str]:
-    read = {(compiled.schema, compiled.table)}
-    if isinstance(triggers, ChildTriggers):
-        read.add((triggers.owner_schema or schema, triggers.owner.name))
-    for place in sorted(read & facts.filtered):
+def _filtered(triggers: TableTriggers, facts: Facts) -> Iterable[str]:
+    for place in sorted(facts.read_by(triggers) & facts.filtered):
         yield (
             f"row level security filters {'.'.join(place)} for the role that applies the triggers, and they do not see "
             "all of its rows: apply as its owner, or as a role with BYPASSRLS"
@@ -276,11 +266,11 @@ def _partitions(compiled: CompiledFunction, installed: InstalledFunctions) -> It
             )
 
 
-def _not_captured(schema: str, declared: Sequence[TableTriggers], facts: Facts) -> tuple[str, ...]:
+def _not_captured(declared: Sequence[TableTriggers], facts: Facts) -> tuple[str, ...]:
     """Sentences on what the declared triggers do not see."""
     if not declared:
         return ()
-    places = {(triggers.schema or schema, triggers.table.name): triggers.table for triggers in declared}
+    places = {facts.place_of(triggers): triggers.table for triggers in declared}
     return (
         *(
             f"{table.name}: DETACH and DROP of a partition; TRUNCATE of a partition alone, or of several by a cascade, "

@@ -12,13 +12,15 @@ from typing import Any, Final
 
 from sqlalchemy import Connection
 
+from eventlog.sql.database import Wake
 from eventlog.sql.dialects.postgresql.text import MAX_IDENTIFIER, literal
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import statements
 from eventlog.sql.text import qualified, quote_identifier
 
+_SQL: Final = statements(__package__, "wake.sql")
 _CLASS: Final = int.from_bytes(b"Ewak")
-"""First half of the lock's key; the second is the log's OID. Another lock than the one of ``lock``."""
+"""First half of the lock's key; the second is the log's OID. Another lock than the publisher's."""
 
 
 def channel(log: LogTable) -> str:
@@ -29,53 +31,42 @@ def channel(log: LogTable) -> str:
     return f"eventlog_{log.name}".lower().encode()[:MAX_IDENTIFIER].decode(errors="ignore")
 
 
-def create(log: LogTable) -> list[str]:
-    """The statements that make the trigger of the log and its function, or replace them."""
-    return [_statement(log, name) for name in ("function", "drop_trigger", "trigger", "always")]
+class PostgresWake(Wake):
+    """How this is done for a log."""
+
+    def create(self, log: LogTable) -> list[str]:
+        return [_statement(log, name) for name in ("function", "drop_trigger", "trigger", "always")]
+
+    def drop(self, log: LogTable) -> list[str]:
+        return [_statement(log, name) for name in ("drop_trigger", "drop_function")]
+
+    def may_create(self, conn: Connection, log: LogTable) -> bool:
+        return bool(conn.exec_driver_sql(_SQL["owns"], {"log": _names(log)["log"]}).scalar())
+
+    def missing(self, conn: Connection, log: LogTable) -> str | None:
+        parameters = {"log": _names(log)["log"], "trigger": _trigger(log), "function": f"{_names(log)['function']}()"}
+        reason = conn.exec_driver_sql(_SQL["missing"], parameters).scalar()
+        return None if reason is None else str(reason)
+
+    def listen(self, conn: Connection, log: LogTable) -> None:
+        conn.exec_driver_sql(f"LISTEN {quote_identifier(channel(log))}", execution_options={"no_parameters": True})
+
+    def fall_asleep(self, conn: Connection, log: LogTable) -> bool:
+        statement = "SELECT pg_try_advisory_lock(%(class)s, %(log)s::regclass::oid::integer)"
+        return bool(conn.exec_driver_sql(statement, _key(log)).scalar_one())
+
+    def wake_up(self, conn: Connection, log: LogTable) -> None:
+        conn.exec_driver_sql("SELECT pg_advisory_unlock(%(class)s, %(log)s::regclass::oid::integer)", _key(log))
+
+    def socket(self, conn: Connection) -> int:
+        return int(_driver(conn).fileno())
+
+    def heard(self, conn: Connection) -> bool:
+        # All of them are taken, so that each counts once.
+        return len(list(_driver(conn).notifies(timeout=0))) > 0
 
 
-def drop(log: LogTable) -> list[str]:
-    """The statements that drop what ``create`` makes, also if the log is gone already."""
-    return [_statement(log, name) for name in ("drop_trigger", "drop_function")]
-
-
-def may_create(conn: Connection, log: LogTable) -> bool:
-    """Whether this session has the rights for ``create``."""
-    return bool(conn.exec_driver_sql(statements(__package__, "wake.sql")["owns"], {"log": _names(log)["log"]}).scalar())
-
-
-def missing(conn: Connection, log: LogTable) -> str | None:
-    """Why no writer notifies, for people; None if writers do."""
-    parameters = {"log": _names(log)["log"], "trigger": _trigger(log), "function": f"{_names(log)['function']}()"}
-    reason = conn.exec_driver_sql(statements(__package__, "wake.sql")["missing"], parameters).scalar()
-    return None if reason is None else str(reason)
-
-
-def listen(conn: Connection, log: LogTable) -> None:
-    """Hear the notifications for this log from the end of the transaction on."""
-    conn.exec_driver_sql(f"LISTEN {quote_identifier(channel(log))}", execution_options={"no_parameters": True})
-
-
-def fall_asleep(conn: Connection, log: LogTable) -> bool:
-    """Let writers notify from now on; False if one is still open that will not."""
-    statement = "SELECT pg_try_advisory_lock(%(class)s, %(log)s::regclass::oid::integer)"
-    return bool(conn.exec_driver_sql(statement, _key(log)).scalar_one())
-
-
-def wake_up(conn: Connection, log: LogTable) -> None:
-    """End what ``fall_asleep`` began, after it has returned True: writers notify no more."""
-    conn.exec_driver_sql("SELECT pg_advisory_unlock(%(class)s, %(log)s::regclass::oid::integer)", _key(log))
-
-
-def socket(conn: Connection) -> int:
-    """The file descriptor that becomes readable when a notification comes, or when the connection is lost."""
-    return int(_driver(conn).fileno())
-
-
-def heard(conn: Connection) -> bool:
-    """Whether a notification has come since the last call; does not wait."""
-    # All of them are taken, so that each counts once.
-    return len(list(_driver(conn).notifies(timeout=0))) > 0
+WAKE: Final = PostgresWake()
 
 
 def _driver(conn: Connection) -> Any:
@@ -91,7 +82,7 @@ def _trigger(log: LogTable) -> str:
 
 
 def _statement(log: LogTable, name: str) -> str:
-    return statements(__package__, "wake.sql")[name].format(**_names(log))
+    return _SQL[name].format(**_names(log))
 
 
 @lru_cache(maxsize=32)

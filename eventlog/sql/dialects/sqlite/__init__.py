@@ -3,37 +3,32 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from typing import ClassVar, Final
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from eventlog.core.catalog import ObjectClass
 from eventlog.core.values import ColumnType
 from eventlog.model import LogRow
-from eventlog.sql.dialects.sqlite import doctor, query_back, session, text
-from eventlog.sql.dialects.sqlite import reflect as reflection
-from eventlog.sql.dialects.sqlite.text import MAX_IDENTIFIER, UTC_NOW, instant, key_text, strftime
+from eventlog.sql.dialects.sqlite import doctor, text
+from eventlog.sql.dialects.sqlite.query_back import SQLiteQueryBack
+from eventlog.sql.dialects.sqlite.reflect import SQLiteCatalog
+from eventlog.sql.dialects.sqlite.session import SQLiteSessions
+from eventlog.sql.dialects.sqlite.text import UTC_NOW, instant, strftime
 from eventlog.sql.dialects.sqlite.triggers import SQLiteTriggers
-from eventlog.sql.dialects.stepwise import StepwiseDialect
+from eventlog.sql.dialects.stepwise import LOG_SQL
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.statements import fetch, statements
-from eventlog.sql.windows import Ranges, Walk
+from eventlog.sql.statements import statements
+from eventlog.sql.windows import Ranges
 
 
-class SQLite(StepwiseDialect):
+class SQLite(SQLiteSessions, SQLiteCatalog, SQLiteQueryBack):
     """SQLite by the driver of Python's library."""
 
     name = "sqlite"
     capabilities = frozenset({"partial_indexes", "transactional_ddl", "empty_text", "owner_look_up"})
-    driver = "sqlite+pysqlite"
-    connect_advice: ClassVar = {
-        "not a database": "correct the database URL",
-        "unable to open": "correct the database URL",
-    }
-    max_identifier = MAX_IDENTIFIER
+    max_identifier = text.MAX_IDENTIFIER
     triggers = SQLiteTriggers()
     answers: ClassVar = doctor.ANSWERS
     column_types: ClassVar = {
@@ -43,60 +38,10 @@ class SQLite(StepwiseDialect):
         **dict.fromkeys(("status", "event_time", "name", "key", "value", "code", "digest", "text"), sa.Text()),
     }
     keys_may_be_null = True
-    log_sql = statements(__package__, "log.sql")
+    log_sql: ClassVar = {**LOG_SQL, **statements(__package__, "log.sql")}
     local_now = strftime("'now', 'localtime'")
     utc_now = f"({UTC_NOW})"
-
-    # Functions of the modules of this package.
-
-    connect_args = staticmethod(session.connect_args)
-    begin = staticmethod(session.begin)
-    check_url = staticmethod(session.check_url)
-    prepare = staticmethod(session.prepare)
-    refuses = staticmethod(session.refuses)
     value_text = staticmethod(text.value_text)
-    reflect = staticmethod(reflection.reflect)
-    fingerprint = staticmethod(reflection.fingerprint)
-    try_lock = staticmethod(session.try_lock)
-    is_locked = staticmethod(session.is_locked)
-    holds_lock = staticmethod(session.holds_lock)
-    unlock = staticmethod(session.unlock)
-    identity = staticmethod(session.identity)
-    key_reader = staticmethod(query_back.key_reader)
-    read_objects = staticmethod(query_back.read_objects)
-    read_children = staticmethod(query_back.read_children)
-    export_snapshot = staticmethod(session.export_snapshot)
-    join_snapshot = staticmethod(session.join_snapshot)
-
-    def begin_reading(self, conn: Connection, seconds: int) -> None:
-        conn.exec_driver_sql("PRAGMA query_only = ON")
-        # A statement waits so long for a lock.
-        conn.exec_driver_sql(f"PRAGMA busy_timeout = {int(seconds) * 1000}")
-
-    # A class is walked by its key's values; a view, whose rows may have one key, by the canonical text itself.
-
-    def keys_behind(self, conn: Connection, walk: Walk, position: str | None, limit: int) -> list[str]:
-        refs = self.walk_key(walk)
-        distinct, order = ("DISTINCT ", "1") if walk.cls.is_view else ("", ", ".join(refs))
-        statement = (
-            f"SELECT {distinct}{key_text(walk.cls.key, refs)} FROM {self.walk_rows(walk)}"  # noqa: S608 - quoted
-            f" WHERE {self.walk_condition(walk, goes_on=position is not None)} ORDER BY {order} LIMIT :limit"
-        )
-        return [key for (key,) in fetch(conn, statement, {**self.position_binds(walk.cls, position), "limit": limit})]
-
-    def behind(self, walk: Walk) -> str:
-        return (
-            f"{key_text(walk.cls.key, self.walk_key(walk))} > :position" if walk.cls.is_view else super().behind(walk)
-        )
-
-    def position_binds(self, cls: ObjectClass, position: str | None) -> Mapping[str, object]:
-        return {"position": position} if cls.is_view and position is not None else super().position_binds(cls, position)
-
-    def missing_resync_rights(self, conn: Connection, log: LogTable, resumable: bool) -> list[str]:
-        return self.missing_rights(conn, log, False)
-
-    def session_id(self, conn: Connection) -> str:
-        return f"{os.getpid()}-{id(conn.connection.dbapi_connection)}"
 
     def log_field(self, field: str, column: str, column_type: ColumnType | None) -> str:
         if field == "record_id":
@@ -105,9 +50,8 @@ class SQLite(StepwiseDialect):
             return f"CASE typeof({column}) WHEN 'integer' THEN {column} WHEN 'null' THEN NULL ELSE 0 END"
         return f"CAST({column} AS TEXT)"
 
-    def log_times(self, column: str, now: str, *, is_zoned: bool) -> Mapping[str, str]:
+    def log_times(self, column: str, *, is_zoned: bool) -> Mapping[str, str]:
         return {
-            "now": now,
             "new_time": UTC_NOW,
             "time": instant(column),
             "until": instant(":until"),
@@ -124,36 +68,25 @@ class SQLite(StepwiseDialect):
     def are_open(self, conn: Connection, writers: frozenset[str]) -> bool:
         return not writers
 
-    def missing_rights(self, conn: Connection, log: LogTable, deletes: bool) -> list[str]:
-        file = session.file_of(conn)
-        if file is None:
-            return []
-        # The directory too: SQLite keeps its journal there, and the publisher its lock.
-        return [f"write access to {str(path)!r}" for path in (file, file.parent) if not os.access(path, os.W_OK)]
-
-    def next_flight(self, conn: Connection, log: LogTable) -> int:
-        # By a table whose numbers are never used again.
-        table = self.quote(log.flight_sequence)
-        number = conn.exec_driver_sql(f"INSERT INTO {table} DEFAULT VALUES RETURNING flight_no").scalar_one()  # noqa: S608
-        conn.exec_driver_sql(f"DELETE FROM {table}")  # noqa: S608 - quoted identifiers
-        return int(number)
-
-    def part_field(self, field: str, column: str, column_type: ColumnType | None) -> str:
-        return strftime(column) if field == "event_time" else super().part_field(field, column, column_type)
+    def part_field(self, log: LogTable, field: str) -> str:
+        return strftime(self.quote(log.column(field))) if field == "event_time" else super().part_field(log, field)
 
     def is_letter(self, column: str) -> str:
         return f"{self.quote(column)} GLOB '[A-Za-z]'"
 
-    def record_id(self, log: LogTable, comment: str) -> sa.Column[int]:
-        # The rowid; the table is made with AUTOINCREMENT.
-        return sa.Column("record_id", sa.Integer, primary_key=True, comment=comment)
+    # Flights are numbered by a table whose numbers are never given twice, in place of a sequence.
 
     def after_companions(self, log: LogTable) -> list[str]:
-        # A table whose numbers are never given twice, in place of a sequence.
         return [f"CREATE TABLE {self.quote(log.flight_sequence)} (flight_no INTEGER PRIMARY KEY AUTOINCREMENT)"]
 
     def drop_after_companions(self, log: LogTable) -> list[str]:
         return [f"DROP TABLE {self.quote(log.flight_sequence)}"]
+
+    def next_flight(self, conn: Connection, log: LogTable) -> int:
+        table = self.quote(log.flight_sequence)
+        number = conn.exec_driver_sql(f"INSERT INTO {table} DEFAULT VALUES RETURNING flight_no").scalar_one()  # noqa: S608
+        conn.exec_driver_sql(f"DELETE FROM {table}")  # noqa: S608 - quoted identifiers
+        return int(number)
 
 
 DIALECT: Final = SQLite()

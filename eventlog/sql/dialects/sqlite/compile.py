@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -18,7 +18,7 @@ from eventlog.errors import TriggerError
 from eventlog.model import EventType
 from eventlog.sql.dialects.sqlite.text import UTC_NOW, is_changed, is_one_spelling, key_text, value_text
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.text import field, fields, literal, quote_identifier
+from eventlog.sql.text import all_there, field, fields, literal, log_words, quote_identifier
 from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableTriggers, following
 from eventlog.sql.triggers.templates import Templates
 
@@ -85,7 +85,7 @@ def _class_bodies(log: LogTable, triggers: ClassTriggers, declared: Sequence[Tab
         return _render(
             "class_body.sql.j2",
             event=event,
-            log=_log_for(log, triggers.class_name),
+            log=log_words(log, triggers.class_name, UTC_NOW),
             columns=columns,
             names=triggers.log_names,
             insert_type=int(triggers.insert_type),
@@ -95,19 +95,19 @@ def _class_bodies(log: LogTable, triggers: ClassTriggers, declared: Sequence[Tab
             first_condition=f"({first} OR {all_null})" if all_null else None,
             old_key=key_text(key, old),
             new_key=key_text(key, new),
-            old_is_there=_all_there(old),
-            new_is_there=_all_there(new),
+            old_is_there=all_there(old),
+            new_is_there=all_there(new),
             may_repeat=triggers.may_repeat,
             another=f"SELECT 1 FROM {quote_identifier(triggers.table.name)} AS t WHERE {another}",  # noqa: S608
             children=[child.attribute for child in following(triggers, declared)],
         )
 
-    yield "i", "AFTER INSERT", _all_there(new), body("insert")
+    yield "i", "AFTER INSERT", all_there(new), body("insert")
     if changed:
-        condition = f"NOT ({rekeyed}) AND {_all_there(new)} AND ({' OR '.join(changed)})"
+        condition = f"NOT ({rekeyed}) AND {all_there(new)} AND ({' OR '.join(changed)})"
         yield "u", "AFTER UPDATE", condition, body("update")
     yield "u", "AFTER UPDATE", rekeyed, body("rekey")
-    yield "d", "AFTER DELETE", _all_there(old), body("delete")
+    yield "d", "AFTER DELETE", all_there(old), body("delete")
 
 
 def _child_bodies(log: LogTable, triggers: ChildTriggers) -> Iterator[_Body]:
@@ -133,7 +133,7 @@ def _child_bodies(log: LogTable, triggers: ChildTriggers) -> Iterator[_Body]:
         return f"coalesce((SELECT {owner_key} FROM {owner} AS o WHERE {owned(row)} LIMIT 1), {text})"  # noqa: S608
 
     def is_value(row: str) -> str:
-        return _all_there([*refs(row), field(row, triggers.column)])
+        return all_there([*refs(row), field(row, triggers.column)])
 
     moved = " OR ".join(map(is_changed, refs("OLD"), refs("NEW")))
     if not is_one:
@@ -144,7 +144,7 @@ def _child_bodies(log: LogTable, triggers: ChildTriggers) -> Iterator[_Body]:
         return _render(
             "child_body.sql.j2",
             event=event,
-            log=_log_for(log, triggers.class_name),
+            log=log_words(log, triggers.class_name, UTC_NOW),
             event_type=int(triggers.event_type if by_value else EventType.UPDATE_FIELD_QUERY_BACK),
             by_value=by_value,
             attribute=triggers.attribute,
@@ -157,7 +157,7 @@ def _child_bodies(log: LogTable, triggers: ChildTriggers) -> Iterator[_Body]:
             new_is_value=is_value("NEW"),
         )
 
-    stays = f"NOT ({moved}) AND {_all_there(refs('NEW'))}"
+    stays = f"NOT ({moved}) AND {all_there(refs('NEW'))}"
     yield "i", "AFTER INSERT", is_value("NEW"), body("insert")
     yield "u", "AFTER UPDATE", f"{stays} AND {value_changed}", body("update")
     yield "u", "AFTER UPDATE", moved, body("move")
@@ -167,20 +167,6 @@ def _child_bodies(log: LogTable, triggers: ChildTriggers) -> Iterator[_Body]:
 def _of(column: Column, event_type: EventType) -> EventType:
     """The type of the row that tells of a column: binary values are read back (spec/triggers.md 6.1)."""
     return _QUERIED_BACK.get(event_type, event_type) if column.type.kind is Kind.BINARY else event_type
-
-
-def _log_for(log: LogTable, class_name: str) -> dict[str, str]:
-    _, *columns = log.columns  # record_id is the database's to number
-    return {
-        "table": quote_identifier(log.name),
-        "columns": ", ".join(map(quote_identifier, columns)),
-        "now": UTC_NOW,
-        "class_name": class_name,
-    }
-
-
-def _all_there(refs: Iterable[str]) -> str:
-    return " AND ".join(f"{ref} IS NOT NULL" for ref in refs)
 
 
 # --- templates --------------------------------------------------------------------------------------------------------

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from sqlalchemy import Connection
 
 from eventlog.sql.dialects.sqlite.session import file_of
 from eventlog.sql.dialects.sqlite.triggers import SQLiteTriggers
-from eventlog.sql.doctor.facts import Answer, AnswerFunction, IndexColumn, LogTrigger
+from eventlog.sql.dialects.stepwise import trigger_answers
+from eventlog.sql.doctor.facts import AnswerFunction, IndexColumn
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import statements
 from eventlog.sql.text import quote_identifier
@@ -29,24 +30,8 @@ def _indexes(conn: Connection, log: LogTable) -> Iterator[IndexColumn]:
         yield IndexColumn(name, True, column, predicate[1].strip() if predicate else None)
 
 
-def _installed_triggers(conn: Connection, log: LogTable) -> Iterator[LogTrigger]:
-    """The triggers that write the log; SQLite cannot disable one."""
-    for trigger in SQLiteTriggers().installed(conn, log):
-        yield LogTrigger(trigger.table, trigger.trigger, True, "")
-
-
-def _orphans(conn: Connection) -> Answer:
-    """Triggers of ours whose log is gone."""
-    tables = {quote_identifier(row.name) for row in conn.exec_driver_sql(_SQL["tables"])}
-    for trigger in SQLiteTriggers().all_triggers(conn):
-        if trigger.log is not None and trigger.log not in tables:
-            yield trigger.table[1], trigger.name, trigger.log, f"DROP TRIGGER {quote_identifier(trigger.name)}"
-
-
-def _without_triggers(conn: Connection, tables: Sequence[str], **_: Any) -> list[tuple[str]]:
-    """The tables that have no trigger of any kind."""
-    with_triggers = {trigger.table[1] for trigger in SQLiteTriggers().all_triggers(conn)}
-    return [(table,) for table in tables if table not in with_triggers]
+def _has_log(conn: Connection, log: str) -> bool:
+    return log in {quote_identifier(row.name) for row in conn.exec_driver_sql(_SQL["tables"])}
 
 
 def _rights_to_apply(conn: Connection, **_: Any) -> Iterator[tuple[str]]:
@@ -66,8 +51,6 @@ def _grants(conn: Connection, **_: Any) -> Iterator[tuple[str]]:
 ANSWERS: Final[Mapping[str, AnswerFunction]] = {
     "grants": _grants,
     "indexes": _indexes,
-    "installed_triggers": _installed_triggers,
-    "orphans": _orphans,
-    "without_triggers": _without_triggers,
+    **trigger_answers(SQLiteTriggers(), _has_log),
     "rights_to_apply": _rights_to_apply,
 }

@@ -27,14 +27,8 @@ CROSS JOIN {log}
 WHERE {record_id} BETWEEN r.value ->> 0 AND r.value ->> 1
 ORDER BY {record_id}
 
--- name: mark
-UPDATE {log} SET {status} = :letter WHERE {status} = 'N' AND {record_id} BETWEEN :first AND :last
-
--- name: delete
-DELETE FROM {log} WHERE {status} = 'N' AND {record_id} BETWEEN :first AND :last
-
 -- name: queue
--- Rows N and the age of the oldest in seconds; :zone is utc or local, what event_time is in.
+-- Rows N and the age of the oldest in seconds.
 SELECT count(*), (julianday({now}) - min(julianday({event_time}))) * 86400.0
 FROM {log}
 WHERE {status} = 'N'
@@ -54,12 +48,6 @@ WHERE {status} = 'N' AND {record_id} > 0
 ORDER BY {time}, {record_id}
 LIMIT :limit
 
--- name: count_part
--- How many rows a range of record_ids holds, and the last of them.
-SELECT count(*), max({record_id})
-FROM {log}
-WHERE {has_status} AND {record_id} BETWEEN :first AND :last
-
 -- name: cut_part
 -- The first record_id of each part of equal size.
 SELECT record_id
@@ -70,8 +58,3 @@ FROM (
 )
 WHERE (n - 1) % :part_size = 0
 ORDER BY 1
-
--- name: write_key
--- An object as a query-back row of a resync.
-INSERT INTO {log} ({status}, {event_type}, {event_time}, {perpetrator}, {table_name}, {table_key})
-VALUES ('N', :event_type, {new_time}, NULL, :class_name, :table_key)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, Final
 
 from sqlalchemy import Connection, Row
 
-from eventlog.core.catalog import Column, Database, ForeignKey, Table, match_name
+from eventlog.core.catalog import Catalog, Column, Database, ForeignKey, Table, match_name
 from eventlog.core.values import ColumnType, Kind
+from eventlog.sql.dialect import Dialect
 from eventlog.sql.statements import by_relation, statements
 
 _RULES: Final = (
@@ -47,26 +49,27 @@ def column_type(declared: str) -> ColumnType:
 _STORED = (0, 3)
 
 
-def reflect(conn: Connection, schema: str | None) -> Database:
+class SQLiteCatalog(Dialect):
     """The tables and views of the file; it has no schemas, so ``schema`` is None. Tables of attached files are not."""
-    by_table = {
-        name: by_relation(conn.exec_driver_sql(statement).all())
-        for name, statement in statements(__package__, "reflect.sql").items()
-    }
-    keys = {
-        name: tuple(row.name for row in sorted(columns, key=lambda row: row.pk) if row.pk)
-        for name, columns in by_table["columns"].items()
-    }
-    tables = tuple(
-        _table(name, columns, keys, by_table["unique_keys"][name], by_table["foreign_keys"][name])
-        for name, columns in by_table["columns"].items()
-    )
-    return Database(dialect="sqlite", schema=None, tables=tables)
 
+    def reflect(self, conn: Connection, schema: str | None) -> Database:
+        by_table = {
+            name: by_relation(conn.exec_driver_sql(statement).all())
+            for name, statement in statements(__package__, "reflect.sql").items()
+        }
+        keys = {
+            name: tuple(row.name for row in sorted(columns, key=lambda row: row.pk) if row.pk)
+            for name, columns in by_table["columns"].items()
+        }
+        tables = tuple(
+            _table(name, columns, keys, by_table["unique_keys"][name], by_table["foreign_keys"][name])
+            for name, columns in by_table["columns"].items()
+        )
+        return Database(dialect=self.name, schema=None, tables=tables)
 
-def fingerprint(conn: Connection, catalog: object) -> str:
-    """A number that goes up with every change of the schema."""
-    return str(conn.exec_driver_sql("PRAGMA main.schema_version").scalar_one())
+    def fingerprint(self, conn: Connection, catalog: Catalog) -> str:
+        # A number that goes up with every change of the schema.
+        return str(conn.exec_driver_sql("PRAGMA main.schema_version").scalar_one())
 
 
 def _table(
@@ -95,15 +98,13 @@ def _table(
 
 
 def _column(row: Row[Any], collated: set[str]) -> Column:
-    type = column_type(row.type)
-    return Column(row.name, type, type.kind is not Kind.CHARACTER or row.name not in collated)
+    type_ = column_type(row.type)
+    return Column(row.name, type_, type_.kind is not Kind.CHARACTER or row.name not in collated)
 
 
 def _foreign_keys(rows: Iterable[Row[Any]], keys: Mapping[str, tuple[str, ...]]) -> Iterable[ForeignKey]:
-    grouped: defaultdict[int, list[Row[Any]]] = defaultdict(list)
-    for row in rows:
-        grouped[row.id].append(row)
-    for pairs in grouped.values():
+    for _, of_key in groupby(rows, attrgetter("id")):
+        pairs = list(of_key)
         referred = pairs[0].ref_table
         table = match_name(referred, keys) or referred
         columns = tuple(row.column_name for row in pairs)

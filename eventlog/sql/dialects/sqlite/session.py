@@ -1,5 +1,4 @@
-"""Sessions of a SQLite file: how they begin, what they read text as, which files they are, their lock on a log,
-and the log in parts for many of them.
+"""Sessions of a SQLite file: how they begin, what they read text as, their lock on a log.
 
 One publisher a log: a lock file beside the database, held with flock by the session (spec/event-log.md 12).
 """
@@ -10,19 +9,18 @@ import errno
 import os
 import sqlite3
 import time
-from contextlib import ExitStack
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, Any, ClassVar, Final
 
 from sqlalchemy import URL, Connection
 
 from eventlog.errors import ConfigError, DatabaseError
 from eventlog.sql.database import WRITES
+from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable
-
-if TYPE_CHECKING:
-    pass
 
 LEAST_VERSION: Final = (3, 38, 0)
 """The oldest SQLite library that has RETURNING, pragma_table_list and the JSON functions."""
@@ -57,51 +55,128 @@ class Session(sqlite3.Connection):
         super().close()
 
 
-def connect_args(timeout: int) -> dict[str, object]:
-    """What the driver is given: it waits ``timeout`` seconds for another writer, and begins no transaction itself."""
-    return {"timeout": timeout, "isolation_level": None, "factory": Session, "check_same_thread": False}
+_HELD: Final = "eventlog_locks"
+_ATTEMPTS: Final = 5
+"""Times that a lock is tried, since a session that only looks holds the file for a moment."""
 
 
-def begin(conn: Connection) -> None:
-    """Begin a transaction: one that writes takes its turn now, one that reads sees one moment."""
-    conn.exec_driver_sql("BEGIN IMMEDIATE" if conn.info.get(WRITES) else "BEGIN")
+class SQLiteSessions(Dialect):
+    """The driver of Python's library, the lock file, and the rights on the file of the database."""
 
+    driver = "sqlite+pysqlite"
+    connect_advice: ClassVar = dict.fromkeys(("not a database", "unable to open"), "correct the database URL")
 
-def check_url(url: URL) -> None:
-    """Raise ConfigError for a database in memory, which no application shares, and DatabaseError for a missing file."""
-    path = _path(url)
-    if not path.exists():
-        raise DatabaseError(
-            f"there is no database file {str(path)!r}: correct the database URL, or make it with `eventlog db upgrade`"
-        )
+    def connect_args(self, timeout: int) -> dict[str, object]:
+        # It waits so long for another writer, and begins no transaction itself.
+        return {"timeout": timeout, "isolation_level": None, "factory": Session, "check_same_thread": False}
 
+    def begin(self, conn: Connection) -> None:
+        # One that writes takes its turn now, one that reads sees one moment.
+        conn.exec_driver_sql("BEGIN IMMEDIATE" if conn.info.get(WRITES) else "BEGIN")
 
-def prepare(url: URL) -> None:
-    """Make the file if it is missing, and let readers and the writer work side by side (WAL mode, which stays)."""
-    path = _path(url)
-    try:
-        conn = sqlite3.connect(path, timeout=10)
+    def begin_reading(self, conn: Connection, seconds: int) -> None:
+        conn.exec_driver_sql("PRAGMA query_only = ON")
+        # A statement waits so long for a lock.
+        conn.exec_driver_sql(f"PRAGMA busy_timeout = {int(seconds) * 1000}")
+
+    def check_url(self, url: URL) -> None:
+        # A database in memory is shared with no application.
+        path = _path(url)
+        if not path.exists():
+            raise DatabaseError(
+                f"there is no database file {str(path)!r}: correct the database URL, or make it with "
+                "`eventlog db upgrade`"
+            )
+
+    def prepare(self, url: URL) -> None:
+        # Make the file if it is missing, and let readers and the writer work side by side (WAL mode, which stays).
+        path = _path(url)
         try:
-            conn.execute("PRAGMA journal_mode = WAL")
-        finally:
-            conn.close()
-    except sqlite3.Error as error:
-        raise DatabaseError(
-            f"the database file {str(path)!r} cannot be prepared: {error}; is it a database of SQLite, in a directory "
-            "that is there and may be written?"
-        ) from error
+            with closing(sqlite3.connect(path)) as conn:
+                conn.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.Error as error:
+            raise DatabaseError(
+                f"the database file {str(path)!r} cannot be prepared: {error}; is it a database of SQLite, in a "
+                "directory that is there and may be written?"
+            ) from error
+
+    def refuses(self, error: BaseException) -> bool:
+        code: int | None = getattr(error, "sqlite_errorcode", None)
+        return code is not None and code & 0xFF not in _PASSING
+
+    def session_id(self, conn: Connection) -> str:
+        return f"{os.getpid()}-{id(conn.connection.dbapi_connection)}"
+
+    def identity(self, conn: Connection, log: LogTable) -> str:
+        # A log that is made anew in the same place has the same.
+        return f"sqlite/{file_of(conn)}/{log.name}"
+
+    def try_lock(self, conn: Connection, log: LogTable) -> bool:
+        # From the next transaction on the session writes.
+        path = _lock_path(conn, log)
+        if path is None or self.holds_lock(conn, log):
+            return True
+        for attempt in range(_ATTEMPTS):
+            file = _take(path)
+            if file is not None:
+                _held(conn)[log] = file
+                conn.info[WRITES] = True
+                session: Any = conn.connection.dbapi_connection
+                session.at_end.callback(_give_back, file, path)
+                return True
+            if attempt + 1 < _ATTEMPTS:
+                time.sleep(0.02)
+        return False
+
+    def is_locked(self, conn: Connection, log: LogTable) -> bool:
+        path = _lock_path(conn, log)
+        if path is None or not path.exists():
+            return False
+        if self.holds_lock(conn, log):
+            return True
+        try:
+            with path.open("rb") as file:
+                return not _flock(file, shared=True)
+        except FileNotFoundError:
+            return False
+        except PermissionError as error:
+            raise DatabaseError(f"the lock file {str(path)!r} cannot be read: {error.strerror}") from error
+
+    def holds_lock(self, conn: Connection, log: LogTable) -> bool:
+        # And the file is still the one that others would look at.
+        file = _held(conn).get(log)
+        path = _lock_path(conn, log)
+        return path is None or (file is not None and _is_at(file, path))
+
+    def unlock(self, conn: Connection, log: LogTable) -> None:
+        file, path = _held(conn).pop(log, None), _lock_path(conn, log)
+        if file is not None and path is not None:
+            _give_back(file, path)
+
+    def lacking(self, conn: Connection, log: LogTable, table: str, rights: Sequence[str], column: str) -> list[str]:
+        file = file_of(conn)
+        if file is None:
+            return []
+        # The directory too: SQLite keeps its journal there, and the publisher its lock.
+        return [f"write access to {str(path)!r}" for path in (file, file.parent) if not os.access(path, os.W_OK)]
+
+    # Sessions cannot share a snapshot, and need none here: SQLite takes one writer at a time, so record_ids are given
+    # in the order of commits, and no row at or below the highest one that was seen can come later. Nobody marks rows
+    # while a job holds the log, so its parts, which end at that row, hold the same rows N for whoever reads them.
+
+    def export_snapshot(self, conn: Connection) -> str:
+        # The version of the schema.
+        return "sqlite-schema-" + str(conn.exec_driver_sql("PRAGMA main.schema_version").scalar_one())
+
+    def join_snapshot(self, conn: Connection, snapshot: str) -> None:
+        if self.export_snapshot(conn) != snapshot:
+            raise DatabaseError("the tables have changed since the job began: run the command again")
 
 
 def file_of(conn: Connection) -> Path | None:
     """The database file of a session, None in memory."""
     path = conn.engine.url.database
     return Path(path).resolve() if path and path != ":memory:" else None
-
-
-def refuses(error: BaseException) -> bool:
-    """Whether an error of the driver is the statement's own fault, so that trying again cannot help."""
-    code: int | None = getattr(error, "sqlite_errorcode", None)
-    return code is not None and code & 0xFF not in _PASSING
 
 
 def _path(url: URL) -> Path:
@@ -113,63 +188,10 @@ def _path(url: URL) -> Path:
     return Path(url.database)
 
 
-_HELD: Final = "eventlog_locks"
-_ATTEMPTS: Final = 5
-"""Times that a lock is tried, since a session that only looks holds the file for a moment."""
-
-
-def lock_path(conn: Connection, log: LogTable) -> Path | None:
+def _lock_path(conn: Connection, log: LogTable) -> Path | None:
     """The lock file of a log: ``FILE-LOG.lock`` beside the database; None for one in memory."""
     file = file_of(conn)
     return None if file is None else file.with_name(f"{file.name}-{log.name.replace('/', '_')}.lock")
-
-
-def try_lock(conn: Connection, log: LogTable) -> bool:
-    """Take the log for this session; True if it has it now. From the next transaction on the session writes."""
-    path = lock_path(conn, log)
-    if path is None or holds_lock(conn, log):
-        return True
-    for attempt in range(_ATTEMPTS):
-        file = _take(path)
-        if file is not None:
-            _held(conn)[log] = file
-            conn.info[WRITES] = True
-            session: Any = conn.connection.dbapi_connection
-            session.at_end.callback(_give_back, file, path)
-            return True
-        if attempt + 1 < _ATTEMPTS:
-            time.sleep(0.02)
-    return False
-
-
-def is_locked(conn: Connection, log: LogTable) -> bool:
-    """Whether any session has the log."""
-    path = lock_path(conn, log)
-    if path is None or not path.exists():
-        return False
-    if holds_lock(conn, log):
-        return True
-    try:
-        with path.open("rb") as file:
-            return not _flock(file, shared=True)
-    except FileNotFoundError:
-        return False
-    except PermissionError as error:
-        raise DatabaseError(f"the lock file {str(path)!r} cannot be read: {error.strerror}") from error
-
-
-def holds_lock(conn: Connection, log: LogTable) -> bool:
-    """Whether this session has the log, and the file is still the one that others would look at."""
-    file = _held(conn).get(log)
-    path = lock_path(conn, log)
-    return path is None or (file is not None and _is_at(file, path))
-
-
-def unlock(conn: Connection, log: LogTable) -> None:
-    """Give the log back, if this session has it; the file goes."""
-    file, path = _held(conn).pop(log, None), lock_path(conn, log)
-    if file is not None and path is not None:
-        _give_back(file, path)
 
 
 def _give_back(file: IO[Any], path: Path) -> None:
@@ -220,28 +242,3 @@ def _is_at(file: IO[Any], path: Path) -> bool:
         return os.path.samestat(path.stat(), os.fstat(file.fileno()))
     except FileNotFoundError:
         return False
-
-
-def identity(conn: Connection, log: LogTable) -> str:
-    """The file and the log in it: a log that is made anew in the same place has the same."""
-    return f"sqlite/{file_of(conn)}/{log.name}"
-
-
-# --- the log in parts (spec/event-log.md 12) --------------------------------------------------------------------------
-
-# Sessions of SQLite cannot share a snapshot, and need none here: it takes one writer at a time, so record_ids are given
-# in the order of commits, and no row at or below the highest one that was seen can come later. Nobody marks rows while
-# a job holds the log, so its parts, which end at that row, hold the same rows N for whoever reads them.
-
-_PREFIX: Final = "sqlite-schema-"
-
-
-def export_snapshot(conn: Connection) -> str:
-    """A name for what is there now: the version of the schema."""
-    return _PREFIX + str(conn.exec_driver_sql("PRAGMA main.schema_version").scalar_one())
-
-
-def join_snapshot(conn: Connection, snapshot: str) -> None:
-    """See that the tables are what they were when the snapshot was exported. Raises DatabaseError if they are not."""
-    if export_snapshot(conn) != snapshot:
-        raise DatabaseError("the tables have changed since the job began: run the command again")

@@ -105,10 +105,7 @@ def quoted(value: str) -> str:
 
 
 def key_text(key: Sequence[Column], refs: Sequence[str]) -> str:
-    """SQL of the canonical table_key of a row (spec/triggers.md 4), NULL if a key column is NULL.
-
-    ``refs``: SQL of the references to the key columns, in key order.
-    """
+    """``text.key_parts`` as one text (spec/triggers.md 4), NULL if a key column is NULL."""
 
     def value(column: Column, ref: str) -> str:
         # A number of no range may be held as an infinite float, and any column as a text.

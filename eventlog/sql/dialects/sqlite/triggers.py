@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from sqlalchemy import Connection
 
-from eventlog.errors import TriggerError
 from eventlog.sql.dialects.sqlite.compile import columns_of, trigger_texts
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.text import quote_identifier
@@ -38,16 +37,8 @@ class SQLiteTriggers(MarkedTriggers):
     def folded(self, name: str) -> str:
         return name.lower()
 
-    def drop_trigger(self, schema: str | None, name: str) -> str:
-        return f"DROP TRIGGER {quote_identifier(name)}"
-
     def columns_of(self, trigger: StoredTrigger) -> Mapping[str, str]:
         return columns_of(trigger.text)
-
-    def refuse(self, conn: Connection, log: LogTable, schema: str | None, declared: Sequence[TableTriggers]) -> None:
-        for triggers in declared:
-            if triggers.table.name in log.own_tables:
-                raise TriggerError(f"{triggers.table.name} is the log's own: triggers on it would log their own rows")
 
     def warnings(self, log: LogTable, compiled: Sequence[Compiled], installed: Installed) -> Iterable[str]:
         for one in compiled:

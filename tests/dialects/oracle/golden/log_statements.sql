@@ -1,3 +1,13 @@
+UPDATE "LOGS"."EVENTLOG"
+SET "STATUS" = :letter
+WHERE "STATUS" = 'N' AND "RECORD_ID" BETWEEN :first AND :last;
+DELETE FROM "LOGS"."EVENTLOG"
+WHERE "STATUS" = 'N' AND "RECORD_ID" BETWEEN :first AND :last;
+SELECT COUNT(*), MAX("RECORD_ID")
+FROM "LOGS"."EVENTLOG"
+WHERE "STATUS" = 'N' AND "RECORD_ID" BETWEEN :first AND :last;
+INSERT INTO "LOGS"."EVENTLOG" ("STATUS", "EVENT_TYPE", "EVENT_TIME", "PERPETRATOR", "TABLE_NAME", "TABLE_KEY")
+VALUES ('N', :event_type, SYS_EXTRACT_UTC(SYSTIMESTAMP), NULL, :class_name, :table_key);
 SELECT "RECORD_ID", "STATUS", CAST(CASE WHEN ABS("EVENT_TYPE") < 1000 THEN "EVENT_TYPE" WHEN "EVENT_TYPE" IS NOT NULL THEN 0 END AS NUMBER(4)), LTRIM(TO_CHAR("EVENT_TIME", 'SYYYY-MM-DD HH24:MI:SS.FF9', 'NLS_CALENDAR=GREGORIAN')), "PERPETRATOR", "TABLE_NAME", "TABLE_KEY", "COLUMN_NAME", "OLD_VALUE", "NEW_VALUE"
 FROM (
     SELECT *
@@ -23,11 +33,6 @@ SELECT "RECORD_ID", "STATUS", CAST(CASE WHEN ABS("EVENT_TYPE") < 1000 THEN "EVEN
 FROM "LOGS"."EVENTLOG"
 WHERE "RECORD_ID" IN (:id0)
 ORDER BY "RECORD_ID";
-UPDATE "LOGS"."EVENTLOG"
-SET "STATUS" = :letter
-WHERE "STATUS" = 'N' AND "RECORD_ID" BETWEEN :first AND :last;
-DELETE FROM "LOGS"."EVENTLOG"
-WHERE "STATUS" = 'N' AND "RECORD_ID" BETWEEN :first AND :last;
 SELECT COUNT(*), (CAST(SYS_EXTRACT_UTC(SYSTIMESTAMP) AS DATE) - CAST(MIN("EVENT_TIME") AS DATE)) * 86400
 FROM "LOGS"."EVENTLOG"
 WHERE "STATUS" = 'N';
@@ -49,9 +54,6 @@ FROM (
     ORDER BY "EVENT_TIME" NULLS FIRST, "RECORD_ID"
 )
 WHERE ROWNUM <= :limit;
-SELECT COUNT(*), MAX("RECORD_ID")
-FROM "LOGS"."EVENTLOG"
-WHERE "STATUS" = 'N' AND "RECORD_ID" BETWEEN :first AND :last;
 SELECT record_id
 FROM (
     SELECT "RECORD_ID" AS record_id, ROW_NUMBER() OVER (ORDER BY "RECORD_ID") AS n
@@ -60,7 +62,16 @@ FROM (
 )
 WHERE MOD(n - 1, :part_size) = 0
 ORDER BY 1;
-INSERT INTO "LOGS"."EVENTLOG" ("STATUS", "EVENT_TYPE", "EVENT_TIME", "TABLE_NAME", "TABLE_KEY") VALUES ('N', :event_type, SYS_EXTRACT_UTC(SYSTIMESTAMP), :class_name, :table_key);
+UPDATE "Logs"."Ereignisse 'neu'"
+SET "c2" = :letter
+WHERE "c2" = 'N' AND "c1" BETWEEN :first AND :last;
+DELETE FROM "Logs"."Ereignisse 'neu'"
+WHERE "c2" = 'N' AND "c1" BETWEEN :first AND :last;
+SELECT COUNT(*), MAX("c1")
+FROM "Logs"."Ereignisse 'neu'"
+WHERE "c2" = 'N' AND "c1" BETWEEN :first AND :last;
+INSERT INTO "Logs"."Ereignisse 'neu'" ("c2", "c3", "c4", "c5", "c6", "c7")
+VALUES ('N', :event_type, SYSTIMESTAMP, NULL, :class_name, :table_key);
 SELECT "c1", "c2", CAST(CASE WHEN ABS("c3") < 1000 THEN "c3" WHEN "c3" IS NOT NULL THEN 0 END AS NUMBER(4)), LTRIM(TO_CHAR(SYS_EXTRACT_UTC("c4"), 'SYYYY-MM-DD HH24:MI:SS.FF9"Z"', 'NLS_CALENDAR=GREGORIAN')), "c5", "c6", "c7", "c8", "c9", "c10"
 FROM (
     SELECT *
@@ -86,11 +97,6 @@ SELECT "c1", "c2", CAST(CASE WHEN ABS("c3") < 1000 THEN "c3" WHEN "c3" IS NOT NU
 FROM "Logs"."Ereignisse 'neu'"
 WHERE "c1" IN (:id0)
 ORDER BY "c1";
-UPDATE "Logs"."Ereignisse 'neu'"
-SET "c2" = :letter
-WHERE "c2" = 'N' AND "c1" BETWEEN :first AND :last;
-DELETE FROM "Logs"."Ereignisse 'neu'"
-WHERE "c2" = 'N' AND "c1" BETWEEN :first AND :last;
 SELECT COUNT(*), (CAST(SYS_EXTRACT_UTC(SYSTIMESTAMP) AS DATE) - CAST(MIN(SYS_EXTRACT_UTC("c4")) AS DATE)) * 86400
 FROM "Logs"."Ereignisse 'neu'"
 WHERE "c2" = 'N';
@@ -112,9 +118,6 @@ FROM (
     ORDER BY SYS_EXTRACT_UTC("c4") NULLS FIRST, "c1"
 )
 WHERE ROWNUM <= :limit;
-SELECT COUNT(*), MAX("c1")
-FROM "Logs"."Ereignisse 'neu'"
-WHERE "c2" = 'N' AND "c1" BETWEEN :first AND :last;
 SELECT record_id
 FROM (
     SELECT "c1" AS record_id, ROW_NUMBER() OVER (ORDER BY "c1") AS n
@@ -123,4 +126,3 @@ FROM (
 )
 WHERE MOD(n - 1, :part_size) = 0
 ORDER BY 1;
-INSERT INTO "Logs"."Ereignisse 'neu'" ("c2", "c3", "c4", "c6", "c7") VALUES ('N', :event_type, SYSTIMESTAMP, :class_name, :table_key);
