@@ -32,24 +32,27 @@ _EXPIRE_MINUTES: Final = 2
 CALL_TIMEOUT: Final = 600
 """Seconds that a publisher waits for the answer to one call: those that never come would keep it for ever."""
 
+_ENCRYPTION: Final = (
+    "have SQLNET.ENCRYPTION_SERVER and SQLNET.CRYPTO_CHECKSUM_SERVER set to ACCEPTED, and use TLS (protocol=tcps) if "
+    "the network asks for it"
+)
+_SERVICE: Final = "correct the service in the URL: oracle://user@host:1521/?service_name=NAME"
 _CONNECT_ADVICE: Final = {
     "ORA-01017": "check the user in the URL, and {secret}",
     "DPY-4001": "give the user in the URL, and the password: {secret}",
     "ORA-28000": "the account is locked: have it unlocked",
     "ORA-28001": "the password has expired: set a new one",
     "ORA-01045": "grant CREATE SESSION to the user",
-    "ORA-12514": "correct the service in the URL: oracle://user@host:1521/?service_name=NAME",
-    "DPY-6001": "correct the service in the URL: oracle://user@host:1521/?service_name=NAME",
+    "ORA-12514": _SERVICE,
+    "DPY-6001": _SERVICE,
     "DPY-6003": "correct the SID in the URL, or name a service: oracle://user@host:1521/?service_name=NAME",
     "DPY-3010": "the server is older than 12.1, which the driver does not speak to",
     "DPY-3001": "the server demands what the driver does not do in its thin mode, most often native network "
-    "encryption: have SQLNET.ENCRYPTION_SERVER and SQLNET.CRYPTO_CHECKSUM_SERVER set to ACCEPTED, and use TLS "
-    "(protocol=tcps) if the network asks for it",
+    f"encryption: {_ENCRYPTION}",
     "DPY-3015": "the password is kept in a form from before 11g: have SQLNET.ALLOWED_LOGON_VERSION_SERVER set to 11 or "
     "12 at the server, then have the password set anew",
-    "ORA-12660": "the server demands native network encryption, which the driver does not do in its thin mode: have "
-    "SQLNET.ENCRYPTION_SERVER and SQLNET.CRYPTO_CHECKSUM_SERVER set to ACCEPTED, and use TLS (protocol=tcps) if the "
-    "network asks for it",
+    "ORA-12660": "the server demands native network encryption, which the driver does not do in its thin mode: "
+    + _ENCRYPTION,
     "DPY-6000": "the listener is there and has no place for this session: `lsnrctl services` tells whether the service "
     "is blocked or its sessions and processes are used up, the listener's log which error it was",
     "ORA-28040": "SQLNET.ALLOWED_LOGON_VERSION_SERVER of the server asks for another way of logging in than the driver "

@@ -14,6 +14,7 @@ from eventlog.sql.dialects.postgresql.session import PostgresSessions
 from eventlog.sql.dialects.postgresql.tables import PostgresTables
 from eventlog.sql.dialects.postgresql.triggers import PostgresTriggers
 from eventlog.sql.dialects.postgresql.wake import WAKE
+from eventlog.sql.registry import CAPABILITIES
 
 
 class PostgreSQL(
@@ -22,33 +23,7 @@ class PostgreSQL(
     """PostgreSQL by psycopg."""
 
     name = "postgresql"
-    capabilities = frozenset(
-        {
-            "server",
-            "schemas",
-            "roles",
-            "sequences",
-            "partial_indexes",
-            "transactional_ddl",
-            "concurrent_writers",
-            "statement_capture",
-            "truncate",
-            "partitions",
-            "deferrable_keys",
-            "fixed_char",
-            "boolean",
-            "single_precision",
-            "exact_decimals",
-            "time_types",
-            "time_zones",
-            "empty_text",
-            "binary_values",
-            "owner_look_up",
-            "key_cascades",
-            "upsert_captured",
-            "wake",
-        }
-    )
+    capabilities = frozenset(CAPABILITIES)
     max_identifier = text.MAX_IDENTIFIER
     triggers = PostgresTriggers()
     wake = WAKE

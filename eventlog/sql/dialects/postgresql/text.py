@@ -107,35 +107,6 @@ def _within_calendar(value: str, type_name: str, stamp: str, pattern: str) -> st
 
 # --- change test ------------------------------------------------------------------------------------------------------
 
-_EQUAL_IS_IDENTICAL: Final = frozenset(
-    {
-        Kind.INTEGER,
-        Kind.BOOLEAN,
-        Kind.FIXED,
-        Kind.CHARACTER,
-        Kind.BINARY,
-        Kind.DATE,
-        Kind.TIME,
-        Kind.TIMESTAMP,
-        Kind.TIMESTAMPTZ,
-        Kind.UUID,
-    }
-)
-
-
-def is_changed(column: Column, old: str, new: str) -> str:
-    """SQL that is true if a value has changed, NULL-safe and by bytes (spec/triggers.md 5)."""
-    if column.type.kind in _EQUAL_IS_IDENTICAL and column.deterministic and column.type.sql not in _PADDED:
-        return f"{old} IS DISTINCT FROM {new}"
-    return f"ROW({old})::pg_catalog.record OPERATOR(pg_catalog.*<>) ROW({new})::pg_catalog.record"
-
-
-# Without a length trailing blanks are kept but not compared.
-_PADDED: Final = frozenset({"bpchar"})
-
-
-# --- keys -------------------------------------------------------------------------------------------------------------
-
 # Their text holds no special and no control character and no blank at an end.
 _NEVER_QUOTED: Final = frozenset(
     {
@@ -149,6 +120,21 @@ _NEVER_QUOTED: Final = frozenset(
         Kind.UUID,
     }
 )
+_OF_ONE_SPELLING: Final = _NEVER_QUOTED | {Kind.FIXED, Kind.CHARACTER, Kind.BINARY}
+"""Equal values have one normal form; those of exact numbers may still differ in their bytes, as 1.0 and 1.00 do."""
+# Without a length trailing blanks are kept but not compared.
+_PADDED: Final = frozenset({"bpchar"})
+
+
+def is_changed(column: Column, old: str, new: str) -> str:
+    """SQL that is true if a value has changed, NULL-safe and by bytes (spec/triggers.md 5)."""
+    is_identical = column.type.kind in _OF_ONE_SPELLING - {Kind.EXACT}
+    if is_identical and column.deterministic and column.type.sql not in _PADDED:
+        return f"{old} IS DISTINCT FROM {new}"
+    return f"ROW({old})::pg_catalog.record OPERATOR(pg_catalog.*<>) ROW({new})::pg_catalog.record"
+
+
+# --- keys -------------------------------------------------------------------------------------------------------------
 
 
 def key_value(column: Column, ref: str) -> str:
@@ -178,7 +164,7 @@ def needs_quoting(key: Iterable[Column]) -> bool:
 
 def is_one_spelling(column: Column) -> bool:
     """True if values that are equal, as a foreign key takes them, have one normal form as key values."""
-    return column.type.kind in _EQUAL_IS_IDENTICAL | {Kind.EXACT} and column.deterministic
+    return column.type.kind in _OF_ONE_SPELLING and column.deterministic
 
 
 # --- settings ---------------------------------------------------------------------------------------------------------
