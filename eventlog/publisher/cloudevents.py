@@ -93,7 +93,6 @@ class CloudEvents(OutputFormat):
         return "".join(f"{event.text()}\n" for event in self.events(catalog, events, NO_ORIGINS))
 
     def events(self, catalog: Catalog, events: Sequence[Outgoing], origins: Origins) -> list[CloudEvent]:
-        """Events as CloudEvents."""
         if self._of_catalog is None or self._of_catalog[0] is not catalog:
             self._of_catalog = catalog, data_writer(catalog, self._values), outgoing_reader(catalog, self._values)
         _, write_data, read = self._of_catalog

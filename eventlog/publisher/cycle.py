@@ -161,8 +161,8 @@ def send_in_flight(
     state: State,
     sink: Sink,
     stopping: Callable[[], bool],
-    before_flight: Callable[[], None] = _nothing,
-    before_bad: Callable[[], None] = _nothing,
+    before_flight: Callable[[], None],
+    before_bad: Callable[[], None],
 ) -> Delivered:
     """Send what is recorded in flight and whose objects do not wait. Arguments and errors as of ``run_cycle``."""
     parked = set(state.parking)
@@ -279,10 +279,7 @@ def _prepare(
     newest: str,
 ) -> Flight | None:
     """Build the events of a flight and record it; marks of rows that make no event are written with it."""
-    events = build_events(context, groups)
-    current_rows: CurrentRows = {}
-    if context.output.needs_current_rows:
-        events, current_rows = read_whole_rows(events, context.query_back)
+    events, current_rows = _with_current_rows(context, build_events(context, groups))
     special = [event for event in events if event.fates is not None]
     if special:
         if any(event.fates.bad for event in special if event.fates is not None):
@@ -311,6 +308,13 @@ def _prepare(
     return flight
 
 
+def _with_current_rows(context: Context, events: Sequence[Outgoing]) -> tuple[Sequence[Outgoing], CurrentRows]:
+    """The events, and the rows of their objects if the format needs them; some are gone then."""
+    if not context.output.needs_current_rows:
+        return events, {}
+    return read_whole_rows(events, context.query_back)
+
+
 def rebuild(
     context: Context, flight: Flight, parking: Parking[ObjectId], before_bad: Callable[[], None] = _nothing
 ) -> Flight:
@@ -323,10 +327,7 @@ def rebuild(
         flight = numbered(flight, first)  # recorded by a publisher of another format
     wanted = [event for event in flight.events() if not parking.is_waiting(event.object_id)]
     groups = recorded_groups(context, wanted)
-    events_now = build_recorded(context, wanted, groups)
-    current_rows: CurrentRows = {}
-    if context.output.needs_current_rows:
-        events_now, current_rows = read_whole_rows(events_now, context.query_back)
+    events_now, current_rows = _with_current_rows(context, build_recorded(context, wanted, groups))
     if any(event.fates is not None and event.fates.bad for event in events_now):
         before_bad()
     context.connection.commit()
@@ -441,8 +442,6 @@ def _documents(context: Context, events: list[Outgoing]) -> Iterator[str]:
 
 def preview(context: Context, events: Sequence[Outgoing]) -> str:
     """What a document of these events would look like, for people; empty if all objects are gone."""
-    current_rows: CurrentRows = {}
-    if context.output.needs_current_rows:
-        read, current_rows = read_whole_rows(events, context.query_back)
-        events = [event for event in read if event.operation is not None]
+    read, current_rows = _with_current_rows(context, events)
+    events = [event for event in read if event.operation is not None]
     return context.output.preview(context.catalog, events, current_rows) if events else ""

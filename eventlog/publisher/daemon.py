@@ -23,7 +23,16 @@ from eventlog.publisher.metrics import LoopbackWarning, ReportTimer, summary, wa
 from eventlog.publisher.monitor.look import look, look_if_due
 from eventlog.publisher.observer import SILENT, Doing, Observer
 from eventlog.publisher.sinks import Document, Sink
-from eventlog.publisher.wake import BackOff, HeartbeatTimer, Stop, StopRequest, Timetable, begin_idle, keep_connected
+from eventlog.publisher.wake import (
+    BackOff,
+    HeartbeatTimer,
+    Stop,
+    StopRequest,
+    Timetable,
+    begin_idle,
+    keep_connected,
+    soonest,
+)
 from eventlog.sql.connection import as_database_errors
 from eventlog.sql.rows import next_flight, tail
 from eventlog.sql.windows import Window
@@ -217,13 +226,12 @@ def _seconds_left(context: Context, state: State, heartbeat: HeartbeatTimer, tim
     local = _local_time(context)
     now = time.monotonic()
     due = state.parking.next_due()
-    candidates = [
+    return soonest(
         options.polling_interval if local is None else timetable.seconds_left(options.time_of_day, local),
         None if due is None else max(0.0, due - now),
         heartbeat.seconds_left(now),
         context.observer.look_due(),
-    ]
-    return min(seconds for seconds in candidates if seconds is not None)
+    )
 
 
 def run_post_poll(context: Context) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 
 from eventlog.changes.from_events import ReadOutgoing, attribute_reader, outgoing_reader
@@ -29,14 +29,8 @@ class DebeziumEvents(OutputFormat):
     line, without tombstones.
     """
 
-    def __init__(
-        self,
-        options: WriteOptions,
-        values: ValueOptions,
-        has_records: bool,
-        utc_now: Callable[[], datetime] = lambda: datetime.now(UTC),
-    ) -> None:
-        self._options, self._values, self._has_records, self._utc_now = options, values, has_records, utc_now
+    def __init__(self, options: WriteOptions, values: ValueOptions, has_records: bool) -> None:
+        self._options, self._values, self._has_records = options, values, has_records
         self._records: EventRecords | None = None
 
     @property
@@ -78,7 +72,7 @@ class DebeziumEvents(OutputFormat):
     ) -> list[list[Record] | Verdict]:
         records = self._records
         if records is None or records.catalog is not catalog:
-            writer = EnvelopeWriter(self._options, catalog, self._utc_now)
+            writer = EnvelopeWriter(self._options, catalog)
             records = self._records = EventRecords(writer, catalog, self._values)
         time_of, times = records.time_of, origins.event_times
         return [

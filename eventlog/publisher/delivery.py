@@ -24,8 +24,6 @@ _log = logging.getLogger("eventlog.publisher")
 
 
 class FlightResult(Enum):
-    """How the sending of envelopes ended."""
-
     DONE = "every event was answered, or is parked"
     RETRY = "the cycle stops: the receiver asked for a retry"
     AWAY = "the cycle stops: the receiver is away"

@@ -117,7 +117,6 @@ class HeldObjects:
     writers: Writers
 
     def add(self, object_id: ObjectId) -> None:
-        """Hold an object."""
         bit = _bit_of(object_id)
         self.bits[bit >> 3] |= 1 << (bit & 7)
 

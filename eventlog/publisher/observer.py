@@ -20,8 +20,6 @@ QUEUE_CAP: Final = 100_000
 
 
 class Doing(StrEnum):
-    """What a publisher does."""
-
     CONNECTING = "connecting"
     PUBLISHING = "publishing"
     RESTING = "resting"

@@ -292,7 +292,7 @@ def publisher_options(config: Config, current_user: str, fold_name: Callable[[st
     )
 
 
-def own_user(config: Config, current_user: str, fold_name: Callable[[str], str] = str) -> str:
+def own_user(config: Config, current_user: str, fold_name: Callable[[str], str]) -> str:
     """The user whose rows are loopback (spec/event-log.md 8.3), whether they are published or not."""
     named = config.publisher.driver_user
     return (current_user if named is None else fold_name(named.strip())).rstrip(" ")

@@ -33,7 +33,7 @@ class Refusals(NamedTuple):
     command: str
 
 
-def read_refusals(conn: Connection, dialect: Dialect, log: LogTable, most: int = LINES_READ) -> list[Refusals]:
+def read_refusals(conn: Connection, dialect: Dialect, log: LogTable, most: int) -> list[Refusals]:
     """The rows E and F that the newest ``most`` error lines speak of, the largest group first.
 
     A row that was put back into the queue, published since or purged is left out.

@@ -76,7 +76,6 @@ class StopRequest:
         return self._reader
 
     def close(self) -> None:
-        """No more waiting."""
         for descriptor in (self._reader, self._writer):
             with contextlib.suppress(OSError):
                 os.close(descriptor)
@@ -216,6 +215,11 @@ class HeartbeatTimer:
         return max(0.0, self.last + self.interval - now) if self.interval > 0 else None
 
 
+def soonest(*seconds: float | None) -> float:
+    """The smallest of these numbers; None = never, which not all of them are."""
+    return min(one for one in seconds if one is not None)
+
+
 Random = Callable[[], float]
 """Gives a number from 0 to 1, by chance."""
 
@@ -271,7 +275,7 @@ def keep_connected(
     away: tuple[type[EventlogError], ...],
     initial: float,
     maximum: float,
-    observer: Observer = SILENT,
+    observer: Observer,
 ) -> None:
     """Call ``life``, which connects and works, until it returns or ``stop`` is set; what is lost is connected again.
 

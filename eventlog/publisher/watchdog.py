@@ -12,7 +12,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
@@ -53,10 +53,8 @@ class Watchdog(Observer):
     ``work``, ``rest``: seconds until the next sign of a publisher that works, and of one that rests.
     """
 
-    def __init__(
-        self, manager: ServiceManager, work: float, rest: float, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._manager, self._work, self._rest, self._clock = manager, work, rest, clock
+    def __init__(self, manager: ServiceManager, work: float, rest: float) -> None:
+        self._manager, self._work, self._rest = manager, work, rest
         self._state = ""
         self._until = 0.0
         self._sign()
@@ -64,7 +62,7 @@ class Watchdog(Observer):
     @property
     def is_alive(self) -> bool:
         """Whether the next sign is not overdue."""
-        return self._clock() <= self._until
+        return time.monotonic() <= self._until
 
     def does(self, doing: Doing, reason: str = "") -> None:
         self._sign(self._rest if doing is Doing.RESTING else 0.0)
@@ -73,7 +71,7 @@ class Watchdog(Observer):
             self._show("publishing" if doing is Doing.RESTING else "connecting to the database")
 
     def waits(self, who: WaitFor, reason: str, until: float) -> None:
-        self._sign(until - self._clock())
+        self._sign(until - time.monotonic())
         # Without the reason, which may be what a receiver said: everybody on the machine can read a status.
         self._show(f"waiting for the {who.value}; the log says why")
 
@@ -97,7 +95,7 @@ class Watchdog(Observer):
                 self._manager.tell("WATCHDOG=1")
 
     def _sign(self, pause: float = 0.0) -> None:
-        self._until = self._clock() + pause + self._work
+        self._until = time.monotonic() + pause + self._work
 
     def _show(self, state: str, *more: str) -> None:
         if state != self._state or more:

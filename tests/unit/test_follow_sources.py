@@ -43,6 +43,7 @@ from eventlog.linter import database
 from eventlog.linter.emulator import ATTRS, Workload, emulate
 from eventlog.linter.reader import ReaderOptions
 from eventlog.model import Change, Level
+from eventlog.publisher.stream import linter
 from eventlog.publisher.stream.gbase import CaptureSession, StandardInput
 from eventlog.publisher.stream.linter import DispatchQueue
 from eventlog.publisher.stream.open import position_of, source_of
@@ -220,12 +221,12 @@ def test_a_queue_is_followed_with_its_position_in_the_same_database(engine: sa.E
 
 
 def test_once_ends_behind_the_last_row_though_a_transaction_is_longer_than_a_poll(
-    engine: sa.Engine, place: Path
+    engine: sa.Engine, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changes = fill(engine, Workload(8, transactions=3, at_once=3, operations=8, rolled_back=0))
     receiver = Receiver()
-    source = replace(queue(engine), batch_rows=2)
-    follow(following(source), position_at(place, "linter"), receiver.sink, StopRequest(), once=True)
+    monkeypatch.setattr(linter, "_BATCH_ROWS", 2)
+    follow(following(queue(engine)), position_at(place, "linter"), receiver.sink, StopRequest(), once=True)
     assert set(receiver.meanings) == event_ids(changes)
 
 

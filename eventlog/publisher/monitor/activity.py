@@ -88,7 +88,6 @@ class Histogram:
         self.total = 0.0
 
     def observe(self, seconds: float) -> None:
-        """One more time."""
         self.counts[bisect_left(self.bounds, seconds)] += 1
         self.total += seconds
 

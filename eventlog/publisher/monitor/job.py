@@ -109,13 +109,10 @@ class JobActivity(Watched):
 
 
 class JobMetrics(Collector):
-    """The metrics of a backlog job."""
-
     def __init__(self, activity: JobActivity, labels: Labels) -> None:
         self._activity, self._labels = activity, labels
 
     def collect(self) -> Iterable[Metric]:
-        """All metrics, made of what is known now."""
         activity, labels = self._activity, self._labels
         yield build_info(labels)
         for name, text, number in (

@@ -52,7 +52,6 @@ Labels = Mapping[str, str]
 
 
 def build_info(labels: Labels) -> Metric:
-    """Which version runs."""
     build = InfoMetricFamily("eventlog_build", "The version that runs.", labels=list(labels))
     build.add_metric(list(labels.values()), {"version": __version__})
     return build
@@ -95,13 +94,10 @@ def _unit_of(name: str) -> str:
 
 
 class PublisherMetrics(Collector):
-    """The metrics of a publisher."""
-
     def __init__(self, activity: Activity, labels: Labels) -> None:
         self._activity, self._labels = activity, labels
 
     def collect(self) -> Iterable[Metric]:
-        """All metrics, made of what is known now."""
         activity, labels = self._activity, self._labels
         yield build_info(labels)
         for field, name, text in _COUNTERS:

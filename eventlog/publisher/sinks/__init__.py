@@ -30,12 +30,11 @@ class Document(NamedTuple):
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """The events in their public form."""
         return self.make_events()
 
 
 class Sink(Protocol):
-    """A receiver of documents.
+    """A receiver of documents. Sinks extend it, and say what is not as here.
 
     ``send`` raises ReceiverAway when there is no usable answer. What has been answered counts only after ``flush``,
     which makes it durable and is called before rows are marked; it raises ReceiverAway too. A sink that learns only
@@ -45,6 +44,10 @@ class Sink(Protocol):
 
     def send(self, document: Document) -> Answer: ...
 
-    def flush(self) -> Mapping[str, Verdict] | None: ...
+    def flush(self) -> Mapping[str, Verdict] | None:
+        """Nothing is kept back: what was answered is the receiver's."""
+        return None
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """There is nothing to end."""
+        return None  # noqa: RET501 - an empty body would be abstract

@@ -20,10 +20,10 @@ from typing import BinaryIO, Final, NamedTuple, TextIO
 from eventlog.errors import ConfigError, ReceiverAway
 from eventlog.files.atomic import sync_file, sync_path
 from eventlog.model import Answer
-from eventlog.publisher.sinks import Document
+from eventlog.publisher.sinks import Document, Sink
 
 
-class DocumentFiles:
+class DocumentFiles(Sink):
     """One file an envelope, ``<flight>-<envelope>`` and an ending."""
 
     __slots__ = ("_directory", "_dirty", "_ending")
@@ -52,7 +52,7 @@ class DocumentFiles:
         self.flush()
 
 
-class LineFiles:
+class LineFiles(Sink):
     """One envelope a line, one file a flight, ``<flight>-<first envelope>`` and an ending.
 
     A flight that is marked in several parts has a file for each part; each is complete before its rows are marked.
@@ -130,8 +130,8 @@ def _receiver_away(path: Path | str) -> Iterator[None]:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamSink:
-    """Writes documents to a text stream; every event counts as success once it is flushed."""
+class StreamSink(Sink):
+    """Writes documents to a text stream of the caller's; every event counts as success once it is flushed."""
 
     stream: TextIO
 
@@ -144,9 +144,6 @@ class StreamSink:
     def flush(self) -> None:
         with _receiver_away("standard output"):
             self.stream.flush()
-
-    def close(self) -> None:
-        """The stream belongs to the caller."""
 
 
 # --- whose a directory is ---------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from eventlog.config.settings import SinkSettings
 from eventlog.errors import ConfigError, ReceiverAway
 from eventlog.files.secrets import referenced_secret
 from eventlog.model import LEVELS, Answer, Level, Verdict, answer_of
-from eventlog.publisher.sinks import Document
+from eventlog.publisher.sinks import Document, Sink
 from eventlog.transport.http import HttpClient, HttpFailed, Response
 from eventlog.xds.reader import read_answer
 
@@ -57,7 +57,7 @@ _ADVICE: Final = {
 }
 
 
-class HttpSink:
+class HttpSink(Sink):
     """Posts documents to one URL. ``send`` may be called from several threads.
 
     A document may come twice, its events under the same event-ids (spec/event-log.md 12).
@@ -109,9 +109,6 @@ class HttpSink:
             return self._answer(response, document.event_ids)
         except (HttpFailed, ReceiverAway) as error:
             raise ReceiverAway(f"{self._client.shown}: {self._client.clean(str(error), 1000)}") from None
-
-    def flush(self) -> None:
-        """Nothing is kept back: what was answered is the receiver's."""
 
     def close(self) -> None:
         self._client.close()

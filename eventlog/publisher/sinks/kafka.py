@@ -12,11 +12,11 @@ from typing import Any
 
 from eventlog.errors import ReceiverAway
 from eventlog.model import Answer, KafkaRecord, Level, Verdict
-from eventlog.publisher.sinks import Document
+from eventlog.publisher.sinks import Document, Sink
 from eventlog.transport.kafka import DEFAULT_TIMEOUT, KafkaAway, RecordRefused, Transmitter
 
 
-class KafkaSink:
+class KafkaSink(Sink):
     """Sends records with an idempotent producer; ``flush`` waits for them all at once.
 
     ``brokers``: ``host:port``, comma-separated. ``topic``: that of XDS documents. ``timeout``: seconds for a record to

@@ -13,7 +13,7 @@ from typing import Any
 
 from eventlog.errors import ConfigError, ReceiverAway
 from eventlog.model import Answer, Event
-from eventlog.publisher.sinks import Document
+from eventlog.publisher.sinks import Document, Sink
 from eventlog.xds.reader import read_answer
 
 Receive = Callable[[str, Sequence[Event]], str | bytes | Answer | None]
@@ -24,7 +24,7 @@ Raises what it likes if it could not receive the document. With ``concurrency`` 
 
 
 @dataclass(frozen=True, slots=True)
-class CallableSink:
+class CallableSink(Sink):
     """Calls a function with each document. ``name`` is its name in messages."""
 
     receive: Receive
@@ -49,12 +49,6 @@ class CallableSink:
             except ReceiverAway as away:
                 raise ReceiverAway(f"{self.name}: {away}") from None
         raise ReceiverAway(f"{self.name} returned {type(answer).__name__}: None, str, bytes or Answer needed")
-
-    def flush(self) -> None:
-        """Nothing is kept back: what the function returned for is its own."""
-
-    def close(self) -> None:
-        """The function has no end."""
 
 
 def load_callable(target: str, directory: Path | None = None) -> CallableSink:

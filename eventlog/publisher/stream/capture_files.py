@@ -282,7 +282,6 @@ class CapturePosition(NamedTuple):
             ) from None
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON form."""
         return {
             "restart": self.restart._asdict(),
             "tables": _packed(self.tables),

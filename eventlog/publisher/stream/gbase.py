@@ -20,6 +20,8 @@ from eventlog.sql.positions import Failure
 _CHUNK: Final = 1 << 16
 _PATIENCE: Final = 0.2
 """Seconds that standard input is waited for until what came is sent."""
+_TIMEOUT: Final = 1
+"""Seconds until a TIMEOUT record of a session says that there is nothing more."""
 
 
 class CdcStream:
@@ -128,14 +130,13 @@ class CaptureSession:
     """A session with a server (spec/gbase-cdc.md 1).
 
     ``connect`` gives a DB-API connection to ``syscdcv1`` and the function that reads a session; ``captures`` are the
-    tables; ``server`` its name; ``timeout`` seconds until a TIMEOUT record says that there is nothing more.
+    tables; ``server`` its name.
     """
 
     connect: Callable[[], tuple[Connection, Transport]]
     captures: Sequence[Capture]
     server: str
     options: ReadOptions
-    timeout: int = 1
 
     def backlog(self, token: Any) -> None:
         """A server does not tell how much of its logs is behind a sequence."""
@@ -160,7 +161,7 @@ class CaptureSession:
                     self.captures,
                     server=self.server,
                     position=stream.reader.token.restart or 0,
-                    timeout=self.timeout,
+                    timeout=_TIMEOUT,
                 ) as session:
                     while not (once and stream.is_idle):
                         for step in stream.changes(session.read()):

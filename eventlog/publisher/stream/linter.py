@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import sqlalchemy as sa
 
@@ -26,6 +26,9 @@ from eventlog.publisher.stream.source import Backlog, BadToken, Mark, Read, Step
 from eventlog.sql.connection import connect_any
 from eventlog.sql.positions import Failure
 
+_BATCH_ROWS: Final = 10_000
+"""Rows that one poll reads at most."""
+
 
 @dataclass(frozen=True, slots=True)
 class DispatchQueue:
@@ -39,7 +42,6 @@ class DispatchQueue:
     attrs: Mapping[int, TableAttrs] | None
     rest: float
     report: Report
-    batch_rows: int = 10_000
 
     def steps(self, token: Any, *, once: bool) -> Generator[Step, None, None]:
         """The steps of the queue. Raises FormatError, DatabaseError, DatabaseAway, ConfigError, BadToken."""
@@ -52,12 +54,12 @@ class DispatchQueue:
             queue_table=self.queue_table,
             attrs_table=self.attrs_table,
             schema=self.schema,
-            batch_rows=self.batch_rows,
+            batch_rows=_BATCH_ROWS,
             attrs=self.attrs,
         )
         marked = poller.restart_token
         name = _namer()
-        polls = self._rows() // self.batch_rows + 1 if once else 0
+        polls = self._rows() // _BATCH_ROWS + 1 if once else 0
         while True:
             has_changes = False
             for change in poller.poll():

@@ -116,7 +116,6 @@ def is_locked(path: Path) -> bool:
 
 
 def failures_of(path: Path) -> Path:
-    """The file of failures beside a position."""
     return path.with_name(f"{path.name}.errors.jsonl")
 
 

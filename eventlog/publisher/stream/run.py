@@ -41,7 +41,7 @@ from eventlog.publisher.sinks import Document, Sink
 from eventlog.publisher.stream.pending import Pending, PendingEvent
 from eventlog.publisher.stream.position import PositionAway
 from eventlog.publisher.stream.source import Mark, Read, Source, SourceAway, Step
-from eventlog.publisher.wake import BackOff, HeartbeatTimer, Stop, keep_connected
+from eventlog.publisher.wake import BackOff, HeartbeatTimer, Stop, keep_connected, soonest
 from eventlog.sql.positions import Failure, Saved
 from eventlog.xds.writer import write_event
 
@@ -409,14 +409,10 @@ def _rest(run: Run, seconds: float) -> None:
     now = time.monotonic()
     if run.heartbeat.is_due(now):
         run.send_heartbeat()
-    due, heartbeat = run.pending.next_due(), run.heartbeat.seconds_left(now)
+    due = run.pending.next_due()
     look(run)
-    look_due = run.observer.look_due()
-    pause = min(
-        seconds,
-        seconds if due is None else due - now,
-        seconds if heartbeat is None else heartbeat,
-        seconds if look_due is None else look_due,
+    pause = soonest(
+        seconds, None if due is None else due - now, run.heartbeat.seconds_left(now), run.observer.look_due()
     )
     if pause > 0:
         run.observer.does(Doing.RESTING)
