@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from eventlog.changes.keys import Key, class_of, key_reader, typed_key
 from eventlog.core import table_key
@@ -69,10 +69,8 @@ def _event_reader(catalog: Catalog | None, values: ValueOptions) -> Callable[[Ev
     return read
 
 
-class ReadOutgoing(Protocol):
-    """The change of an event on its way. ``commit_time`` and ``user`` are not in it: those of its first row."""
-
-    def __call__(self, event: Outgoing, commit_time: datetime | None, user: str | None) -> Change: ...
+ReadOutgoing: TypeAlias = Callable[[Outgoing, datetime | None, str | None], Change]
+"""An event on its way, and commit time and user of its first row, which are not in it -> its change."""
 
 
 def outgoing_reader(catalog: Catalog, values: ValueOptions) -> ReadOutgoing:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
@@ -28,7 +27,7 @@ from eventlog.core.checks import (
 from eventlog.core.events import READS, READS_ROW, CurrentRow, Decision, ids_of
 from eventlog.core.fold import Group
 from eventlog.core.typed import ReadValue, moment_reader, value_reader
-from eventlog.core.values import ColumnType, Kind
+from eventlog.core.values import Kind
 from eventlog.errors import BadValue, FormatError
 from eventlog.model import ALL, Change, ChangeOp, LogRow, Op, Value, full_name
 
@@ -44,39 +43,6 @@ UNREAD: Final[CurrentRow] = {}
 """In place of the current row of an object that nobody has looked for, since there is no connection."""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupReading:
-    """How groups are read: the ``schema`` of the log, the zone of times without one, blanks of CHAR (spec/xds.md 6).
-
-    ``truncated`` is told the columns (``schema.table.column``) whose fraction has more than the six digits kept.
-    Raises ConfigError.
-    """
-
-    schema: str | None = None
-    time_zone: str = "UTC"
-    char_padding: str = "trim"
-    truncated: Callable[[str], None] | None = None
-
-    def __post_init__(self) -> None:
-        # Unknown values are refused before anything is read.
-        moment_reader(self.time_zone)
-        value_reader(ColumnType(Kind.FIXED), self.time_zone, self.char_padding)
-
-    def value_of(self, attribute: Attribute) -> ReadValue:
-        """The function that reads log text of the attribute's column."""
-        read = value_reader(attribute.column.type, self.time_zone, self.char_padding)
-        if self.truncated is None or attribute.column.type.kind not in _WITH_FRACTION:
-            return read
-        tell, name = self.truncated, f"{full_name(self.schema, attribute.table)}.{attribute.column.name}"
-
-        def read_and_tell(text: str) -> Value:
-            if _BEYOND_MICROSECONDS.search(text):
-                tell(name)
-            return read(text)
-
-        return read_and_tell
-
-
 _WITH_FRACTION: Final = frozenset((Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMPTZ))
 _BEYOND_MICROSECONDS = re.compile(r"\.[0-9]{6}0*[1-9]")
 
@@ -87,17 +53,38 @@ them -> its change.
 """
 
 
-def group_reader(reading: GroupReading) -> ReadGroup:
+def group_reader(
+    schema: str | None = None,
+    time_zone: str = "UTC",
+    char_padding: str = "trim",
+    truncated: Callable[[str], None] | None = None,
+) -> ReadGroup:
     """The function that gives the changes of groups; what follows from their classes is looked up once.
+
+    ``schema``: that of the log. ``time_zone``: of times without one; ``char_padding``: blanks of CHAR (spec/xds.md 6).
+    ``truncated`` is told the columns (``schema.table.column``) whose fraction has more than the six digits kept. Raises
+    ConfigError.
 
     None: the object is gone and nothing is left, or its rows say nothing. The current row is what was read back, as
     ``build_event`` takes it, where precedence asks for it; ``UNREAD`` without a connection, which leaves ``after``
     None, ``extras["columns"]`` naming what is to be read and ``extras["known"]`` what the log holds. Time and user are
     those of the group's first row. The function raises FormatError naming that row.
     """
-    schema = reading.schema
-    read_moment = moment_reader(reading.time_zone)
-    value_of = lru_cache(maxsize=_MOST_ATTRIBUTES)(reading.value_of)
+    read_moment = moment_reader(time_zone)
+
+    @lru_cache(maxsize=_MOST_ATTRIBUTES)
+    def value_of(attribute: Attribute) -> ReadValue:
+        read = value_reader(attribute.column.type, time_zone, char_padding)
+        if truncated is None or attribute.column.type.kind not in _WITH_FRACTION:
+            return read
+        name = f"{full_name(schema, attribute.table)}.{attribute.column.name}"
+
+        def read_and_tell(text: str) -> Value:
+            if _BEYOND_MICROSECONDS.search(text):
+                truncated(name)
+            return read(text)
+
+        return read_and_tell
 
     def read(
         group: Group, decision: Decision | None, current: CurrentRow | None, log_rows: Mapping[int, LogRow]

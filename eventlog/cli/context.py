@@ -59,13 +59,14 @@ def engine_of(config: Config) -> tuple[Engine, Dialect]:
 
 
 @contextmanager
-def session(config: Config) -> Iterator[tuple[Connection, Dialect]]:
-    """A session of the configured database that writes; the caller commits. Raises DatabaseError."""
+def session(config: Config, *, writes: bool = True) -> Iterator[tuple[Connection, Dialect]]:
+    """A session of the configured database; the caller commits. Raises DatabaseError."""
     from eventlog.sql.connection import as_database_errors, will_write
 
     engine, dialect = engine_of(config)
     with engine.connect() as conn, as_database_errors(conn):
-        will_write(conn)
+        if writes:
+            will_write(conn)
         yield conn, dialect
 
 
@@ -79,10 +80,7 @@ def transaction(config: Config) -> Iterator[tuple[Connection, Dialect]]:
 @contextmanager
 def reading(config: Config) -> Iterator[tuple[Connection, Dialect]]:
     """One transaction on the configured database that only reads. Raises DatabaseError."""
-    from eventlog.sql.connection import as_database_errors
-
-    engine, dialect = engine_of(config)
-    with engine.connect() as conn, as_database_errors(conn), conn.begin():
+    with session(config, writes=False) as (conn, dialect), conn.begin():
         yield conn, dialect
 
 

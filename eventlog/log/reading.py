@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Final
 
 from eventlog.changes.format import Report
-from eventlog.changes.from_rows import UNREAD, GroupReading, ReadGroup, group_reader, with_rows
+from eventlog.changes.from_rows import UNREAD, ReadGroup, group_reader, with_rows
 from eventlog.core import table_key
 from eventlog.core.catalog import Catalog, Column, Database, ForeignKey, Table
 from eventlog.core.checks import FIELD_TYPES, CheckedRow, check_rows
@@ -37,10 +37,9 @@ def rows_to_changes(
     Raises FormatError for rows that are out of order.
     """
     schema = options.schema or catalog.schema
-    reading = GroupReading(
+    read_group = group_reader(
         schema, options.time_zone, options.char_padding, lambda column: report.count(f"truncated {column}")
     )
-    read_group = group_reader(reading)
     log_rows: dict[int, LogRow] = {}
     folder = RowFolder(options.fold_distance, options.fold_span)
     rows_of_status = _of_status(_ascending(rows, source, report), frozenset(options.status), report)

@@ -6,7 +6,7 @@ Documents come from outside: there is no DTD, no entity but the five of XML, no 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -67,9 +67,8 @@ def read_events(document: bytes | str, limit: int = DEFAULT_LIMIT) -> Document:
     others: list[str] = []
     heartbeat = False
     for child in inputs[0]:
-        reader = _EVENTS.get(child.tag)
-        if reader is not None:
-            events.append(reader(child))
+        if child.tag in _EVENTS:
+            events.append(_event(child))
         elif child.tag == "status" and child.get("type") == "heartbeat":
             heartbeat = True
         else:
@@ -163,10 +162,8 @@ def _text(element: etree._Element) -> str:
     return element.text or ""
 
 
-def _event(
-    element: etree._Element, operation: str, attribute_tag: str | None
-) -> tuple[str, str, str, list[etree._Element]]:
-    """Class, association, event-id and the attribute elements of an event."""
+def _event(element: etree._Element) -> Event:
+    operation, attribute_tag, read_attribute = _EVENTS[str(element.tag)]
     associations: list[str] = []
     attributes: list[etree._Element] = []
     for child in element:
@@ -180,33 +177,17 @@ def _event(
             )
     if len(associations) != 1 or not associations[0]:
         raise XdsError(f"line {element.sourceline}: {operation} needs one association that is not empty")
-    return _needed(element, "class-name"), associations[0], element.get("event-id", ""), attributes
-
-
-def _add(element: etree._Element) -> Event:
-    class_name, association, event_id, children = _event(element, Operation.ADD, "add-attr")
-    attributes: list[AttributeSteps] = []
-    for child in children:
-        types: set[str] = set()
-        values = _values(child, types)
-        attributes.append(AttributeSteps(_needed(child, "attr-name"), _one_type(child, types), (Step(Op.ADD, values),)))
-    return Event(Operation.ADD, class_name, association, event_id, tuple(attributes))
-
-
-def _modify(element: etree._Element) -> Event:
-    class_name, association, event_id, children = _event(element, Operation.MODIFY, "modify-attr")
-    if not children:
+    class_name = _needed(element, "class-name")
+    if operation is Operation.MODIFY and not attributes:
         raise XdsError(f"line {element.sourceline}: modify without modify-attr")
-    attributes = tuple(_modify_attr(child) for child in children)
-    return Event(Operation.MODIFY, class_name, association, event_id, attributes)
+    read = tuple(map(read_attribute, attributes))
+    return Event(operation, class_name, associations[0], element.get("event-id", ""), read)
 
 
-def _delete(element: etree._Element) -> Event:
-    class_name, association, event_id, _ = _event(element, Operation.DELETE, None)
-    return Event(Operation.DELETE, class_name, association, event_id)
-
-
-_EVENTS = {"add": _add, "modify": _modify, "delete": _delete}
+def _add_attr(element: etree._Element) -> AttributeSteps:
+    types: set[str] = set()
+    steps = (Step(Op.ADD, _values(element, types)),)
+    return AttributeSteps(_needed(element, "attr-name"), _one_type(element, types), steps)
 
 
 def _modify_attr(element: etree._Element) -> AttributeSteps:
@@ -226,6 +207,14 @@ def _modify_attr(element: etree._Element) -> AttributeSteps:
     if not steps:
         raise XdsError(f"line {element.sourceline}: modify-attr without remove-value, remove-all-values, add-value")
     return AttributeSteps(_needed(element, "attr-name"), _one_type(element, types), tuple(steps))
+
+
+_EVENTS: Final[Mapping[str, tuple[Operation, str | None, Callable[[etree._Element], AttributeSteps]]]] = {
+    "add": (Operation.ADD, "add-attr", _add_attr),
+    "modify": (Operation.MODIFY, "modify-attr", _modify_attr),
+    "delete": (Operation.DELETE, None, _add_attr),
+}
+"""The events by their elements: the element of an attribute, None if there can be none, and what reads it."""
 
 
 def _values(element: etree._Element, types: set[str]) -> tuple[str, ...]:

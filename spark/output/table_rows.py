@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from eventlog.changes.from_rows import GroupReading, group_reader
+from eventlog.changes.from_rows import group_reader
 from eventlog.core.catalog import ObjectClass
 from eventlog.core.checks import CheckedRow
 from eventlog.core.events import READS, CurrentRow, Decided, Decision, QueryBack, ids_of
@@ -108,7 +108,7 @@ def renderer(job: Job) -> Render:
     """The function that makes rows of the changes of groups."""
     options = options_of(job)
     settings = job.config.format
-    read = group_reader(GroupReading(catalog(job).schema, settings.time_zone, settings.char_padding))
+    read = group_reader(catalog(job).schema, settings.time_zone, settings.char_padding)
     change_tables = tables(job)
     writers = {name: _row_writer(table, options) for name, table in change_tables.items()}
     schemas = {name: _schema(table, options) for name, table in change_tables.items()}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from samples import CATALOG, database, good, row, table
 
-from eventlog.changes.from_rows import UNREAD, GroupReading, group_reader, with_rows
+from eventlog.changes.from_rows import UNREAD, group_reader, with_rows
 from eventlog.core.catalog import Catalog, build_catalog
 from eventlog.core.events import CurrentRow, apply_precedence
 from eventlog.core.fold import fold
@@ -31,7 +31,7 @@ def change_of(
 ) -> Change | None:
     (group,) = fold(good(rows, catalog), 1000, 10000)
     log_rows = {one.record_id: one for one in rows}
-    change = group_reader(GroupReading(**reading))(group, apply_precedence(group), current, log_rows)
+    change = group_reader(**reading)(group, apply_precedence(group), current, log_rows)
     return None if change is None else with_rows(change, group, log_rows)
 
 
