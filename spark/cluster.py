@@ -123,6 +123,8 @@ def _checker(place: Place, uri: str, asked: str, answered: str, nonce: str) -> C
                     pass
                 engine.dispose()
             except (EventlogError, ImportError) as error:
+                if isinstance(error, ImportError) or isinstance(error.__cause__, ImportError):
+                    return f"{error}; {ship}"
                 known_by = "EVENTLOG_DATABASE_URL_FILE, or the driver's URL and EVENTLOG_DATABASE_PASSWORD"
                 return f"{error} (executors know the database by {known_by})"
             except Exception as error:

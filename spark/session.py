@@ -35,10 +35,13 @@ _LOCAL: Final = re.compile(r"local(?:\[(\*|\d+)\])?")
 _ATTEMPTS: Final = 4
 _FIRST_COMPILER: Final = "-XX:TieredStopAtLevel=1"
 """Java only moves bytes between workers, which does not pay for the second compiler's time."""
-_JAVA_OPTIONS: Final = ("-XX:+UseParallelGC", _FIRST_COMPILER)
-"""Of a local job."""
+LOCAL_JAVA_OPTIONS: Final = (
+    f"-Dlog4j2.configurationFile={resources.files('spark').joinpath('log4j2.properties')} "
+    f"-XX:+UseParallelGC {_FIRST_COMPILER}"
+)
+"""Of the Java of a job on this machine."""
 _DAEMON: Final = "spark.worker_daemon"
-"""The module that starts its Python workers."""
+"""The module that starts Python workers."""
 
 
 class SparkFailed(EventlogError):
@@ -130,13 +133,13 @@ def open_session(
     # It speaks of pandas' own types; we hand Spark Arrow batches alone.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-    if not submitted:
-        check_java()
+    archive = "" if submitted else _archive_option(check_java())
     builder = SparkSession.builder.appName(app_name)
     settings = {
         **_OWN_SETTINGS,
         "spark.ui.showConsoleProgress": "false",
         "spark.python.worker.reuse": "true",
+        "spark.python.daemon.module": _DAEMON,
     }
     if master is not None and is_local(master):
         # The workers are to be this Python with these packages, whatever else is installed.
@@ -146,16 +149,14 @@ def open_session(
             "spark.ui.enabled": "false",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
-            "spark.driver.extraJavaOptions": " ".join((f"-Dlog4j2.configurationFile={_log4j()}", *_JAVA_OPTIONS)),
+            "spark.driver.extraJavaOptions": LOCAL_JAVA_OPTIONS + archive,
         }
-        if not submitted and "SPARK_HOME" not in os.environ:  # else Spark's own PySpark may be another one
-            settings["spark.python.daemon.module"] = _DAEMON
     elif master is not None:
         settings["spark.master"] = master
     if master is None or not is_local(master):
         # What comes before the user's own options; a second choice of a collector would stop Java.
-        settings["spark.executor.defaultJavaOptions"] = _FIRST_COMPILER
-        settings["spark.driver.defaultJavaOptions"] = _FIRST_COMPILER
+        settings["spark.executor.defaultJavaOptions"] = _FIRST_COMPILER + archive
+        settings["spark.driver.defaultJavaOptions"] = _FIRST_COMPILER + archive
     for name, value in {**settings, **(conf or {})}.items():
         builder = builder.config(name, value)
     try:
@@ -182,12 +183,19 @@ def _with_attempts(master: str) -> str:
     return master if match is None else f"local[{match[1] or 1},{_ATTEMPTS}]"
 
 
-def _log4j() -> Path:
-    return Path(str(resources.files("spark").joinpath("log4j2.properties")))
+def archive_of(java: str) -> Path:
+    """Where the class data archive of this environment's PySpark and this version of Java is (``class_archive``)."""
+    return Path(sys.prefix, "share", "eventlog", f"spark-{pyspark.__version__}-java-{java}.jsa")
 
 
-def check_java() -> None:
-    """Raises ConfigError if there is no Java that Spark runs on."""
+def _archive_option(java: str) -> str:
+    """The options for the class data archive, if it has been made. Java says nothing of one that it cannot use."""
+    archive = archive_of(java)
+    return f' "-XX:SharedArchiveFile={archive}" -Xlog:cds*=off' if archive.exists() else ""
+
+
+def check_java() -> str:
+    """The version of the Java that Spark is to run on. Raises ConfigError if there is none that serves."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
     needed = f"Spark needs Java {OLDEST_JAVA} or later (such as the package openjdk-17-jre-headless)"
@@ -198,10 +206,10 @@ def check_java() -> None:
     except (OSError, subprocess.SubprocessError) as error:
         where = "JAVA_HOME points to a place where" if home else "in PATH"
         raise ConfigError(f"{where} {java} does not run ({error}): {needed}") from None
-    version = re.search(r'version "(\d+)(?:\.(\d+))?', said)
+    version = re.search(r'version "((\d+)(?:\.(\d+))?[^"]*)"', said)
     if version is None:
-        return  # an unusual one; Spark will tell
-    major = int(version[2] or 0) if version[1] == "1" else int(version[1])  # 1.8 is 8
+        return "unknown"  # Spark will tell
+    major = int(version[3] or 0) if version[2] == "1" else int(version[2])  # 1.8 is 8
     if major < OLDEST_JAVA:
         raise ConfigError(f"{java} is Java {major}: {needed}; set JAVA_HOME to where it is")
     if JAVA_TOO_NEW is not None and major >= JAVA_TOO_NEW:
@@ -209,6 +217,7 @@ def check_java() -> None:
             f"{java} is Java {major}, on which PySpark {pyspark.__version__} does not run: set JAVA_HOME to a Java "
             f"{OLDEST_JAVA} or 21, or install PySpark 4.2 or later"
         )
+    return version[1]
 
 
 _OWN_ERROR: Final = re.compile(r"^(?:\w+: )?eventlog\.errors\.\w+: (.+)$", re.MULTILINE)
@@ -229,6 +238,8 @@ def _reason(text: str) -> str:
     ours = _OWN_ERROR.search(text)
     if ours is not None:
         return ours[1].strip()
+    if f"{_DAEMON}'s stdout" in text:
+        return "the Python of an executor does not start a worker: it has no eventlog, or lacks what that needs"
     raised = [line for line in _PYTHON_ERROR.findall(text) if "PythonException" not in line]
     lost = _LOST_TASK.search(text)
     return raised[-1].strip() if raised else lost[1].strip() if lost else _first_line(text)

@@ -33,6 +33,10 @@ RUN_BY = {
         _STORE,
         "test_the_documented_lines_convert_and_mark_with_keys_of_the_environment",
     ),
+    (BACKLOG, "Start sooner", 0): (
+        "test_class_archive",
+        "test_the_archive_that_the_command_makes_is_taken_and_a_broken_one_is_passed_over",
+    ),
     (SIZING, "Ask for your log", 0): (_HERE, "test_an_estimate_is_printed"),
 }
 

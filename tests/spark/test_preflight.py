@@ -109,7 +109,6 @@ def arrow() -> list[Path]:
     return [path for name, path in PACKAGES.items() if name.startswith(("pyarrow", "numpy"))]
 
 
-# Workers are started as a cluster starts them, not as a job on this machine does.
 _LOOK = """
 import pickle, sys
 from pathlib import Path
@@ -118,7 +117,7 @@ from spark.output.directory import Directory
 from spark.session import SparkFailed, open_session
 
 place, out, *pythons = sys.argv[1:]
-spark = open_session("local[1]", conf={"spark.python.daemon.module": "pyspark.daemon"})
+spark = open_session("local[1]")
 for python in pythons:
     spark.sparkContext.pythonExec = python
     try:
@@ -133,8 +132,8 @@ for python in pythons:
 def test_a_package_or_python_that_is_missing_is_named_with_what_to_do(place: Place, tmp_path: Path) -> None:
     expected = {
         "./env/bin/python": r'Cannot run program "./env/bin/python"',
-        python_with(tmp_path / "none", []): r"the Spark job failed: .*pyarrow",
-        python_with(tmp_path / "arrow", arrow()): r"the executor on \S+ cannot take part: No module named 'eventlog'",
+        python_with(tmp_path / "none", []): "the Python of an executor does not start a worker",
+        python_with(tmp_path / "arrow", arrow()): "does not start a worker: it has no eventlog",
         python_with(tmp_path / "undriven", packages_but("pyspark", "psycopg")):
             r"the executor on \S+ cannot take part: .*psycopg",
         # A PySpark of its own an executor does not need, nor pandas.

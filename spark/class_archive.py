@@ -1,0 +1,91 @@
+"""Java's class data archive: the classes of Spark as Java has them in memory, in place of loading them from jars anew.
+
+``python -m spark.class_archive`` makes it, once for an environment and its Java, from a small job that it runs. Every
+later job of the environment starts with it. Java itself refuses an archive of another Java or of other jars, and then
+loads classes as ever.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+import tempfile
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from eventlog.config.load import load
+from eventlog.errors import EventlogError
+from eventlog.sql.connection import connect
+from eventlog.sql.migrations import upgrade
+from spark import backlog
+from spark.session import LOCAL_JAVA_OPTIONS, SparkFailed, archive_of, check_java, open_session
+
+_JAVA_SECONDS: Final = 600
+"""Java's time to write the archive; it takes some twenty seconds."""
+_ROWS: Final = "INSERT INTO eventlog (event_type, event_time, table_name, table_key, column_name, new_value) "
+_JOB: Final = f"""
+CREATE TABLE usr (idu integer PRIMARY KEY, fname text);
+{_ROWS} VALUES (1, '2026-01-01 00:00:00', 'usr', 'idu=1', 'fname', 'Ann');
+{_ROWS} VALUES (5, '2026-01-01 00:00:00', 'usr', 'idu=2', NULL, NULL);
+"""
+
+
+def make() -> Path:
+    """Make the archive of this environment and its Java, in place of the one that is there, and return its path.
+
+    Raises ConfigError without a Java that serves, SparkFailed if Java writes none, OSError if there is no space.
+    """
+    archive = archive_of(check_java())
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".archive-", dir=archive.parent) as place:
+        new = Path(place, archive.name)
+        options = f'{LOCAL_JAVA_OPTIONS} "-XX:ArchiveClassesAtExit={new}" -Xlog:cds*=off'
+        spark = open_session("local[2]", conf={"spark.driver.extraJavaOptions": options})
+        _convert(Path(place))
+        _end(spark)
+        if not new.exists():
+            raise SparkFailed(f"Java wrote no class archive to {archive.parent}; jobs run without it")
+        new.replace(archive)
+    return archive
+
+
+def _convert(place: Path) -> None:
+    """A backlog of two rows in SQLite."""
+    file = place / "log.db"
+    file.touch()
+    engine = connect(f"sqlite:///{file}")
+    upgrade(engine, log_table="eventlog")
+    engine.dispose()
+    with closing(sqlite3.connect(file)) as connection:
+        connection.executescript(_JOB)
+    config = load({"database": {"url": f"sqlite:///{file}"}, "watch": [{"table": "usr"}]}, {})
+    backlog.run(config, backlog.Request(str(place / "documents"), quiet=True, mark=True))
+
+
+def _end(spark: SparkSession) -> None:
+    """Stop Spark, and wait for its Java, which ends when its standard input does."""
+    gateway = SparkContext._gateway
+    spark.stop()
+    assert gateway is not None
+    java = gateway.proc
+    gateway.shutdown()
+    java.stdin.close()
+    java.wait(_JAVA_SECONDS)
+
+
+def main() -> None:
+    """Make the archive and say where it is."""
+    print("a small job runs, then Java writes its classes: this takes a minute", flush=True)
+    try:
+        archive = make()
+    except (EventlogError, OSError) as error:
+        sys.exit(f"eventlog: {error}")
+    print(f"{archive}: {archive.stat().st_size / 2**20:,.0f} MiB; jobs of this environment start with it from now on")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""Java's class data archive: made by a command, taken by later jobs, and passed over where it does not fit."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from backlog_page import block
+
+from spark import session
+from spark.session import archive_of, check_java
+
+
+@pytest.fixture
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where an environment without an archive keeps it."""
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    archive = archive_of("17.0.15")
+    archive.parent.mkdir(parents=True)
+    return archive
+
+
+def test_java_is_told_of_an_archive_that_has_been_made_for_its_version(environment: Path) -> None:
+    assert session._archive_option("17.0.15") == ""
+    environment.touch()
+    assert f'"-XX:SharedArchiveFile={environment}"' in session._archive_option("17.0.15")
+    assert session._archive_option("17.0.16") == ""
+
+
+_IN_PREFIX = "import sys; sys.prefix = sys.argv[1]; "
+_MAKE = _IN_PREFIX + "import runpy; runpy.run_module('spark.class_archive', run_name='__main__')"
+_COUNT = _IN_PREFIX + "from spark.session import open_session; print(open_session('local[1]').range(7).count())"
+
+
+def run(program: str, prefix: Path, **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", program, prefix], env=os.environ | environ, capture_output=True, text=True, timeout=300
+    )
+
+
+@pytest.mark.soak
+def test_the_archive_that_the_command_makes_is_taken_and_a_broken_one_is_passed_over(tmp_path: Path) -> None:
+    assert block("Start sooner") == "python -m spark.class_archive\n"
+    prefix = tmp_path / "an environment"
+    made = run(_MAKE, prefix)
+    (archive,) = (prefix / "share/eventlog").iterdir()
+    assert archive.name.endswith(f"-java-{check_java()}.jsa")
+    assert made.stdout.splitlines()[-1].startswith(str(archive))
+
+    taken = run(_COUNT, prefix, JDK_JAVA_OPTIONS="-Xshare:on")  # Java does not start unless it takes the archive
+    assert taken.stdout == "7\n"
+
+    archive.chmod(0o600)
+    archive.write_bytes(archive.read_bytes()[:1000] + bytes(100_000))
+    assert "Spark does not start" in run(_COUNT, prefix, JDK_JAVA_OPTIONS="-Xshare:on").stderr
+    assert run(_COUNT, prefix).stdout == "7\n"
