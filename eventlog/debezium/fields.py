@@ -37,8 +37,11 @@ class Field(NamedTuple):
 
 
 _EPOCH_DAY: Final = EPOCH.toordinal()
-_DAY_MICROSECONDS: Final = 86_400_000_000
+_DAY: Final = 86_400_000_000
+"""Its microseconds."""
 _MICROSECOND: Final = timedelta(microseconds=1)
+_MILLI, _MICRO, _NANO = 1_000_000, 1_000, 1
+"""Units of time: how many nanoseconds they have."""
 
 _INFINITIES: Final = {"infinity": 9223372036825200000, "-infinity": -9223372036832400000}
 """What Debezium makes of the infinite values of TIMESTAMP ("TIMESTAMP type")."""
@@ -46,7 +49,6 @@ _INFINITIES: Final = {"infinity": 9223372036825200000, "-infinity": -92233720368
 
 # --- by the column's type ---------------------------------------------------------------------------------------------
 
-_MILLISECONDS: Final = 3
 _DIGITS_OF_SCALE: Final = 7
 _LARGEST_SCALE: Final = 16383  # of PostgreSQL; what a schema from outside says is checked against it
 
@@ -58,9 +60,10 @@ def field_of(type: ColumnType, decimals: str = "precise", times: str = "adaptive
         case Kind.BOOLEAN:
             return Field({"type": "boolean"}, _boolean, _boolean)
         case Kind.INTEGER if type.bits:
-            return Field({"type": f"int{type.bits}"}, _integer(type.bits), _integer(type.bits))
+            whole = _integer(type.bits)
+            return Field({"type": f"int{type.bits}"}, whole, whole)
         case Kind.INTEGER if not type.sizes:
-            return Field({"type": "int64"}, _integer(64), _integer(64))
+            return Field({"type": "int64"}, _int64, _int64)
         case Kind.INTEGER | Kind.EXACT:
             return _decimal(type, decimals)
         case Kind.APPROXIMATE:
@@ -103,19 +106,17 @@ def _decimal(type: ColumnType, mode: str) -> Field:
 
 
 def _temporal(kind: Kind, mode: str, precision: int) -> Field:
-    is_coarse = mode == "connect" or precision <= _MILLISECONDS
+    is_coarse = mode == "connect" or precision <= 3
     package = "org.apache.kafka.connect.data" if mode == "connect" else "io.debezium.time"
     if kind is Kind.TIMESTAMPTZ:
         return Field(_named("string", "io.debezium.time.ZonedTimestamp"), _zoned, _of_zoned)
     if kind is Kind.DATE:
         return Field(_named("int32", f"{package}.Date"), _days, _of_days)
-    unit = 1000 if is_coarse else 1
-    name = ("" if is_coarse else "Micro") + ("Time" if kind is Kind.TIME else "Timestamp")
+    unit, size = (_MILLI, "") if is_coarse else (_MICRO, "Micro")
     if kind is Kind.TIME:
-        return Field(
-            _named("int32" if is_coarse else "int64", f"{package}.{name}"), _time_of_day(unit), _of_day(1000 // unit)
-        )
-    return Field(_named("int64", f"{package}.{name}"), _since_epoch(unit), _of_epoch(1000 // unit))
+        type = "int32" if is_coarse else "int64"
+        return Field(_named(type, f"{package}.{size}Time"), _time_of_day(unit), _of_day(unit))
+    return Field(_named("int64", f"{package}.{size}Timestamp"), _since_epoch(unit), _of_epoch(unit))
 
 
 # --- by the schema that an event brings -------------------------------------------------------------------------------
@@ -175,24 +176,23 @@ def _integer(bits: int) -> Callable[[Any], int]:
     return whole
 
 
+_int32, _int64 = _integer(32), _integer(64)
 _FLOATS: Final = {"NaN": float("nan"), "Infinity": inf, "-Infinity": -inf}
+
+
+def _number(value: Any) -> int | float | Decimal:
+    if not isinstance(value, int | float | Decimal) or isinstance(value, bool):
+        raise _no("number")
+    return value
 
 
 def _float_json(value: Value) -> Any:
     """JsonConverter writes what JSON has no number for as its word."""
-    if not isinstance(value, int | float | Decimal) or isinstance(value, bool):
-        raise _no("number")
-    return float_or_word(float(value))
+    return float_or_word(float(_number(value)))
 
 
 def _float(value: Any) -> float:
-    if isinstance(value, str):
-        if value not in _FLOATS:
-            raise _no("number")
-        return _FLOATS[value]
-    if not isinstance(value, int | float | Decimal) or isinstance(value, bool):
-        raise _no("number")
-    return float(value)
+    return _FLOATS[value] if isinstance(value, str) and value in _FLOATS else float(_number(value))
 
 
 def _text(value: Any) -> str:
@@ -294,11 +294,9 @@ def _number_of(is_whole: bool) -> Decode:
     read_text = value_reader(ColumnType(Kind.INTEGER if is_whole else Kind.EXACT))
 
     def read(value: Any) -> Value:
-        if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):
-            raise _no("number")
         if isinstance(value, str):
             return Decimal(value) if value in _FLOATS else read_text(value)
-        number = _exact(Decimal(value))
+        number = _exact(Decimal(_number(value)))
         return int(number) if is_whole and number == number.to_integral_value() else number
 
     return read
@@ -315,29 +313,25 @@ def _days(value: Value) -> int:
 
 def _of_days(value: Any) -> date:
     try:
-        return date.fromordinal(_integer(32)(value) + _EPOCH_DAY)
+        return date.fromordinal(_int32(value) + _EPOCH_DAY)
     except (ValueError, OverflowError):
         raise _no("day of the years 1 to 9999") from None
 
 
 def _time_of_day(unit: int) -> Encode:
-    """``unit``: microseconds of one."""
-
     def write(value: Value) -> int:
         if not isinstance(value, time):
             raise _no("time of day")
         seconds = (value.hour * 60 + value.minute) * 60 + value.second
-        return (seconds * 1_000_000 + value.microsecond) // unit
+        return (seconds * 1_000_000 + value.microsecond) * _MICRO // unit
 
     return write
 
 
-def _of_day(per_millisecond: int) -> Decode:
-    """``per_millisecond``: how many of the unit make a millisecond."""
-
+def _of_day(unit: int) -> Decode:
     def read(value: Any) -> time:
-        microseconds = _integer(64)(value) * 1000 // per_millisecond
-        if not 0 <= microseconds < _DAY_MICROSECONDS:
+        microseconds = _int64(value) * unit // _MICRO
+        if not 0 <= microseconds < _DAY:
             raise _no("time of a day")
         return (EPOCH + timedelta(microseconds=microseconds)).time()
 
@@ -346,11 +340,11 @@ def _of_day(per_millisecond: int) -> Decode:
 
 def _since_epoch(unit: int) -> Encode:
     def write(value: Value) -> int:
-        if isinstance(value, str) and value in _INFINITIES and unit == 1:
+        if isinstance(value, str) and value in _INFINITIES and unit == _MICRO:
             return _INFINITIES[value]
         if not isinstance(value, datetime):
             raise _no("date and time")
-        return (naive_utc(value) - EPOCH) // _MICROSECOND // unit
+        return (naive_utc(value) - EPOCH) // _MICROSECOND * _MICRO // unit
 
     return write
 
@@ -358,13 +352,13 @@ def _since_epoch(unit: int) -> Encode:
 _NAMES_OF_INFINITIES: Final = {number: name for name, number in _INFINITIES.items()}
 
 
-def _of_epoch(per_millisecond: int) -> Decode:
+def _of_epoch(unit: int) -> Decode:
     def read(value: Any) -> Value:
-        number = _integer(64)(value)
+        number = _int64(value)
         if number in _NAMES_OF_INFINITIES:
             return _NAMES_OF_INFINITIES[number]
         try:
-            return EPOCH + timedelta(microseconds=number * 1000 // per_millisecond)
+            return EPOCH + timedelta(microseconds=number * unit // _MICRO)
         except OverflowError:
             raise ValueError("beyond the years 1 to 9999") from None
 
@@ -378,40 +372,34 @@ def _zoned(value: Value) -> str:
     return without_zeros(naive_utc(value).isoformat()) + "Z"
 
 
-def _of_zoned(value: Any) -> Value:
-    return value_reader(ColumnType(Kind.TIMESTAMPTZ))(_text(value))
+def _of_text(kind: Kind) -> Decode:
+    read = value_reader(ColumnType(kind))
+    return lambda value: read(_text(value))
 
 
-def _of_zoned_time(value: Any) -> Value:
-    return value_reader(ColumnType(Kind.TIME))(_text(value))
-
+_of_zoned: Final = _of_text(Kind.TIMESTAMPTZ)
 
 _BY_NAME: Final[Mapping[str, Decode]] = {
     "io.debezium.data.VariableScaleDecimal": _of_variable_scale,
     "io.debezium.time.Date": _of_days,
-    "io.debezium.time.MicroTime": _of_day(1000),
-    "io.debezium.time.MicroTimestamp": _of_epoch(1000),
-    "io.debezium.time.NanoTime": _of_day(1_000_000),
-    "io.debezium.time.NanoTimestamp": _of_epoch(1_000_000),
-    "io.debezium.time.Time": _of_day(1),
-    "io.debezium.time.Timestamp": _of_epoch(1),
-    "io.debezium.time.ZonedTime": _of_zoned_time,
+    "io.debezium.time.MicroTime": _of_day(_MICRO),
+    "io.debezium.time.MicroTimestamp": _of_epoch(_MICRO),
+    "io.debezium.time.NanoTime": _of_day(_NANO),
+    "io.debezium.time.NanoTimestamp": _of_epoch(_NANO),
+    "io.debezium.time.Time": _of_day(_MILLI),
+    "io.debezium.time.Timestamp": _of_epoch(_MILLI),
+    "io.debezium.time.ZonedTime": _of_text(Kind.TIME),
     "io.debezium.time.ZonedTimestamp": _of_zoned,
     "org.apache.kafka.connect.data.Date": _of_days,
-    "org.apache.kafka.connect.data.Time": _of_day(1),
-    "org.apache.kafka.connect.data.Timestamp": _of_epoch(1),
+    "org.apache.kafka.connect.data.Time": _of_day(_MILLI),
+    "org.apache.kafka.connect.data.Timestamp": _of_epoch(_MILLI),
 }
 
 _BY_TYPE: Final[Mapping[str, Decode]] = {
     "boolean": _boolean,
     **{f"int{bits}": _integer(bits) for bits in (8, 16, 32, 64)},
-    "float32": _float,
-    "float64": _float,
-    "float": _float,
-    "double": _float,
+    **dict.fromkeys(("float32", "float64", "float", "double"), _float),
+    **dict.fromkeys(("array", "map", "struct"), _json_text),
     "string": _text,
     "bytes": _bytes,
-    "array": _json_text,
-    "map": _json_text,
-    "struct": _json_text,
 }

@@ -18,10 +18,10 @@ from eventlog.changes.format import Format, Report, written
 from eventlog.changes.keys import class_of_change
 from eventlog.debezium.options import ReadOptions, WriteOptions
 from eventlog.debezium.reader import EnvelopeReader
-from eventlog.debezium.writer import EnvelopeWriter, Record
+from eventlog.debezium.writer import EnvelopeWriter
 from eventlog.files.atomic import whole_file
 from eventlog.files.lines import parsed_json, parsed_lines, text_of
-from eventlog.model import Change
+from eventlog.model import Change, KafkaRecord
 
 _NAME: Final = "debezium"
 
@@ -46,7 +46,7 @@ def write(changes: Iterable[Change], target: str, options: WriteOptions, report:
     catalog = catalog_of(options.catalog)
     writer = EnvelopeWriter(options, catalog)
 
-    def records_of(change: Change, _: str) -> list[Record]:
+    def records_of(change: Change, _: str) -> list[KafkaRecord]:
         complete = options.complete
         whole_row = None if complete is None else partial(complete, change.schema, change.table, change.key)
         return writer.records(change, class_of_change(catalog, change), whole_row, change.extras.get("record_ids"))
@@ -55,11 +55,11 @@ def write(changes: Iterable[Change], target: str, options: WriteOptions, report:
         file.writelines(line_of(record, options.lines) for record in written(changes, records_of, report))
 
 
-def line_of(record: Record, lines: str = "records") -> bytes:
+def line_of(record: KafkaRecord, lines: str = "records") -> bytes:
     """A record as a line of a file, with the line break; among ``values`` a tombstone has none."""
     if lines == "values":
         return b"" if record.value is None else record.value + b"\n"
-    topic = encode_basestring(record.topic).encode()
+    topic = encode_basestring(record.topic or "").encode()
     return b'{"topic":%b,"key":%b,"value":%b}\n' % (topic, record.key or b"null", record.value or b"null")
 
 

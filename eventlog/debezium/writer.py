@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from eventlog import __version__
 from eventlog.changes.keys import Key, old_and_new_key, refuse_without_row, with_key
@@ -20,16 +20,7 @@ from eventlog.core.values import ColumnType, Kind
 from eventlog.debezium.fields import Field, field_of
 from eventlog.debezium.options import WriteOptions
 from eventlog.errors import NotExpressible, RowError, ValueRange, shown
-from eventlog.model import Change, ChangeOp, Row, Value, column_name, differing, full_name
-
-
-class Record(NamedTuple):
-    """A record of a topic, as bytes. ``value`` None = a tombstone."""
-
-    topic: str
-    key: bytes | None
-    value: bytes | None
-
+from eventlog.model import Change, ChangeOp, KafkaRecord, Row, Value, column_name, differing, full_name
 
 OPERATIONS: Final[Mapping[ChangeOp, str]] = {
     ChangeOp.INSERT: "c",
@@ -72,7 +63,7 @@ class EnvelopeWriter:
         object_class: ObjectClass | None,
         whole_row: Callable[[], Row | None] | None = None,
         record_ids: Sequence[int] | None = None,
-    ) -> list[Record]:
+    ) -> list[KafkaRecord]:
         """The records of a change: one, a delete with its tombstone, and both before an insert where the key moves.
 
         ``object_class``: of its table, None = not known. ``whole_row`` reads the row as it is now, which is asked where
@@ -81,7 +72,7 @@ class EnvelopeWriter:
         """
         form = self._form(change, object_class)
         if change.op is ChangeOp.TRUNCATE:
-            return [Record(form.topic, None, form.value(None, None, self._rest(change, "t", record_ids)))]
+            return [KafkaRecord(form.topic, None, form.value(None, None, self._rest(change, "t", record_ids)))]
         refuse_without_row(change)
         change = with_key(_of_single_values(change), object_class)
         old, new = old_and_new_key(change)
@@ -90,12 +81,12 @@ class EnvelopeWriter:
         after, unknown = self._after(form, change, new, whole_row)
         operation = OPERATIONS[change.op]
         before = _before(change, after) if change.op is ChangeOp.UPDATE else None
-        moved: list[Record] = []
+        moved: list[KafkaRecord] = []
         if change.op is ChangeOp.UPDATE and old != new:  # a delete and a create ("Primary key updates")
             was = change._replace(before=before or change.before)
             moved, operation, before = self._deleted(form, was, old, record_ids, unknown), "c", None
         value = form.value(before, after, self._rest(change, operation, record_ids), unknown)
-        return [*moved, Record(form.topic, form.key(new), value)]
+        return [*moved, KafkaRecord(form.topic, form.key(new), value)]
 
     def _form(self, change: Change, object_class: ObjectClass | None) -> _Form:
         if object_class is None:
@@ -115,11 +106,11 @@ class EnvelopeWriter:
         key: Key,
         record_ids: Sequence[int] | None,
         unknown: frozenset[str] = frozenset(),
-    ) -> list[Record]:
+    ) -> list[KafkaRecord]:
         """A delete says what is known of the row, the key at least."""
         before = {**(change.before or {}), **dict(key)}
         value = form.value(before, None, self._rest(change, "d", record_ids), unknown)
-        deleted = Record(form.topic, form.key(key), value)
+        deleted = KafkaRecord(form.topic, form.key(key), value)
         return [deleted, deleted._replace(value=None)] if self.options.tombstones_on_delete else [deleted]
 
     def _after(

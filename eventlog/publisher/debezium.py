@@ -13,7 +13,7 @@ from eventlog.core.typed import ReadValue
 from eventlog.core.values import ValueOptions
 from eventlog.debezium.format import line_of
 from eventlog.debezium.options import WriteOptions
-from eventlog.debezium.writer import EnvelopeWriter, Record
+from eventlog.debezium.writer import EnvelopeWriter
 from eventlog.errors import FormatError, RowError
 from eventlog.model import KafkaRecord, Level, Origins, Row, Verdict
 from eventlog.publisher.flight import NO_ORIGINS, Flight
@@ -48,9 +48,7 @@ class DebeziumEvents(OutputFormat):
         held = [event for event, one in zip(events, written, strict=True) if not isinstance(one, Verdict)]
         document = Document(flight.number, envelope, ids, "", (), lambda: tuple(map(public_event, held)))
         if self._has_records:
-            records = [
-                one if isinstance(one, Verdict) else tuple(KafkaRecord(*record) for record in one) for one in written
-            ]
+            records = [one if isinstance(one, Verdict) else tuple(one) for one in written]
             return document._replace(records=records)
         return document._replace(
             body="".join(map(_values, written)),
@@ -69,7 +67,7 @@ class DebeziumEvents(OutputFormat):
 
     def _written(
         self, catalog: Catalog, events: Sequence[Outgoing], origins: Origins, current_rows: CurrentRows
-    ) -> list[list[Record] | Verdict]:
+    ) -> list[list[KafkaRecord] | Verdict]:
         records = self._records
         if records is None or records.catalog is not catalog:
             writer = EnvelopeWriter(self._options, catalog)
@@ -96,7 +94,7 @@ class EventRecords:
         self.time_of = time_reader(values.time_zone)
         self._readers: dict[ObjectClass, dict[str, tuple[ReadValue, Callable[[str], str]]]] = {}
 
-    def write(self, event: Outgoing, time: datetime | None, current: CurrentRow | None) -> list[Record] | Verdict:
+    def write(self, event: Outgoing, time: datetime | None, current: CurrentRow | None) -> list[KafkaRecord] | Verdict:
         """``current``: the row as it is now, None if it has not been read, or is gone."""
         assert event.object_id is not None
         object_class, _ = event.object_id
@@ -120,7 +118,7 @@ class EventRecords:
         }
 
 
-def _values(written: list[Record] | Verdict) -> str:
+def _values(written: list[KafkaRecord] | Verdict) -> str:
     """The values of an event's records as lines."""
     if isinstance(written, Verdict):
         return ""

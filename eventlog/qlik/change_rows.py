@@ -211,7 +211,7 @@ def row_reader(
     headers = layout.headers
     has_mask = "change_mask" in headers
     seq, oper, mask, stream, operation, transaction, time, partition = (
-        itemgetter(headers[name]) if name in headers else _null for name in (*DEFAULT_HEADERS, PARTITION_NAME)
+        itemgetter(headers[name]) if name in headers else _null for name in HEADERS
     )
     data = layout.data
 

@@ -45,6 +45,14 @@ def _parse_headers(value: Any) -> tuple[str, ...]:
     return headers
 
 
+def _parse_base(value: Any) -> str:
+    text: str = STRING.parse(value)
+    base = datetime.fromisoformat(text)
+    if base.tzinfo is not None or base.microsecond:
+        raise ValueError
+    return text
+
+
 def _parse_tables(value: Any) -> Mapping[str, Mapping[str, Any]]:
     tables: Mapping[str, Mapping[str, Any]] = OBJECT.parse(value)
     described(tables)
@@ -106,26 +114,20 @@ class WriteOptions(ChangeTableOptions):
     refresh: Literal["skip", "insert"] = option("skip", choice("skip", "insert"), "if rows are of an initial load")
     partitioned: bool = option(False, FLAG, "write partition_name, and list ended partitions")
     partition_seconds: int = option(3600, integer(1), "length of a partition in seconds")
-    partition_base: str = option("1970-01-01T00:00:00", STRING, "time at which a partition begins")
+    partition_base: str = option(
+        "1970-01-01T00:00:00", Kind(_parse_base, "a time of whole seconds without zone, in UTC"),
+        "time at which a partition begins",
+    )  # fmt: skip
     close_partitions: bool = option(False, FLAG, "list partitions that have not ended, too")
     server: str = option("eventlog", STRING, "name of the server in rows and state")
     task: str = option("eventlog", STRING, "name of the task in rows and state")
     file_format: str = option("csv", choice(*FILE_FORMATS), "form of the files")
 
-    def __post_init__(self) -> None:
-        CheckedOptions.__post_init__(self)
-        self.partitioning()
-
     def partitioning(self) -> Partitioning | None:
-        """The partitions, None if there are none. Raises ConfigError."""
-        try:
-            base = datetime.fromisoformat(self.partition_base)
-        except (TypeError, ValueError):
-            raise ConfigError(
-                f"partition_base {self.partition_base!r} of change tables is not of the form YYYY-MM-DDTHH:MM:SS"
-            ) from None
-        partitioning = Partitioning(self.partition_seconds, base)
-        return partitioning if self.partitioned else None
+        """The partitions, None if there are none."""
+        if not self.partitioned:
+            return None
+        return Partitioning(self.partition_seconds, datetime.fromisoformat(self.partition_base))
 
 
 def described(

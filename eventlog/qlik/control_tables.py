@@ -10,13 +10,12 @@ undone, and the present list is where that begins.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from eventlog.core.moments import EPOCH
 from eventlog.core.typed import whole_number
-from eventlog.errors import ConfigError, FormatError, ValueRange, shown, with_location
+from eventlog.errors import FormatError, ValueRange, shown, with_location
 from eventlog.files.lines import parsed_json
 from eventlog.qlik import sequence
 
@@ -27,18 +26,11 @@ CONTROL_TABLE: Final = "attrep_cdc_partitions"
 _FORM: Final = "%Y%m%dT%H%M%S"
 
 
-@dataclass(frozen=True, slots=True)
-class Partitioning:
-    """Boundaries are ``base + k * seconds``, in UTC, naive. Raises ConfigError."""
+class Partitioning(NamedTuple):
+    """Boundaries are ``base + k * seconds``, in UTC, naive."""
 
     seconds: int = 3600
     base: datetime = EPOCH
-
-    def __post_init__(self) -> None:
-        if isinstance(self.seconds, bool) or not isinstance(self.seconds, int) or self.seconds < 1:
-            raise ConfigError(f"partition_seconds is a number of seconds from 1, not {self.seconds!r}")
-        if self.base.tzinfo is not None or self.base.microsecond:
-            raise ConfigError(f"partition_base {self.base} is to be whole seconds of UTC without a zone")
 
 
 class Partition(NamedTuple):

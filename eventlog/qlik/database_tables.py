@@ -40,6 +40,14 @@ from eventlog.sql.log_table import quoted
 STATE_TABLE: Final = "eventlog_change_sequence"
 """The states of the writers of a database, by task."""
 
+_STATES: Final = sa.Table(
+    STATE_TABLE,
+    sa.MetaData(),
+    sa.Column("task_name", sa.String(128), primary_key=True),
+    sa.Column("prefix", sa.String(16), nullable=True),
+    sa.Column("number", sa.String(19), nullable=False),
+)
+
 _SYSTEM_SCHEMAS: Final = frozenset({"information_schema", "performance_schema", "mysql", "sys"})
 _WITHOUT_SCHEMAS: Final = frozenset({"sqlite"})
 _ROWS_AT_A_TIME: Final = 2000
@@ -191,13 +199,10 @@ def _is_listed(
 def database_source(url: str) -> Iterator[DatabaseSource]:
     """A source that sees one state of the database while it is read. Raises ConfigError, DatabaseError."""
     engine = connect_any(url)
-    try:
-        with database_errors(), engine.connect() as connection:
-            if "REPEATABLE READ" in engine.dialect.get_isolation_level_values(None):  # type: ignore[arg-type]
-                connection = connection.execution_options(isolation_level="REPEATABLE READ")
-            yield DatabaseSource(connection)
-    finally:
-        engine.dispose()
+    with database_errors(), engine.connect() as connection:
+        if "REPEATABLE READ" in engine.dialect.get_isolation_level_values(None):  # type: ignore[arg-type]
+            connection = connection.execution_options(isolation_level="REPEATABLE READ")
+        yield DatabaseSource(connection)
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
@@ -213,16 +218,11 @@ def database_store(url: str, options: WriteOptions) -> Iterator[DatabaseStore]:
 
     Raises ConfigError, DatabaseError.
     """
-    engine = connect_any(url)
-    with database_errors():
-        try:
-            with engine.begin() as connection:
-                begin = _BEGIN.get(engine.dialect.name)
-                if begin is not None:
-                    connection.exec_driver_sql(begin)
-                yield DatabaseStore(connection, options)
-        finally:
-            engine.dispose()
+    with database_errors(), connect_any(url).begin() as connection:
+        begin = _BEGIN.get(connection.dialect.name)
+        if begin is not None:
+            connection.exec_driver_sql(begin)
+        yield DatabaseStore(connection, options)
 
 
 class DatabaseStore:
@@ -235,26 +235,20 @@ class DatabaseStore:
     def __init__(self, connection: sa.Connection, options: WriteOptions) -> None:
         self._connection, self._options = connection, options
         self._tables: dict[tuple[str | None, str], _TableRows] = {}
-        columns = (
-            sa.Column("task_name", sa.String(128), primary_key=True),
-            sa.Column("prefix", sa.String(16), nullable=True),
-            sa.Column("number", sa.String(19), nullable=False),
-        )
-        self._states = sa.Table(STATE_TABLE, sa.MetaData(), *columns)
 
     def stored_state(self) -> WriterState:
         """The task's state, its row locked until the end of the transaction."""
-        states, task = self._states, self._options.task
-        saved = sa.select(states.c.prefix, states.c.number).where(states.c.task_name == task).with_for_update()
+        task = self._options.task
         with database_errors():
-            states.create(self._connection, checkfirst=True)
-            row = self._connection.execute(saved).first()
+            _STATES.create(self._connection, checkfirst=True)
+            row = self._connection.execute(
+                sa.select(_STATES).where(_STATES.c.task_name == task).with_for_update()
+            ).first()
             if row is not None:
                 return WriterState(row.prefix or "", int(row.number))
             state = self._highest()
-            self._connection.execute(
-                sa.insert(states).values(task_name=task, prefix=state.prefix, number=str(state.number))
-            )
+            values = {"task_name": task, "prefix": state.prefix, "number": str(state.number)}
+            self._connection.execute(sa.insert(_STATES).values(values))
         return state
 
     def _highest(self) -> WriterState:
@@ -354,13 +348,9 @@ class DatabaseStore:
                 )
 
     def save(self, state: WriterState) -> None:
-        states = self._states
+        saved = sa.update(_STATES).where(_STATES.c.task_name == self._options.task)
         with database_errors():
-            self._connection.execute(
-                sa.update(states)
-                .where(states.c.task_name == self._options.task)
-                .values(prefix=state.prefix, number=str(state.number))
-            )
+            self._connection.execute(saved.values(prefix=state.prefix, number=str(state.number)))
 
 
 class _TableRows:

@@ -178,28 +178,19 @@ def parse_text(text: str | None) -> int:
     return 0
 
 
-def parse_bytes(layout: MaskLayout, data: bytes | None, byteorder: ByteOrder = "little") -> int:
-    """The mask of binary form of any length; NULL or empty is 0.
-
-    ``auto`` takes the order under which no bit lies beyond the last column; if both or neither fit, ``little``.
-    """
-    if not data:
-        return 0
-    if byteorder != "auto":
-        return int.from_bytes(data, byteorder)
-    little = int.from_bytes(data, "little")
-    if little >> layout.width:
-        big = int.from_bytes(data, "big")
-        if not big >> layout.width:
-            return big
-    return little
-
-
 def read_text(layout: MaskLayout, text: str | None) -> Mask:
     """The columns of a mask in hex text. Raises BadMask."""
     return layout.decode(parse_text(text))
 
 
 def read_bytes(layout: MaskLayout, data: bytes | None, byteorder: ByteOrder = "little") -> Mask:
-    """The columns of a mask in binary form."""
-    return layout.decode(parse_bytes(layout, data, byteorder))
+    """The columns of a mask in binary form of any length; NULL or empty is 0.
+
+    ``auto`` takes the order under which no bit lies beyond the last column; if both or neither fit, ``little``.
+    """
+    value = int.from_bytes(data or b"", "big" if byteorder == "big" else "little")
+    if byteorder == "auto" and value >> layout.width:
+        other = int.from_bytes(data or b"", "big")
+        if not other >> layout.width:
+            value = other
+    return layout.decode(value)

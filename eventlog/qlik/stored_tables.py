@@ -17,7 +17,6 @@ from eventlog.files.tabular import format_of
 from eventlog.model import Change, full_name
 from eventlog.qlik.change_rows import (
     ChangeRow,
-    RowReader,
     TableLayout,
     masks_by_history,
     new_layout,
@@ -38,8 +37,9 @@ from eventlog.qlik.control_tables import (
     has_ended,
     parse_partition_name,
 )
+from eventlog.qlik.masks import MaskLayout
 from eventlog.qlik.sequence import Waiting, WriterState, count_events
-from eventlog.qlik.stored_values import Convert, plain_reader, typed_reader
+from eventlog.qlik.stored_values import plain_reader, typed_reader
 from eventlog.qlik.values import plain_value
 
 
@@ -111,9 +111,17 @@ def stored_row_reader(
     ``file``: that of the rows, None in a database. A row that cannot be read goes to ``Report.skip``. Raises
     MissingHeader, FormatError.
     """
+    name, options, skip = full_name(schema, table), reading.options, reading.report.skip
+    layout = layout_of(columns, options, name)
+    read = row_reader(
+        layout,
+        byteorder=options.byteorder,
+        counters=reading.report.counters,
+        masks_at=_masks_at(layout, schema, table, reading),
+        what=name,
+    )
     plain = plain_value if file is not None and format_of(file) == "json" else plain_reader
-    read, skip = _row_reader(columns, schema, table, reading, plain), reading.report.skip
-    where = f"change table of {full_name(schema, table)}"
+    typed = typed_reader(layout.data, reading.columns.get(name, ()), plain)
 
     def read_rows(rows: Iterable[Sequence[Any] | FormatError]) -> Iterator[ChangeRow]:
         for number, values in enumerate(rows, 1):
@@ -121,33 +129,26 @@ def stored_row_reader(
                 skip(values)
                 continue
             try:
-                row = read(values)
+                row = read(typed(values))
             except FormatError as error:
-                skip(with_location(error, where if file is None else f"{file}: record {number}"))
+                skip(with_location(error, f"change table of {name}" if file is None else f"{file}: record {number}"))
             else:
                 yield row
 
     return read_rows
 
 
-def _row_reader(columns: Sequence[str], schema: str | None, table: str, reading: Reading, plain: Convert) -> RowReader:
-    name, options = full_name(schema, table), reading.options
-    layout = layout_of(columns, options, name)
-    is_renamed = schema is None or options.schema is not None  # then it is not the owner that the entries name
+def _masks_at(
+    layout: TableLayout, schema: str | None, table: str, reading: Reading
+) -> Callable[[str], MaskLayout] | None:
+    """The mask layout by change_seq, None if attrep_ddl_history says nothing of the table."""
+    is_renamed = schema is None or reading.options.schema is not None  # then it is not the owner that the entries name
     entries = [
         entry
         for entry in reading.history
         if entry.table_name == table and (is_renamed or entry.table_owner in (None, schema))
     ]
-    read = row_reader(
-        layout,
-        byteorder=options.byteorder,
-        counters=reading.report.counters,
-        masks_at=masks_by_history(layout, column_history(layout.names, entries)) if entries else None,
-        what=name,
-    )
-    typed = typed_reader(layout.data, reading.columns.get(name, ()), plain)
-    return lambda values: read(typed(values))
+    return masks_by_history(layout, column_history(layout.names, entries)) if entries else None
 
 
 class Source(Protocol):

@@ -16,10 +16,7 @@ from eventlog.errors import FormatError, ValueRange, shown
 from eventlog.files import tabular
 from eventlog.model import Value
 from eventlog.qlik.columns import CLASSES, MomentColumn, QlikColumn
-from eventlog.qlik.values import json_writer, value_reader
-
-Convert = Callable[[Any], Any]
-"""A value -> what is stored, or the other way. Never gets NULL."""
+from eventlog.qlik.values import Convert, json_writer, value_reader
 
 
 def typed_writer(column: QlikColumn) -> Convert:

@@ -23,7 +23,7 @@ from eventlog.qlik.columns import CLASSES, QlikColumn
 from eventlog.qlik.errors import BadMessageValue
 
 Convert = Callable[[Any], Any]
-"""What stands in a message -> value, or value -> what stands in a message. Never gets None."""
+"""What is stored or stands in a message -> value, or the other way. Never gets NULL."""
 
 Written = TypeVar("Written")
 

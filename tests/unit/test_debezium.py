@@ -25,9 +25,9 @@ from eventlog.core.values import parse_type
 from eventlog.debezium.fields import decoder_of, field_of
 from eventlog.debezium.format import FORMAT, line_of
 from eventlog.debezium.options import PLACEHOLDER, WriteOptions
-from eventlog.debezium.writer import EnvelopeWriter, Record, topic_of
+from eventlog.debezium.writer import EnvelopeWriter, topic_of
 from eventlog.errors import FormatError, NotExpressible, ValueRange
-from eventlog.model import Change, ChangeOp, Row, Value
+from eventlog.model import Change, ChangeOp, KafkaRecord, Row, Value
 
 CUSTOMERS = {
     "dialect": "postgresql",
@@ -55,7 +55,7 @@ def change(op: ChangeOp, **fields: Any) -> Change:
     return Change("public", "customers", op, key, commit_time=AT, position="7", **fields)
 
 
-def records(one: Change, complete: Row | None = None, **options: Any) -> list[Record]:
+def records(one: Change, complete: Row | None = None, **options: Any) -> list[KafkaRecord]:
     classes = catalog()
     chosen = WriteOptions(topic_prefix="PostgreSQL_server", database="postgres", **options)
     writer = EnvelopeWriter(chosen, classes, utc_now=lambda: AT)
@@ -167,7 +167,7 @@ def test_a_delete_says_the_key_and_is_followed_by_a_tombstone() -> None:
     deleted, tombstone = records(change(ChangeOp.DELETE, before={"id": 1}), schemas_enable=False)
     value = json.loads(deleted.value or b"")
     assert (value["before"], value["after"], value["op"]) == ({"id": 1}, None, "d")
-    assert tombstone == Record(deleted.topic, deleted.key, None)
+    assert tombstone == KafkaRecord(deleted.topic, deleted.key, None)
     assert deleted.key == b'{"id":1}'
     assert len(records(change(ChangeOp.DELETE, before={"id": 1}), tombstones_on_delete=False)) == 1
 

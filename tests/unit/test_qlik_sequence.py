@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.errors import ConfigError, FormatError, ValueRange
+from eventlog.errors import FormatError, ValueRange
 from eventlog.qlik import sequence
 from eventlog.qlik.control_tables import Partitioning, has_ended, parse_partition_name, partition_at, partition_of
 from eventlog.qlik.errors import BadSequence, SequenceExhausted
@@ -125,9 +125,3 @@ def test_a_partition_ends_when_the_prefix_reaches_its_end() -> None:
 def test_other_names_are_no_partitions(name: str) -> None:
     with pytest.raises(FormatError):
         parse_partition_name(name)
-
-
-@pytest.mark.parametrize("seconds", [0, -1, True, "3600"])
-def test_partitions_have_a_length(seconds: int) -> None:
-    with pytest.raises(ConfigError, match="partition_seconds"):
-        Partitioning(seconds)
