@@ -27,7 +27,7 @@ from typing import Any, Final, NamedTuple
 from eventlog.changes.format import Report
 from eventlog.conversion import format_named
 from eventlog.errors import ConfigError, EventlogError, FormatError
-from eventlog.linter.format import ATTRS_STEM
+from eventlog.linter.database import ATTRS
 from eventlog.model import Change
 from eventlog.qlik.file_tables import is_table
 
@@ -125,7 +125,7 @@ def _in_directory(format: str, place: Path, options: Mapping[str, Any]) -> Itera
     if format in _INDEPENDENT:
         yield from (Capture(_stem(file), (file,)) for file in _files(format, files))
         return
-    beside = tuple(file for file in files if format == "linter" and file.stem.casefold() == ATTRS_STEM)
+    beside = tuple(file for file in files if format == "linter" and file.stem.casefold() == ATTRS)
     yield from _continuing([file for file in _files(format, files) if file not in beside], beside)
 
 

@@ -45,6 +45,7 @@ def _key_reader(names: Sequence[str]) -> Callable[[Row], Key]:
 class Layout:
     """How rows of one label are read. ``columns`` and ``names`` in stream order: fixed ones, then variable ones.
 
+    ``qualified``: ``schema.table``, or the table alone.
     ``sizes(record, header_size)`` gives the size array in its byte order; ``decode(record, header_size)`` the values
     in the order of ``names``; both raise a ColumnError with its place. ``key_of(row)`` gives the key, None =
     unknown. ``header_size`` is the smallest header that holds the size array. Raises ConfigError for a key column that
@@ -54,6 +55,7 @@ class Layout:
     def __init__(self, label: int, columns: tuple[Column, ...], options: ReadOptions, layouts: Layouts) -> None:
         self.label = label
         self.schema, self.table = options.name_of(label)
+        self.qualified = full_name(self.schema, self.table)
         self.columns = columns
         self.names = names = tuple(column.name for column in columns)
         self.header_size = SIZES_AT + 4 * sum(column.type.variable for column in columns)
@@ -65,11 +67,6 @@ class Layout:
                 captured = ", ".join(names)
                 raise ConfigError(f"key column {name!r} of {self.table!r} is not captured: captured are {captured}")
         self.key_of = None if key is None else _key_reader(key)
-
-    @property
-    def qualified(self) -> str:
-        """``schema.table``, or the table alone."""
-        return full_name(self.schema, self.table)
 
     def check_header(self, header_size: int, offset: int) -> None:
         """Raises FramingError if the header of the row record at ``offset`` cannot hold the size array."""

@@ -54,19 +54,15 @@ DEFAULT_MAX_RECORD: Final = 1 << 20
 class Framer:
     """Cuts a stream into records: ``feed`` it bytes in any cut, tell it the declared end by ``finish``.
 
-    Holds at most one record of ``max_record`` bytes and what was fed with it.
+    Holds at most one record of ``max_record`` bytes and what was fed with it. ``offset``: where in the stream the next
+    record begins.
     """
 
     def __init__(self, max_record: int = DEFAULT_MAX_RECORD) -> None:
         self._max_record = max_record
         self._rest = bytearray()
         self._needed = HEADER.size
-        self._offset = 0
-
-    @property
-    def offset(self) -> int:
-        """Where in the stream the next record begins."""
-        return self._offset
+        self.offset = 0
 
     def feed(self, data: bytes | bytearray | memoryview) -> Iterator[Frame]:
         """The records that are complete with ``data``. Raises FramingError at the record that is none.
@@ -80,7 +76,7 @@ class Framer:
             data = self._rest
         data = bytes(data)
         self._rest = bytearray()
-        at, size, base = 0, len(data), self._offset
+        at, size, base = 0, len(data), self.offset
         max_record, minimum, unpack = self._max_record, HEADER_SIZES.get, HEADER.unpack_from
         self._needed = HEADER.size
         try:
@@ -95,13 +91,13 @@ class Framer:
                 begin, at = at, at + length
                 yield base + begin, number, header_size, data[begin:at]
         finally:
-            self._offset = base + at
+            self.offset = base + at
             self._rest += data[at:]
 
     def finish(self) -> None:
         """The declared end. Raises TruncatedStream if it lies inside a record."""
         if self._rest:
-            raise TruncatedStream(self._offset, len(self._rest))
+            raise TruncatedStream(self.offset, len(self._rest))
 
     def _error(self, offset: int, header_size: int, length: int, scheme: int, number: int) -> FramingError:
         name = RECORD_NAMES.get(number, f"record {number}")

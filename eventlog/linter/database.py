@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
 import sqlalchemy as sa
 
+from eventlog.changes.catalog_file import CATALOG, CatalogOption
 from eventlog.changes.format import Report
 from eventlog.core.catalog import match_name
-from eventlog.errors import ConfigError, DatabaseAway, DatabaseError, FormatError
+from eventlog.core.options import FLAG, STRING, CheckedOptions, integer, option, shared
+from eventlog.errors import DatabaseAway, DatabaseError, FormatError
 from eventlog.linter.attributes import ATTRS_COLUMNS, ATTRS_TYPES, TableAttrs, attrs_of_rows, attrs_values
-from eventlog.linter.reader import QueueReader, ReaderOptions
+from eventlog.linter.reader import DISPATCH_ATTRS, QueueReader, ReaderOptions
 from eventlog.linter.rows import (
     MASK_64,
     QUEUE_COLUMNS,
@@ -35,6 +38,29 @@ _INTEGERS: Final[Mapping[str, type[sa.types.TypeEngine[int]]]] = {
     "int32": sa.Integer,
     "int64": sa.BigInteger,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceOptions(CheckedOptions):
+    """Where the two tables are, in files and in a database."""
+
+    attrs: str | None = option(None, STRING, "file of DISPATCH_ATTRS, if it is not beside the queue")
+    queue_table: str = option(QUEUE, STRING, "name of the queue's table in a database")
+    attrs_table: str = option(ATTRS, STRING, "name of the table that describes the tables")
+    schema: str | None = option(None, STRING, "schema of these two tables")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions(PlaceOptions):
+    """Options of a source beside those of the reader.
+
+    ``catalog`` may be given, since a conversion gives it to both sides: a queue describes its tables itself.
+    """
+
+    dispatch_attrs: Mapping[int, TableAttrs] = shared(DISPATCH_ATTRS)
+    batch_rows: int = option(10_000, integer(1), "rows that are read from a database at once")
+    final: bool = option(True, FLAG, "hand out everything, keep nothing back for a later read")
+    catalog: CatalogOption = shared(CATALOG)
 
 
 @contextmanager
@@ -61,22 +87,25 @@ def find(connection: sa.Connection, name: str, schema: str | None = None) -> sa.
     return sa.Table(table_name, sa.MetaData(), schema=schema, autoload_with=connection, resolve_fks=False)
 
 
-def create(
-    connection: sa.Connection, *, queue: str = QUEUE, attrs: str = ATTRS, schema: str | None = None
-) -> tuple[sa.Table, sa.Table]:
+def create(connection: sa.Connection, place: PlaceOptions | None = None) -> tuple[sa.Table, sa.Table]:
     """Make the tables that are not there: for emulation, and as the target of a conversion."""
-    tables = []
-    for name, types in ((queue, QUEUE_TYPES), (attrs, ATTRS_TYPES)):
-        try:
-            table = find(connection, name, schema)
-        except DatabaseError:
-            columns = [sa.Column(column.lower(), _sql_type(*column_type)) for column, column_type in types.items()]
-            table = sa.Table(name, sa.MetaData(), *columns, schema=schema)
-            if name == queue:
-                sa.Index(f"ix_{name}_syslog_addr", table.c.syslog_addr)
-            table.create(connection)
-        tables.append(table)
-    return tables[0], tables[1]
+    place = place or PlaceOptions()
+    queue = _found_or_made(connection, place.queue_table, place.schema, QUEUE_TYPES, "syslog_addr")
+    return queue, _found_or_made(connection, place.attrs_table, place.schema, ATTRS_TYPES)
+
+
+def _found_or_made(
+    connection: sa.Connection, name: str, schema: str | None, types: Mapping[str, tuple[str, int]], indexed: str = ""
+) -> sa.Table:
+    try:
+        return find(connection, name, schema)
+    except DatabaseError:
+        columns = [sa.Column(column.lower(), _sql_type(*column_type)) for column, column_type in types.items()]
+        table = sa.Table(name, sa.MetaData(), *columns, schema=schema)
+        if indexed:
+            sa.Index(f"ix_{name}_{indexed}", table.columns[indexed])
+        table.create(connection)
+        return table
 
 
 def _sql_type(name: str, size: int) -> sa.types.TypeEngine[Any]:
@@ -148,8 +177,7 @@ class QueuePoller:
     transaction before the first change is handed out; operations of open transactions are kept in memory until their
     COMMIT is seen. The rows that were taken before are read over again, since the queue holds but what is not sent yet.
 
-    ``queue_table``, ``attrs_table``: names, matched without case where not exactly, in ``schema``. ``attrs``: the
-    tables by number, in the place of DISPATCH_ATTRS. Raises ConfigError.
+    The names of the tables that ``place`` has are matched without case where not exactly.
     """
 
     def __init__(
@@ -157,23 +185,15 @@ class QueuePoller:
         engine: sa.Engine,
         options: ReaderOptions | None = None,
         report: Report | None = None,
-        *,
-        queue_table: str = QUEUE,
-        attrs_table: str = ATTRS,
-        schema: str | None = None,
-        batch_rows: int = 10_000,
-        attrs: Mapping[int, TableAttrs] | None = None,
+        place: SourceOptions | None = None,
     ) -> None:
-        if batch_rows < 1:
-            raise ConfigError(f"batch_rows {batch_rows} is no number of rows")
         self._engine = engine
         self._options = options or ReaderOptions()
-        self._reader = QueueReader(attrs or {}, self._options, report)
-        self._reads_attrs = attrs is None and self._options.codec != "none"
-        self._names = queue_table, attrs_table, schema
+        self._place = place or SourceOptions()
+        self._reader = QueueReader(self._place.dispatch_attrs, self._options, report)
+        self._reads_attrs = not self._place.dispatch_attrs and self._options.codec != "none"
         self._queue: sa.Table | None = None
         self._attrs: sa.Table | None = None
-        self._batch_rows = batch_rows
 
     @property
     def restart_token(self) -> str | None:
@@ -195,20 +215,20 @@ class QueuePoller:
         yield from self._reader.changes((), final=True)
 
     def _fetch(self) -> list[QueueRow]:
-        queue_table, attrs_table, schema = self._names
+        place = self._place
         with database_errors(), self._engine.connect() as opened:
             connection = opened.execution_options(postgresql_readonly=True)
             if self._reads_attrs:
                 if self._attrs is None:
-                    self._attrs = find(connection, attrs_table, schema)
+                    self._attrs = find(connection, place.attrs_table, place.schema)
                 self._reader.describe(read_attrs(connection, self._attrs))
             if self._queue is None:
-                self._queue = find(connection, queue_table, schema)
+                self._queue = find(connection, place.queue_table, place.schema)
             # Of so many rows at least a batch is new, if the queue holds that many new ones.
-            limit = self._reader.rows_taken + self._batch_rows
+            limit = len(self._reader.transactions.taken) + place.batch_rows
             statement = select_queue(self._queue, self._options.order_by, limit)
             result = connection.execute(statement, execution_options={"yield_per": _FETCHED_AT_ONCE})
-            return list(self._reader.fresh(queue_rows(tuple(result.keys()), result)))
+            return list(self._reader.transactions.fresh(queue_rows(tuple(result.keys()), result)))
 
 
 def follow(poller: QueuePoller, wait: Callable[[], bool]) -> Iterator[Change]:

@@ -9,9 +9,8 @@ from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from eventlog.changes.catalog_file import CATALOG, CatalogOption
 from eventlog.changes.format import Format, Report
-from eventlog.core.options import FLAG, STRING, CheckedOptions, integer, option, parse_all_options, shared
+from eventlog.core.options import STRING, option, parse_all_options
 from eventlog.errors import ConfigError, FormatError, with_location
 from eventlog.files import tabular
 from eventlog.files.atomic import directory_of, whole_path
@@ -24,9 +23,9 @@ from eventlog.linter.attributes import (
     attrs_values,
     table_attrs,
 )
-from eventlog.linter.database import QueuePoller
+from eventlog.linter.database import PlaceOptions, QueuePoller, SourceOptions
 from eventlog.linter.errors import MissingColumn
-from eventlog.linter.reader import DISPATCH_ATTRS, QueueReader, ReaderOptions
+from eventlog.linter.reader import QueueReader, ReaderOptions
 from eventlog.linter.rows import (
     DATA_SIZE,
     QUEUE_TYPES,
@@ -44,10 +43,6 @@ from eventlog.linter.writer import QueueWriter, WriterOptions, first_address, ne
 from eventlog.model import Change
 from eventlog.sql.connection import connect_any
 
-ATTRS_STEM: Final = "dispatch_attrs"
-QUEUE_STEM: Final = "dispatch_queue"
-
-
 _SUFFIXES: Final = (".csv", ".jsonl", ".parquet")
 
 
@@ -61,7 +56,7 @@ def export_files(source: Path) -> tuple[list[Path], Path | None]:
         files = files_in(directory, _SUFFIXES)
     except OSError as error:
         raise FormatError(f"{source} cannot be read: {error.strerror}") from error
-    described = [path for path in files if path.stem.casefold() == ATTRS_STEM]
+    described = [path for path in files if path.stem.casefold() == database.ATTRS]
     if source.is_dir():
         queue = [path for path in files if path not in described]
         if not queue:
@@ -168,29 +163,6 @@ def _write_rows(path: Path, named: Path, types: Mapping[str, tuple[str, int]], r
 
 
 @dataclass(frozen=True, slots=True)
-class PlaceOptions(CheckedOptions):
-    """Where the two tables are, in files and in a database."""
-
-    attrs: str | None = option(None, STRING, "file of DISPATCH_ATTRS, if it is not beside the queue")
-    queue_table: str = option(database.QUEUE, STRING, "name of the queue's table in a database")
-    attrs_table: str = option(database.ATTRS, STRING, "name of the table that describes the tables")
-    schema: str | None = option(None, STRING, "schema of these two tables")
-
-
-@dataclass(frozen=True, slots=True)
-class SourceOptions(PlaceOptions):
-    """Options of a source beside those of the reader.
-
-    ``catalog`` may be given, since a conversion gives it to both sides: a queue describes its tables itself.
-    """
-
-    dispatch_attrs: Mapping[int, TableAttrs] = shared(DISPATCH_ATTRS)
-    batch_rows: int = option(10_000, integer(1), "rows that are read from a database at once")
-    final: bool = option(True, FLAG, "hand out everything, keep nothing back for a later read")
-    catalog: CatalogOption = shared(CATALOG)
-
-
-@dataclass(frozen=True, slots=True)
 class TargetOptions(PlaceOptions):
     """Options of a target beside those of the writer. The tables of a database are made if they are not there."""
 
@@ -204,17 +176,7 @@ def read(source: str, place: SourceOptions, options: ReaderOptions, report: Repo
     Raises ConfigError, FormatError, DatabaseError.
     """
     if "://" in source:
-        poller = QueuePoller(
-            connect_any(source),
-            options,
-            report,
-            queue_table=place.queue_table,
-            attrs_table=place.attrs_table,
-            schema=place.schema,
-            batch_rows=place.batch_rows,
-            attrs=place.dispatch_attrs or None,
-        )
-        yield from poller.drain()
+        yield from QueuePoller(connect_any(source), options, report, place).drain()
         return
     queue, beside = export_files(Path(source))
     changes = _export_reader(beside, place, options, report).read(read_queue(queue), final=place.final)
@@ -252,8 +214,8 @@ def write(changes: Iterable[Change], target: str, place: TargetOptions, options:
         return
     path = Path(target)
     if path.is_dir() or not path.suffix:
-        path = path / f"{QUEUE_STEM}.{place.files}"
-    attrs = path.with_name(f"{ATTRS_STEM}{path.suffix}") if place.attrs is None else Path(place.attrs)
+        path = path / f"{database.QUEUE}.{place.files}"
+    attrs = path.with_name(f"{database.ATTRS}{path.suffix}") if place.attrs is None else Path(place.attrs)
     for suffix in (path.suffix.lower(), attrs.suffix.lower()):
         if suffix not in _SUFFIXES:
             raise ConfigError(
@@ -267,9 +229,7 @@ def _write_database(
     changes: Iterable[Change], url: str, place: TargetOptions, options: WriterOptions, report: Report
 ) -> None:
     with database.database_errors(), connect_any(url).begin() as connection:
-        queue, attrs = database.create(
-            connection, queue=place.queue_table, attrs=place.attrs_table, schema=place.schema
-        )
+        queue, attrs = database.create(connection, place)
         last = database.last_address(connection, queue)
         writer = QueueWriter(options, report, first_address() if last is None else next_address(last, DATA_SIZE))
         database.insert_attrs(connection, attrs, list(writer.attrs.values()))

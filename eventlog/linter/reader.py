@@ -10,8 +10,8 @@ from eventlog.changes.format import Report
 from eventlog.core.moments import time_zone_named
 from eventlog.core.options import (
     CHARSET,
+    OBJECT,
     STRING,
-    TEXT_OBJECT,
     CheckedOptions,
     Kind,
     Option,
@@ -51,9 +51,17 @@ def parse_place(value: Any) -> Sequence[str | None]:
     raise ValueError
 
 
-def _parse_tables(value: Any) -> Mapping[Any, str]:
-    tables: Mapping[Any, str] = TEXT_OBJECT.parse(value)
-    named_tables(tables)
+def _parse_tables(value: Any) -> dict[int, tuple[str | None, str]]:
+    """Schema and table by number, of ``owner.table`` or as they are returned. Raises ConfigError, ValueError."""
+    tables: dict[int, tuple[str | None, str]] = {}
+    for tabnum, name in OBJECT.parse(value).items():
+        if not isinstance(name, tuple):
+            owner, dot, table = STRING.parse(name).partition(".")
+            name = (owner or None, table) if dot else (None, owner)
+        try:
+            tables[int(tabnum)] = name
+        except (TypeError, ValueError):
+            raise ConfigError(f"tables has {tabnum!r} where the number of a table belongs") from None
     return tables
 
 
@@ -91,7 +99,7 @@ class ReaderOptions(CheckedOptions):
         Kind(parse_place, "a list of server, owner and table, null for any"),
         "read only what goes to this destination: server, owner, table",
     )
-    tables: Mapping[Any, str] = shared(TABLES)
+    tables: Mapping[int, tuple[str | None, str]] = shared(TABLES)
     codec: RowCodec | str = option(
         "none", Kind(_parse_codec, "none, eventlog-emulator-1 or an object"), "codec of the row images"
     )
@@ -103,20 +111,6 @@ class ReaderOptions(CheckedOptions):
         CheckedOptions.__post_init__(self)
         if self.restart is not None:
             place_of_token(self.restart, self.order_by)
-
-
-def named_tables(option: Mapping[Any, str]) -> dict[int, tuple[str | None, str]]:
-    """Schema and table by number, of the option ``tables``. Raises ConfigError."""
-    names: dict[int, tuple[str | None, str]] = {}
-    for tabnum, name in option.items():
-        owner, dot, table = str(name).partition(".")
-        if not dot:
-            owner, table = "", owner
-        try:
-            names[int(tabnum)] = owner or None, table
-        except (TypeError, ValueError):
-            raise ConfigError(f"tables has {tabnum!r} where the number of a table belongs") from None
-    return names
 
 
 class _ReadTable(NamedTuple):
@@ -146,10 +140,9 @@ class QueueReader:
         self._count = (report or Report()).count
         self._codec = row_codec(options.codec, options.charset)
         self._zone = time_zone_named(options.timezone, "timezone")
-        self._names = named_tables(options.tables)
         self._targets: dict[tuple[int, Destination], _ReadTable] = {}
         self._typ_table = TYP_TABLES[options.typ_table]
-        self._transactions = Transactions(
+        self.transactions = Transactions(
             self._typ_table,
             options.order_by,
             options.order_tolerance,
@@ -163,16 +156,8 @@ class QueueReader:
         """The changes of the transactions that end among the rows, which may come in any order; ``final`` as of
         ``changes``. Raises FormatError.
         """
-        return self.changes(in_order(rows if final else self.fresh(rows), self._options.order_by), final=final)
-
-    def fresh(self, rows: Iterable[QueueRow]) -> Iterator[QueueRow]:
-        """The rows that no earlier read has taken, for ``changes``; to be consumed whole before."""
-        return self._transactions.fresh(rows)
-
-    @property
-    def rows_taken(self) -> int:
-        """The number of rows that the last read took or found again, and of those kept."""
-        return len(self._transactions.taken)
+        ordered = in_order(rows if final else self.transactions.fresh(rows), self._options.order_by)
+        return self.changes(ordered, final=final)
 
     def describe(self, attrs: Mapping[int, TableAttrs]) -> None:
         """Put ``attrs`` in the place of those given before."""
@@ -181,13 +166,13 @@ class QueueReader:
             self._targets.clear()
 
     def changes(self, rows: Iterable[QueueRow], *, final: bool) -> Iterator[Change]:
-        """The changes of the transactions that end among the rows, which are ``fresh`` and in the order in force.
+        """The changes of the transactions that end among the rows, ``transactions.fresh`` ones in the order in force.
 
         ``final``: nothing is kept for another read. Raises FormatError.
         """
         order_by = self._options.order_by
         every_destination = self._options.destinations == "all"
-        for commit, before in self._transactions.committed(rows, self.restart_token, final=final):
+        for commit, before in self.transactions.committed(rows, self.restart_token, final=final):
             done = of_transaction(before, self._typ_table, every_destination=every_destination)
             changes = self._of_transaction(commit, done)
             if changes:
@@ -261,7 +246,7 @@ class QueueReader:
 
     def _target(self, row: QueueRow) -> _ReadTable:
         tabnum, destination = table_number(row), row.destination
-        schema, table = self._names.get(tabnum) or (destination.owner or None, destination.table)
+        schema, table = self._options.tables.get(tabnum) or (destination.owner or None, destination.table)
         attrs = None
         if self._codec is not None:
             attrs = self._attrs.get(tabnum)

@@ -22,7 +22,7 @@ from eventlog.errors import (
 from eventlog.linter.attributes import TableAttrs, attrs_of_table, column_value
 from eventlog.linter.codec import RowCodec, row_codec
 from eventlog.linter.errors import RowEncodeError
-from eventlog.linter.reader import CODEC_CHARSET, DISPATCH_ATTRS, TABLES, TIMEZONE, named_tables, parse_place
+from eventlog.linter.reader import CODEC_CHARSET, DISPATCH_ATTRS, TABLES, TIMEZONE, parse_place
 from eventlog.linter.rows import DATA_SIZE, MASK_64, QUEUE_TYPES, Destination, QueueRow, from_utc
 from eventlog.linter.transactions import COMMIT, DELETE, INSERT, ROLLBACK, UPDATE
 from eventlog.model import Change, ChangeOp, Row, Value, column_name, full_name
@@ -131,7 +131,7 @@ class WriterOptions(CheckedOptions):
     truncate: str = option("raise", choice("raise", "deletes"), "what is written for a TRUNCATE")
     complete: Complete | None = option(None, FUNCTION, "function of schema, table and key that gives the whole row")
     dispatch_attrs: Mapping[int, TableAttrs] = shared(DISPATCH_ATTRS)
-    tables: Mapping[Any, str] = shared(TABLES)
+    tables: Mapping[int, tuple[str | None, str]] = shared(TABLES)
     catalog: CatalogOption = shared(CATALOG)
     destinations: Sequence[Sequence[str | None]] = option(
         (("", None, None),), Kind(_parse_destinations, "a list of lists of server, owner and table"),
@@ -316,7 +316,7 @@ _TYPS: Final = {
 
 def _described(options: WriterOptions) -> dict[tuple[str | None, str], TableAttrs]:
     """The tables by schema (None = not known) and name."""
-    names = named_tables(options.tables)
+    names = options.tables
     tables = {}
     for tabnum, attrs in options.dispatch_attrs.items():
         if tabnum not in names:

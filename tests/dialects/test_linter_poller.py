@@ -56,7 +56,9 @@ def remove(engine: sa.Engine, queue: sa.Table, rows: list[QueueRow]) -> None:
 
 
 def poller(engine: sa.Engine, report: Report | None = None, *, batch_rows: int = 10_000, **options: Any) -> QueuePoller:
-    return QueuePoller(engine, ReaderOptions(**{**EMULATOR, **options}), report, batch_rows=batch_rows)
+    return QueuePoller(
+        engine, ReaderOptions(**{**EMULATOR, **options}), report, database.SourceOptions(batch_rows=batch_rows)
+    )
 
 
 def rows_of(steps: list[Step]) -> list[QueueRow]:
@@ -242,7 +244,7 @@ def test_what_is_missing_is_named(engine: sa.Engine) -> None:
     with pytest.raises(MissingColumn, match="column OPER_DATE of DISPATCH_QUEUE"):
         list(QueuePoller(engine).poll())
     with pytest.raises(ConfigError):
-        QueuePoller(engine, batch_rows=0)
+        database.SourceOptions(batch_rows=0)
 
 
 def test_a_poll_can_be_tried_again_when_the_database_was_away(engine: sa.Engine, queue: sa.Table) -> None:

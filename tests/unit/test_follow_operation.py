@@ -156,7 +156,7 @@ def queue_of(directory: Path, rows: Sequence[QueueRow]) -> DispatchQueue:
         database.insert_rows(connection, table, rows)
     engine.dispose()
     options = ReaderOptions(codec="eventlog-emulator-1")
-    return DispatchQueue(url, options, "dispatch_queue", "dispatch_attrs", None, None, 0.01, Report())
+    return DispatchQueue(url, options, database.SourceOptions(), 0.01, Report())
 
 
 def test_the_backlog_of_a_queue_is_what_lies_behind_the_position(tmp_path: Path) -> None:

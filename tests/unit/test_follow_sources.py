@@ -43,7 +43,6 @@ from eventlog.linter import database
 from eventlog.linter.emulator import ATTRS, Workload, emulate
 from eventlog.linter.reader import ReaderOptions
 from eventlog.model import Change, Level
-from eventlog.publisher.stream import linter
 from eventlog.publisher.stream.gbase import CaptureSession, StandardInput
 from eventlog.publisher.stream.linter import DispatchQueue
 from eventlog.publisher.stream.open import position_of, source_of
@@ -186,7 +185,7 @@ def url_of(engine: sa.Engine) -> str:
 
 def queue(engine: sa.Engine, **options: Any) -> DispatchQueue:
     reading = ReaderOptions(codec="eventlog-emulator-1", **options)
-    return DispatchQueue(url_of(engine), reading, "dispatch_queue", "dispatch_attrs", None, None, 0.01, Report())
+    return DispatchQueue(url_of(engine), reading, database.SourceOptions(), 0.01, Report())
 
 
 def fill(engine: sa.Engine, workload: Workload) -> list[Change]:
@@ -221,12 +220,12 @@ def test_a_queue_is_followed_with_its_position_in_the_same_database(engine: sa.E
 
 
 def test_once_ends_behind_the_last_row_though_a_transaction_is_longer_than_a_poll(
-    engine: sa.Engine, place: Path, monkeypatch: pytest.MonkeyPatch
+    engine: sa.Engine, place: Path
 ) -> None:
     changes = fill(engine, Workload(8, transactions=3, at_once=3, operations=8, rolled_back=0))
     receiver = Receiver()
-    monkeypatch.setattr(linter, "_BATCH_ROWS", 2)
-    follow(following(queue(engine)), position_at(place, "linter"), receiver.sink, StopRequest(), once=True)
+    source = replace(queue(engine), place=database.SourceOptions(batch_rows=2))
+    follow(following(source), position_at(place, "linter"), receiver.sink, StopRequest(), once=True)
     assert set(receiver.meanings) == event_ids(changes)
 
 

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 import sqlalchemy as sa
 
 from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, NeedsRowCodec
-from eventlog.linter.attributes import TableAttrs
-from eventlog.linter.database import QueuePoller, column_of, database_errors, find
+from eventlog.linter.database import QueuePoller, SourceOptions, column_of, database_errors, find
 from eventlog.linter.reader import ReaderOptions
 from eventlog.linter.rows import stripped
 from eventlog.linter.transactions import place_of_token
@@ -26,9 +25,6 @@ from eventlog.publisher.stream.source import Backlog, BadToken, Mark, Read, Step
 from eventlog.sql.connection import connect_any
 from eventlog.sql.positions import Failure
 
-_BATCH_ROWS: Final = 10_000
-"""Rows that one poll reads at most."""
-
 
 @dataclass(frozen=True, slots=True)
 class DispatchQueue:
@@ -36,10 +32,7 @@ class DispatchQueue:
 
     url: str
     options: ReaderOptions
-    queue_table: str
-    attrs_table: str
-    schema: str | None
-    attrs: Mapping[int, TableAttrs] | None
+    place: SourceOptions
     rest: float
     report: Report
 
@@ -51,15 +44,11 @@ class DispatchQueue:
             connect_any(self.url),
             self.options if restart is None else replace(self.options, restart=restart),
             self.report,
-            queue_table=self.queue_table,
-            attrs_table=self.attrs_table,
-            schema=self.schema,
-            batch_rows=_BATCH_ROWS,
-            attrs=self.attrs,
+            self.place,
         )
         marked = poller.restart_token
         name = _namer()
-        polls = self._rows() // _BATCH_ROWS + 1 if once else 0
+        polls = self._rows() // self.place.batch_rows + 1 if once else 0
         while True:
             has_changes = False
             for change in poller.poll():
@@ -94,7 +83,7 @@ class DispatchQueue:
             return
         if self.options.dbnode is None:
             with database_errors(), connect_any(self.url).connect() as connection:
-                column = column_of(find(connection, self.queue_table, self.schema), "DBNODE")
+                column = column_of(find(connection, self.place.queue_table, self.place.schema), "DBNODE")
                 nodes = {stripped(node) for node in connection.execute(sa.select(column).distinct()).scalars()}
         else:
             nodes = {stripped(self.options.dbnode)}
@@ -107,7 +96,7 @@ class DispatchQueue:
     def _rows(self, behind: int | None = None) -> int:
         """The number of rows in the queue now, with ``behind`` of those with a greater address."""
         with database_errors(), connect_any(self.url).connect() as connection:
-            table = find(connection, self.queue_table, self.schema)
+            table = find(connection, self.place.queue_table, self.place.schema)
             count = sa.select(sa.func.count()).select_from(table)
             if behind is not None:
                 address = column_of(table, "SYSLOG_ADDR")

@@ -172,21 +172,23 @@ def _stream(settings: SourceSettings, reader: Mapping[str, Any]) -> Source:
 
 
 def _queue(settings: SourceSettings, reader: dict[str, Any], report: Report) -> Source:
-    from eventlog.linter.attributes import attrs_of_option
+    from eventlog.linter.database import SourceOptions
     from eventlog.linter.reader import ReaderOptions
     from eventlog.publisher.stream.linter import DispatchQueue
 
-    attrs = attrs_of_option(reader.pop("dispatch_attrs", {}))
+    place = SourceOptions(
+        queue_table=settings.queue_table,
+        attrs_table=settings.attrs_table,
+        schema=settings.schema_name,
+        dispatch_attrs=reader.pop("dispatch_attrs", {}),
+    )
     options = parse_options(ReaderOptions, {"on_row_error": "raw", **reader}, "source.reader")
     if options.codec == "none":
         raise ConfigError("source.reader.codec is none: rows have to be decoded to be published; name a row codec")
     return DispatchQueue(
         _url(settings.url, settings.url_file, settings.password, "url"),
         options,
-        settings.queue_table,
-        settings.attrs_table,
-        settings.schema_name,
-        attrs or None,
+        place,
         settings.poll_interval,
         report,
     )
