@@ -61,22 +61,22 @@ def from_json(value: Mapping[str, Any]) -> Change:
     if not isinstance(op, str) or op not in ChangeOp.__members__:
         raise FormatError(f"op {op!r} of a change of {table!r} is none of {', '.join(ChangeOp.__members__)}")
     try:
-        key, changed = _of(value, "key", list), _of(value, "changed", list)
+        key, changed = member(value, "key", list), member(value, "changed", list)
         return Change(
-            _of(value, "schema", str),
+            member(value, "schema", str),
             table,
             ChangeOp(op),
             None if key is None else tuple(_key_part(part) for part in key),
-            _row_from_json(_of(value, "before", dict)),
-            _row_from_json(_of(value, "after", dict)),
+            _row_from_json(member(value, "before", dict)),
+            _row_from_json(member(value, "after", dict)),
             None if changed is None else frozenset(changed),
-            _of(value, "position", str),
-            _of(value, "transaction_id", str),
-            _of(value, "event_number", int),
-            _of(value, "last_in_transaction", bool),
+            member(value, "position", str),
+            member(value, "transaction_id", str),
+            member(value, "event_number", int),
+            member(value, "last_in_transaction", bool),
             None if commit_time is None else aware_utc(datetime.fromisoformat(commit_time)),
-            _of(value, "user", str),
-            {name: _extra_from_json(part) for name, part in (_of(value, "extras", dict) or {}).items()},
+            member(value, "user", str),
+            {name: _extra_from_json(part) for name, part in (member(value, "extras", dict) or {}).items()},
         )
     except (TypeError, ValueError, OverflowError) as error:
         raise FormatError(f"the change of {table!r} cannot be read: {error}") from error
@@ -173,12 +173,12 @@ def value_from_json(value: Any) -> Value:
     return plain
 
 
-def _of(value: Mapping[str, Any], member: str, kind: type[Of]) -> Of | None:
+def member(value: Mapping[str, Any], name: str, kind: type[Of]) -> Of | None:
     """A member of this type, None where it is missing or null. Raises TypeError."""
-    part = value.get(member)
+    part = value.get(name)
     if part is None or (isinstance(part, kind) and (kind is bool or not isinstance(part, bool))):
         return part
-    raise TypeError(f"{member} is {part!r}, which is no {kind.__name__}")
+    raise TypeError(f"{name} is {part!r:.60}, which is no {kind.__name__}")
 
 
 def _key_part(part: Any) -> tuple[str, Value]:

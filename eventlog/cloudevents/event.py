@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import quote
 
 from eventlog.changes.from_events import OPERATIONS, attribute_reader
-from eventlog.changes.json_form import utc_text, value_to_plain_json
+from eventlog.changes.json_form import member, utc_text, value_to_plain_json
 from eventlog.changes.keys import key_reader, refuse_without_row, written_columns
 from eventlog.cloudevents.options import is_no_text
 from eventlog.core.catalog import Attribute, Catalog, ObjectClass
@@ -279,7 +279,7 @@ def _change(event: Mapping[str, Any], data: Mapping[str, Any]) -> Change:
     if not isinstance(table, str):
         raise FormatError(f"class is {shown(repr(table))}, which is no text")
     op = _OPS[operation]
-    key = _member(data, "key", dict)
+    key = member(data, "key", dict)
     new_key = {} if key is None else {name: _value(value) for name, value in key.items()}
     columns, unchanged = _cells(data, "columns"), _cells(data, "unchanged")
     known = [*columns.items(), *unchanged.items()]
@@ -294,10 +294,10 @@ def _change(event: Mapping[str, Any], data: Mapping[str, Any]) -> Change:
             before, after = {**new_key, **olds} if olds else None, {**news, **new_key}
         case ChangeOp.DELETE:
             before = {**new_key, **olds} if olds or key is not None else None
-    transaction = _member(data, "transaction", dict) or {}
-    time = _member(event, "time", str)
+    transaction = member(data, "transaction", dict) or {}
+    time = member(event, "time", str)
     return Change(
-        _member(data, "schema", str),
+        member(data, "schema", str),
         table,
         op,
         None if key is None else tuple(new_key.items()),
@@ -305,25 +305,17 @@ def _change(event: Mapping[str, Any], data: Mapping[str, Any]) -> Change:
         after,
         frozenset(columns) if op is ChangeOp.UPDATE else None,
         event["id"],
-        _member(transaction, "id", str),
-        _member(transaction, "number", int),
-        _member(transaction, "last", bool),
+        member(transaction, "id", str),
+        member(transaction, "number", int),
+        member(transaction, "last", bool),
         None if time is None else _moment(time),
-        _member(data, "user", str),
+        member(data, "user", str),
         {"source": event["source"], "type": event["type"]},
     )
 
 
-def _member(of: Mapping[str, Any], name: str, kind: type) -> Any:
-    """A member of this type, None where it is missing or null."""
-    member = of.get(name)
-    if member is not None and (not isinstance(member, kind) or (kind is int and isinstance(member, bool))):
-        raise FormatError(f"{name} is {shown(repr(member))}, which is no {kind.__name__}")
-    return member
-
-
 def _cells(data: Mapping[str, Any], name: str) -> Mapping[str, Mapping[str, Any]]:
-    cells = _member(data, name, dict) or {}
+    cells = member(data, name, dict) or {}
     for column, cell in cells.items():
         if not isinstance(cell, dict):
             raise FormatError(f'{name}: {shown(column)} is no object such as {{"old": 1, "new": 2}}')

@@ -170,9 +170,9 @@ def control_rows(connection: sa.Connection, name: str) -> Iterator[dict[str, Any
     """The rows of a control table, by column names in upper case; none without the table."""
     table = control_table(sa.inspect(connection), name)
     if table is not None:
-        names = list(_by_upper(table))
-        for row in stream(connection, sa.select(*table.c)):
-            yield dict(zip(names, row, strict=True))
+        columns = _by_upper(table)
+        for row in stream(connection, sa.select(*columns.values())):
+            yield dict(zip(columns, row, strict=True))
 
 
 def _by_upper(table: sa.TableClause) -> dict[str, sa.ColumnElement[Any]]:
@@ -275,20 +275,20 @@ class DatabaseStore:
         connection, options, name = self._connection, self._options, full_name(schema, table)
         inspector = sa.inspect(connection)
         default = default_schema(inspector)
-        place = None if default is None else schema or default, f"{table}{options.suffix}"
+        place = stored_schema, stored_name = None if default is None else schema or default, f"{table}{options.suffix}"
         if place in self._tables:
             raise FormatError(
                 f"{name} and {self._tables[place].full_name} are one table in this database, which has no schemas; "
                 "write them to two databases"
             )
-        if inspector.has_table(place[1], schema=place[0]):
+        if inspector.has_table(stored_name, schema=stored_schema):
             stored = table_named(inspector, *place)
             layout = self._existing(stored, columns, name)
         else:
             layout = layout_of_new(schema, table, columns, options)
             with database_errors():
-                if place[0] is not None and place[0] not in inspector.get_schema_names():
-                    connection.execute(sa.schema.CreateSchema(quoted(place[0])))
+                if stored_schema is not None and stored_schema not in inspector.get_schema_names():
+                    connection.execute(sa.schema.CreateSchema(quoted(stored_schema)))
                 change_table(*place, layout, columns).create(connection)
             stored = clause(*place, layout.columns)
         dialect = connection.dialect.name
@@ -325,8 +325,7 @@ class DatabaseStore:
 
     def partitions(self) -> Iterator[tuple[str | None, str, str]]:
         for table, column in self._header_columns(PARTITION_NAME):
-            names = stream(self._connection, sa.select(column).where(column.is_not(None)).distinct())
-            for name in [row[0] for row in names]:
+            for (name,) in _fetched(self._connection, sa.select(column).where(column.is_not(None)).distinct()):
                 yield table.schema, table.name[: -len(self._options.suffix)], name
 
     def append_partitions(self, rows: Sequence[ControlRow]) -> None:
