@@ -13,6 +13,7 @@ from sqlalchemy import URL, Connection
 
 from eventlog.errors import ConfigError, DatabaseError
 from eventlog.sql.bulk import Part, arrow_schema
+from eventlog.sql.connection import describe
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.dialects.oracle.session import fetch
 from eventlog.sql.dialects.oracle.text import short_integer
@@ -60,10 +61,8 @@ class OracleBulk(Dialect):
                 for frame in connection.fetch_df_batches(statement, bounds, size=BATCH_ROWS):
                     yield from typed(pa.table(frame), schema).to_batches()
         except (oracledb.Error, OSError) as error:  # OSError: the thin mode lets errors of the socket through
-            raise DatabaseError(
-                f"rows {part.first} to {part.last} of the log {log} cannot be read from database at {url.host}: "
-                f"{reason_of(error, url)}"
-            ) from None
+            rows = f"rows {part.first} to {part.last} of the log {log}"
+            raise DatabaseError(f"{rows} cannot be read from {describe(url)}: {reason_of(error, url)}") from None
 
     def part_as_of(self, log: LogTable, snapshot: str | None, status: str | None, fields: Sequence[str]) -> str:
         """The statement that reads a part as it was at a snapshot."""

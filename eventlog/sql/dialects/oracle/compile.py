@@ -107,7 +107,6 @@ def _class_words(log: LogTable, triggers: ClassTriggers, operation: str) -> dict
         "is_nullable": triggers.is_nullable,
         "lob_always": triggers.watch.lob_always,
         "families": _families(compared, [Family.TEXT] if operation == "UPDATE" else []),
-        "loggable": loggable,
         "plain": [column for column in triggers.columns if is_loggable(column, lob_values=False)],
         "readable": [column for column in triggers.columns if _is_readable(column)],
         "is_loggable": loggable.__contains__,

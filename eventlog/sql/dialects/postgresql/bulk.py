@@ -16,6 +16,7 @@ from sqlalchemy import URL, Connection
 
 from eventlog.errors import ConfigError, DatabaseError
 from eventlog.sql.bulk import Part, arrow_schema
+from eventlog.sql.connection import describe
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.registry import reason_of
@@ -76,10 +77,8 @@ class PostgresBulk(Dialect):
                 for batch in cursor.fetch_record_batch():
                     yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
         except Error as error:
-            raise DatabaseError(
-                f"rows {part.first} to {part.last} of the log {log} cannot be read from database {url.database!r} at "
-                f"{url.host or 'the local socket'}: {reason_of(error, url)}"
-            ) from None
+            rows = f"rows {part.first} to {part.last} of the log {log}"
+            raise DatabaseError(f"{rows} cannot be read from {describe(url)}: {reason_of(error, url)}") from None
 
 
 def _adopt(snapshot: str) -> str:

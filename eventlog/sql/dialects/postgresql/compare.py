@@ -34,16 +34,16 @@ _NAMED: Final = 5
 def table_sql(compiled: Sequence[CompiledFunction]) -> TableSql:
     """All that is declared for one table, as SQL for a database that has none of it, and the way back."""
     first = compiled[0]
-    table = qualified(first.schema, first.table)
+    table = qualified(*first.place)
     triggers = [
         f"DROP TRIGGER {quote_identifier(trigger.name)} ON {table}" for one in compiled for trigger in one.triggers
     ]
-    partitioned = [one for one in compiled if one.is_partitioned]
-    functions = [f"DROP FUNCTION {qualified(one.schema, one.function)}()" for one in compiled]
+    partitioned = [one for one in compiled if one.declared.table.partitioned]
+    functions = [f"DROP FUNCTION {qualified(*one.function)}()" for one in compiled]
     return TableSql(
-        table=f"{first.schema}.{first.table}",
+        table=".".join(first.place),
         digest=digest_of_markers(one.marker for one in compiled),
-        create=(*_create_all(compiled), *(render_partition_triggers(one, drop=False) for one in partitioned)),
+        create=(*_create(compiled), *(render_partition_triggers(one, drop=False) for one in partitioned)),
         drop=(*triggers, *(render_partition_triggers(one, drop=True) for one in partitioned), *functions),
     )
 
@@ -55,12 +55,11 @@ def digest_of_markers(markers: Iterable[str]) -> str:
 
 
 def compare_table(
-    compiled: Sequence[CompiledFunction], installed: InstalledFunctions, others: Iterable[CompiledFunction] = ()
+    compiled: Sequence[CompiledFunction], installed: InstalledFunctions, every: Iterable[CompiledFunction]
 ) -> Action:
-    """What is to be done for one table, given all that is declared for it.
+    """What is to be done for one table, given all that is declared for it, and for ``every`` table.
 
-    ``others``: what is declared for other tables too. A function whose name they need is theirs from now on: it is what
-    a table that was renamed still calls.
+    A function whose name another table needs is that table's from now on: it is what one that was renamed still calls.
     """
     place = compiled[0].place
     name = ".".join(place)
@@ -69,16 +68,16 @@ def compare_table(
     # Those of partitions that this role may not touch are left as they are.
     partitions = [trigger.table for one in compiled for trigger in one.partitions.values() if trigger is not None]
     of_partitions = [row for partition in partitions for row in installed.on(*partition)]
-    if not old and not {row.name for row in functions} & {one.function for one in compiled}:
-        statements = (*_drop_triggers(of_partitions), *_create_all(compiled))
+    if not old and not {row.name for row in functions} & {one.name for one in compiled}:
+        statements = (*_drop_triggers(of_partitions), *_create(compiled))
         return Action("create", name, "watched, and not captured yet", statements)
     reasons = list(_differences(compiled, old, functions))
     if not reasons:
         oids = {row.name: row.oid for row in functions}
         return _compare_partitions(name, compiled, oids, of_partitions)
-    kept = {(one.schema, one.function) for one in (*compiled, *others)}
+    kept = {one.function for one in every}
     gone = [row for row in functions if (row.schema, row.name) not in kept]
-    statements = (*_drop_triggers([*old, *of_partitions]), *_create_all(compiled), *_drop_functions(gone))
+    statements = (*_drop_triggers([*old, *of_partitions]), *_create(compiled), *_drop_functions(gone))
     return Action("replace", name, "; ".join(dict.fromkeys(reasons)), statements)
 
 
@@ -96,7 +95,7 @@ def _compare_partitions(
             row = unmatched.pop((*trigger.table, trigger.name), None)
             if row is None:
                 new[trigger.table[1]] = None
-            elif row.function == oids[one.function] and _is_as_compiled(one, trigger, row):
+            elif row.function == oids[one.name] and _is_as_compiled(one, trigger, row):
                 continue
             else:
                 how = "is disabled" if row.enabled == "D" else "was changed by hand"
@@ -120,25 +119,25 @@ def _differences(
     present = {row.name: row for row in functions}
     oids = {}
     for one in compiled:
-        function = present.pop(one.function, None)
+        function = present.pop(one.name, None)
         if function is None:
-            yield f"function {one.function} is missing"
+            yield f"function {one.name} is missing"
             return
         if function.marker != one.function_marker:
-            before = columns_of(function.marker)
-            yield from declared_otherwise(before, one.columns, one.present)
-            if missing := gone(before, one.present):
+            before, now = columns_of(function.marker), [column.name for column in one.declared.table.columns]
+            yield from declared_otherwise(before, one.columns, now)
+            if missing := gone(before, now):
                 names = ", ".join(missing)
                 yield f"the triggers still name {names}: writes to the table fail until they are applied"
             return
-        oids[one.function] = function.oid
+        oids[one.name] = function.oid
         if (
             function.body != one.body
             or function.language != "plpgsql"
             or not function.is_definer
             or sorted(function.settings) != sorted(one.settings)
         ):
-            yield f"function {one.function} was changed by hand"
+            yield f"function {one.name} was changed by hand"
     if present:
         yield "less of it is watched than before"
     triggers = {row.name: row for row in old if row.function not in {row.oid for row in present.values()}}
@@ -149,9 +148,7 @@ def _differences(
                 yield f"trigger {trigger.name} is missing"
             elif row.enabled == "D":
                 yield f"trigger {trigger.name} is disabled"
-            elif (
-                row.function != oids[one.function] or row.marker != one.marker or not _is_as_compiled(one, trigger, row)
-            ):
+            elif row.function != oids[one.name] or not _is_as_compiled(one, trigger, row):
                 yield f"trigger {trigger.name} was changed by hand"
     for name in triggers:
         yield f"trigger {name} is one too many"
@@ -179,23 +176,19 @@ def _condition(definition: str | None) -> str | None:
     return ANY_BYTE if plain == "(old.* *<> new.*)" else condition
 
 
-def _create_all(compiled: Iterable[CompiledFunction]) -> tuple[str, ...]:
-    return tuple(statement for one in compiled for statement in _create(one))
-
-
-def _create(compiled: CompiledFunction) -> Iterable[str]:
-    function = qualified(compiled.schema, compiled.function)
-    yield compiled.statement
-    # Whoever may execute it could put it on a table of his own and write what he likes into the log.
-    yield f"REVOKE ALL ON FUNCTION {function}() FROM PUBLIC"
-    yield f"COMMENT ON FUNCTION {function}() IS {literal(compiled.function_marker)}"
-    for trigger in compiled.triggers:
-        yield trigger.statement
-    for trigger in compiled.triggers:
-        yield from _settle(trigger, compiled.marker)
-    for partition in filter(None, compiled.partitions.values()):
-        yield partition.statement
-        yield from _settle(partition, compiled.marker)
+def _create(compiled: Iterable[CompiledFunction]) -> Iterable[str]:
+    for one in compiled:
+        function = f"{qualified(*one.function)}()"
+        yield one.statement
+        # Whoever may execute it could put it on a table of his own and write what he likes into the log.
+        yield f"REVOKE ALL ON FUNCTION {function} FROM PUBLIC"
+        yield f"COMMENT ON FUNCTION {function} IS {literal(one.function_marker)}"
+        yield from (trigger.statement for trigger in one.triggers)
+        for trigger in one.triggers:
+            yield from _settle(trigger, one.marker)
+        for partition in filter(None, one.partitions.values()):
+            yield partition.statement
+            yield from _settle(partition, one.marker)
 
 
 def _settle(trigger: FunctionTrigger, marker: str) -> Iterable[str]:
@@ -220,7 +213,7 @@ def drop_all(installed: InstalledFunctions, *, kept: Iterable[CompiledFunction],
     actions = []
     kept = tuple(kept)
     tables = {place for one in kept for place in (one.place, *one.partitions)}
-    functions_kept = {(one.schema, one.function) for one in kept}
+    functions_kept = {one.function for one in kept}
     used = {row.function for rows in installed.triggers.values() for row in rows}
     doomed = _with_partitions(installed, {(schema, table) for schema, table, _ in installed.ours} - tables)
     last = {row.function: place for place, rows in doomed.items() for row in rows}

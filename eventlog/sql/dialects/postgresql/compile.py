@@ -71,16 +71,16 @@ class FunctionTrigger:
 class CompiledFunction:
     """One function and its triggers on one table, as SQL; their hash in ``marker``, which is the triggers' comment.
 
-    ``function_marker``: the function's comment, which tells the ``columns`` too (name -> type) that they were compiled
-    for. ``present``: all columns of the table. ``by_statement``: the operations (i, u, d) that are logged a statement,
-    not a row. ``is_replicated``: it logs row by row what a replication applies, beside another that logs statements.
-    ``partitions``: the TRUNCATE triggers of those that are known, None = this role may not make it; they are no part of
-    the hash, since partitions come and go. ``is_partitioned``: the table has some, known or not.
+    ``place``: the table, and ``name`` the function in its schema. ``function_marker``: the function's comment, which
+    tells the ``columns`` too (name -> type) that they were compiled for. ``by_statement``: the operations (i, u, d)
+    that are logged a statement, not a row. ``is_replicated``: it logs row by row what a replication applies, beside
+    another that logs statements. ``partitions``: the TRUNCATE triggers of those that are known, None = this role may
+    not make it; they are no part of the hash, since partitions come and go.
     """
 
-    schema: str
-    table: str
-    function: str
+    declared: TableTriggers
+    place: TableName
+    name: str
     body: str
     settings: tuple[str, ...]
     statement: str
@@ -88,15 +88,14 @@ class CompiledFunction:
     marker: str
     function_marker: str
     columns: Mapping[str, str]
-    present: frozenset[str]
     by_statement: frozenset[str]
     is_replicated: bool
-    is_partitioned: bool
     partitions: Mapping[TableName, FunctionTrigger | None]
 
     @property
-    def place(self) -> TableName:
-        return self.schema, self.table
+    def function(self) -> TableName:
+        """Schema and name of the function."""
+        return self.place[0], self.name
 
 
 def compile_triggers(
@@ -213,9 +212,9 @@ def _compile(
     whole = "\n".join([statement, *(trigger.statement for trigger in compiled), *always, repr(columns)])
     digest = sha256(whole)
     return CompiledFunction(
-        schema=table[0],
-        table=table[1],
-        function=function,
+        declared=triggers,
+        place=table,
+        name=function,
         body=body,
         settings=(f"search_path={SEARCH_PATH}", *(f"{name}={value}" for name, value in settings.items())),
         statement=statement,
@@ -223,10 +222,8 @@ def _compile(
         marker=marker_of(facts.log, digest),
         function_marker=marker_of(facts.log, digest, columns),
         columns=columns,
-        present=frozenset(column.name for column in triggers.table.columns),
         by_statement=by_statement,
         is_replicated=is_replicated,
-        is_partitioned=triggers.table.partitioned,
         partitions={
             partition: _truncate_trigger(name, partition, sql_name, enabled("t"))
             if facts.partitions[table][partition]
@@ -403,8 +400,8 @@ def render_partition_triggers(compiled: CompiledFunction, *, drop: bool) -> str:
     return _TEMPLATES.render(
         "partition_triggers.sql.j2",
         drop=drop,
-        table=qualified(compiled.schema, compiled.table),
-        function=qualified(compiled.schema, compiled.function),
+        table=qualified(*compiled.place),
+        function=qualified(*compiled.function),
         marker=compiled.marker,
         always=any(trigger.type & TRUNCATE and trigger.enabled == "A" for trigger in compiled.triggers),
         max_identifier=MAX_IDENTIFIER,

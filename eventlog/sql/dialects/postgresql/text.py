@@ -105,7 +105,7 @@ def _within_calendar(value: str, type_name: str, stamp: str, pattern: str) -> st
     )
 
 
-# --- change test ------------------------------------------------------------------------------------------------------
+# --- change test, keys ------------------------------------------------------------------------------------------------
 
 # Their text holds no special and no control character and no blank at an end.
 _NEVER_QUOTED: Final = frozenset(
@@ -132,9 +132,6 @@ def is_changed(column: Column, old: str, new: str) -> str:
     if is_identical and column.deterministic and column.type.sql not in _PADDED:
         return f"{old} IS DISTINCT FROM {new}"
     return f"ROW({old})::pg_catalog.record OPERATOR(pg_catalog.*<>) ROW({new})::pg_catalog.record"
-
-
-# --- keys -------------------------------------------------------------------------------------------------------------
 
 
 def key_value(column: Column, ref: str) -> str:

@@ -90,7 +90,7 @@ class PostgresTriggers(Triggers):
             *drop_all(installed, kept=compiled, reason=NO_LONGER_WATCHED),
             *(action for action in quoting if action.kind == "drop"),
         ]
-        warnings = _warnings(declared, compiled, facts, installed)
+        warnings = _warnings(compiled, facts, installed)
         return TriggerPlan(tuple(actions), tuple(warnings), _not_captured(declared, facts))
 
     def plan_drop(self, conn: Connection, log: LogTable) -> TriggerPlan:
@@ -181,25 +181,18 @@ def _refuse_what_cannot_run(facts: Facts, declared: Sequence[TableTriggers]) -> 
 # --- what people should know of declared triggers (spec/triggers.md 1, 7.1) -------------------------------------------
 
 
-def _warnings(
-    declared: Sequence[TableTriggers],
-    compiled: Sequence[CompiledFunction],
-    facts: Facts,
-    installed: InstalledFunctions,
-) -> list[str]:
-    """Sentences on what is declared; ``compiled`` stands in the same order."""
-    sentences: list[str] = []
-    of_each = [one for one in compiled if not one.is_replicated]
-    for triggers, one in zip(declared, of_each, strict=True):
-        sentences += _keys(triggers, one)
-        sentences += _replicated(triggers, one)
-        sentences += _filtered(triggers, facts)
-        sentences += _order(one, installed)
-        sentences += _partitions(one, installed)
-    return list(dict.fromkeys(sentences))
+def _warnings(compiled: Sequence[CompiledFunction], facts: Facts, installed: InstalledFunctions) -> Iterator[str]:
+    for one in compiled:
+        if not one.is_replicated:
+            yield from _keys(one)
+            yield from _replicated(one)
+            yield from _filtered(one, facts)
+            yield from _order(one, installed)
+            yield from _partitions(one, installed)
 
 
-def _keys(triggers: TableTriggers, compiled: CompiledFunction) -> Iterable[str]:
+def _keys(compiled: CompiledFunction) -> Iterable[str]:
+    triggers = compiled.declared
     if not (isinstance(triggers, ClassTriggers) and triggers.keys_may_shift):
         return
     how = (
@@ -214,17 +207,17 @@ def _keys(triggers: TableTriggers, compiled: CompiledFunction) -> Iterable[str]:
     )
 
 
-def _replicated(triggers: TableTriggers, compiled: CompiledFunction) -> Iterable[str]:
-    if triggers.watch.always and compiled.by_statement:
+def _replicated(compiled: CompiledFunction) -> Iterable[str]:
+    if compiled.declared.watch.always and compiled.by_statement:
         what = "changes" if len(compiled.by_statement) > 1 else "UPDATEs"
         yield (
-            f"{triggers.table.name}: {what} are logged a statement, but what a replication applies is logged row by "
+            f"{compiled.place[1]}: {what} are logged a statement, but what a replication applies is logged row by "
             "row, since an apply worker fires row triggers only"
         )
 
 
-def _filtered(triggers: TableTriggers, facts: Facts) -> Iterable[str]:
-    for place in sorted(facts.read_by(triggers) & facts.filtered):
+def _filtered(compiled: CompiledFunction, facts: Facts) -> Iterable[str]:
+    for place in sorted(facts.read_by(compiled.declared) & facts.filtered):
         yield (
             f"row level security filters {'.'.join(place)} for the role that applies the triggers, and they do not see "
             "all of its rows: apply as its owner, or as a role with BYPASSRLS"
@@ -233,7 +226,7 @@ def _filtered(triggers: TableTriggers, facts: Facts) -> Iterable[str]:
 
 def _order(compiled: CompiledFunction, installed: InstalledFunctions) -> Iterable[str]:
     first = min(trigger.name.encode() for trigger in compiled.triggers)
-    for row in installed.triggers.get((compiled.schema, compiled.table), ()):
+    for row in installed.triggers.get(compiled.place, ()):
         is_after = not row.type & (BEFORE | INSTEAD)
         is_foreign = row.marker is None or not MARKER.match(row.marker)
         if not is_after or row.enabled == "D" or not is_foreign:
@@ -247,13 +240,13 @@ def _order(compiled: CompiledFunction, installed: InstalledFunctions) -> Iterabl
         is_row = bool(row.type & ROW)
         if is_row and by_statement:
             yield (
-                f"trigger {row.name} of {compiled.table} fires for each row, before ours for the statement: what it "
+                f"trigger {row.name} of {compiled.place[1]} fires for each row, before ours for the statement: what it "
                 "writes is logged before the change it answers"
             )
         elif row.name.encode() < first and (is_row or by_statement) and meets:
             yield (
-                f"trigger {row.name} of {compiled.table} fires before ours: what it writes is logged before the change "
-                "it answers; give it a name that sorts behind _tgr_"
+                f"trigger {row.name} of {compiled.place[1]} fires before ours: what it writes is logged before the "
+                "change it answers; give it a name that sorts behind _tgr_"
             )
 
 
@@ -261,7 +254,7 @@ def _partitions(compiled: CompiledFunction, installed: InstalledFunctions) -> It
     for partition, trigger in compiled.partitions.items():
         if trigger is None and not installed.on(*partition):
             yield (
-                f"TRUNCATE of partition {'.'.join(partition)} of {compiled.table} is not captured: the role that "
+                f"TRUNCATE of partition {'.'.join(partition)} of {compiled.place[1]} is not captured: the role that "
                 "applies the triggers does not own it, or may not read all of its rows; apply as its owner"
             )
 
