@@ -46,11 +46,8 @@ class Failure(NamedTuple):
     content: str | None = None
 
 
-class PositionTables(NamedTuple):
-    """The two tables of one source."""
-
-    position: sa.Table
-    failures: sa.Table
+PositionTables = tuple[sa.Table, sa.Table]
+"""That of the positions, and that of the failures."""
 
 
 def tables(name: str) -> PositionTables:
@@ -78,7 +75,7 @@ def tables(name: str) -> PositionTables:
         comment=f"What of the source of {table_name} did not reach the receiver: one line a failure, "
         "never changed afterwards",
     )
-    return PositionTables(position, failures)
+    return position, failures
 
 
 def ddl(name: str, database: str) -> str:
@@ -98,7 +95,7 @@ class TablePosition:
 
     def load(self) -> Saved:
         """What was saved last. Raises DatabaseError, DatabaseAway."""
-        table = self._tables.position
+        table, _ = self._tables
         with as_database_errors(self._connection):
             statement = sa.select(table.c.token, table.c.flight_no).where(table.c.source == self._source)
             row = self._connection.execute(statement).one_or_none()
@@ -132,7 +129,7 @@ def write(
 
     ``has_moved``: whether the token is another one than the one that is there.
     """
-    table, now = tables.position, datetime.now(UTC).replace(tzinfo=None)
+    (table, failed), now = tables, datetime.now(UTC).replace(tzinfo=None)
     token = None if saved.token is None else json.dumps(saved.token, separators=(",", ":"))
     values = {"token": token, "flight_no": saved.flight}
     changed = {**values, "saved": now} if has_moved else values
@@ -140,7 +137,7 @@ def write(
         connection.execute(sa.insert(table).values(source=source, **values, saved=now))
     if failures:
         lines = [{"source": source, "error_time": now, **_storable(failure)} for failure in failures]
-        connection.execute(sa.insert(tables.failures), lines)
+        connection.execute(sa.insert(failed), lines)
 
 
 POSITION_SECRET: Final = "EVENTLOG_SOURCE_POSITION_PASSWORD or position_url_file"  # noqa: S105 - where it belongs
@@ -155,7 +152,7 @@ def position_table(url: str | sa.URL, name: str, source: str) -> Iterator[TableP
     AnotherPublisher.
     """
     url, source_tables = parse_url(url), tables(name)
-    position = source_tables.position
+    position, _ = source_tables
     dialect = for_url(url)
     dialect.prepare(url)
     engine = connect(url, secret=POSITION_SECRET)

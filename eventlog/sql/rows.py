@@ -123,18 +123,14 @@ def requeue(
         raise ConfigError(f"status {min(unknown)!r} cannot be requeued: only E, F, W and S can")
     status, record_id = column_of(log, "status"), column_of(log, "record_id")
     chosen = [status.in_(sorted(letters)), record_id > 0, *_within(log, ids)]
-    refused: tuple[RefusedRow, ...] = ()
-    if not force:
-        refused = _refuse(conn, log, chosen, status.in_(_APPLIED), _BY_VALUE)
+    refused = () if force else _refuse(conn, log, chosen, status.in_(_APPLIED), _BY_VALUE)
+    applied, failed = [*chosen, status.in_(_APPLIED)], [*chosen, status.in_(_FAILED)]
     if dry:
-        copied, set_back = (count(conn, rows_of(log), [*chosen, status.in_(those)]) for those in (_APPLIED, _FAILED))
-        return Requeued(set_back, copied, refused)
-    # The copies first: a row that goes back to N must not be taken for one that is to be copied.
-    copied = 0
-    if letters.intersection(_APPLIED):  # else the right to INSERT is not needed
-        new: dict[str, sa.ColumnElement[Any]] = {"status": _NEW}
-        copied = _copy(conn, log, [*chosen, status.in_(_APPLIED)], new)
-    updated = conn.execute(sa.update(rows_of(log)).where(*chosen, status.in_(_FAILED)).values({status: Status.NEW}))
+        return Requeued(count(conn, rows_of(log), failed), count(conn, rows_of(log), applied), refused)
+    # The copies first: a row that goes back to N must not be taken for one that is to be copied. Without any the right
+    # to INSERT is not needed.
+    copied = _copy(conn, log, applied, {"status": _NEW}) if letters.intersection(_APPLIED) else 0
+    updated = conn.execute(sa.update(rows_of(log)).where(*failed).values({status: Status.NEW}))
     return Requeued(set_back=updated.rowcount, copied=copied, refused=refused)
 
 
@@ -148,12 +144,10 @@ def requeue_loopback(
     record_id, perpetrator = column_of(log, "record_id"), column_of(log, "perpetrator")
     is_own, is_success = sa.func.rtrim(perpetrator, " ") == user, column_of(log, "status") == Status.SUCCESS
     chosen = [is_own, is_success, record_id > 0, *_within(log, ids)]
-    refused: tuple[RefusedRow, ...] = ()
-    if not force:
-        # What was not published stands against nothing.
-        is_other = sa.not_(sa.and_(is_success, perpetrator.is_not(None), is_own))
-        is_later = sa.and_(column_of(log, "status").in_([Status.NEW, *_APPLIED]), is_other)
-        refused = _refuse(conn, log, chosen, is_later, (*_BY_VALUE, EventType.DELETE_ROW))
+    # What was not published stands against nothing.
+    is_other = sa.not_(sa.and_(is_success, perpetrator.is_not(None), is_own))
+    is_later = sa.and_(column_of(log, "status").in_([Status.NEW, *_APPLIED]), is_other)
+    refused = () if force else _refuse(conn, log, chosen, is_later, (*_BY_VALUE, EventType.DELETE_ROW))
     new: dict[str, sa.ColumnElement[Any]] = {"status": _NEW, "perpetrator": sa.null()}
     copied = count(conn, rows_of(log), chosen) if dry else _copy(conn, log, chosen, new)
     return Requeued(set_back=0, copied=copied, refused=refused)
