@@ -373,10 +373,16 @@ class MarkedTriggers(Triggers):
     def actions(self, compiled: Sequence[Compiled], installed: Installed) -> list[Action]:
         """What brings the triggers of a log to all that is declared, as it is compiled."""
         claims = _claims(compiled)
+        declared = set(claims.values())
+        taken: defaultdict[TableName, list[StoredTrigger]] = defaultdict(list)
+        for one in installed.ours:
+            place = claims.get((one.schema, one.name), one.table)
+            if place != one.table and one.table in declared:
+                taken[place].append(one)
         return [
             # First, since a table that was renamed keeps the names that the new one of its name needs.
-            *self._drop_all(installed, kept=set(claims.values()), reason=NO_LONGER_WATCHED),
-            *(self._compare(of_table, installed, claims) for of_table in by_table(compiled)),
+            *self._drop_all(installed, kept=declared, reason=NO_LONGER_WATCHED),
+            *(self._compare(one, installed, claims, taken[one[0].place]) for one in by_table(compiled)),
         ]
 
     def _table_sql(self, compiled: Sequence[Compiled]) -> TableSql:
@@ -394,18 +400,19 @@ class MarkedTriggers(Triggers):
         tables = [table for table in installed.tables if table not in kept]
         return [Action("drop", _name(table), reason, tuple(self._dropped(installed.on(table)))) for table in tables]
 
-    def _compare(self, compiled: Sequence[Compiled], installed: Installed, claims: Claims) -> Action:
+    def _compare(
+        self, compiled: Sequence[Compiled], installed: Installed, claims: Claims, renamed: Iterable[StoredTrigger]
+    ) -> Action:
         """What is to be done for one table, given all that is declared for it, and the names that are claimed at all.
 
-        Whoever claims a name takes it from the other table that is declared. Triggers of tables that are no longer
-        watched are gone before.
+        Whoever claims a name takes it from the other table that is declared: ``renamed``. Triggers of tables that are
+        no longer watched are gone before.
         """
         place, name = compiled[0].place, _name(compiled[0].place)
         old = installed.on(place)
         declared = {trigger.name: trigger for one in compiled for trigger in one.triggers}
         create = [trigger.statement for trigger in declared.values()]
-        renamed = [one for table in sorted(set(claims.values()) - {place}) for one in installed.on(table)]
-        taken = self._dropped(one for one in renamed if claims.get((one.schema, one.name)) == place)
+        taken = self._dropped(renamed)
         if not old:
             return Action("create", name, "watched, and not captured yet", (*taken, *create))
         reasons = list(self._differences(compiled, old))

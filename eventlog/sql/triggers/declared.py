@@ -152,7 +152,7 @@ def declared_triggers(
     watched: set[str] = set()
     excluded: dict[str, tuple[str, ...]] = {}
     try:
-        excluded = exclusions(database, watches, [cls.name for cls in catalog.classes])
+        excluded = exclusions(database, watches, classes)
     except TriggerError as error:
         errors.append(error)
     for watch in watches:

@@ -54,7 +54,7 @@ def exclusions(
     errors: list[TriggerError] = []
     for watch in watches:
         table = match_name(watch.table, present)
-        if table is None:
+        if table is None or (watch.columns is None and not watch.exclude):
             continue
         names = attribute_names(database, present[table], tables)
         gone = _named(watch, "exclude", watch.exclude, names, errors)
@@ -77,9 +77,9 @@ def attribute_names(database: Database, table: Table, tables: Collection[str] | 
     """How the attributes of a class are named in its watch -> table and column. ``tables`` as in ``exclusions``."""
     names = {column.name: (table.name, column.name) for column in table.columns}
     for other in database.tables:
-        if not (other.primary_key if tables is None else match_name(other.name, tables)):
-            value = value_column(other, table)
-            names |= {} if value is None else {f"{other.name}.{value.name}": (other.name, value.name)}
+        value = value_column(other, table)
+        if value is not None and not (other.primary_key if tables is None else match_name(other.name, tables)):
+            names[f"{other.name}.{value.name}"] = (other.name, value.name)
     return names
 
 

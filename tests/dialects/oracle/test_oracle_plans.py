@@ -157,6 +157,21 @@ def test_a_renamed_table_gives_the_names_of_its_triggers_to_the_new_one(renamed:
     assert schema.apply("LINK", "EMP") == []
 
 
+def test_a_schema_of_many_tables_is_compared_in_time_that_grows_with_their_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    link = table("LINK", [number("ID")], ("ID",))
+    database = replace(DATABASE, tables=tuple(replace(link, name=f"T{n}") for n in range(100)))
+    declared, _ = declared_triggers(database, build_catalog(database), [Watch(one.name) for one in database.tables])
+    compiled = TRIGGERS.compile_declared("APP", LOG, declared)
+    looked_at: list[str] = []
+    read_log = StoredTrigger.log.fget  # type: ignore[attr-defined]
+    monkeypatch.setattr(StoredTrigger, "log", property(lambda one: (looked_at.append(one.name), read_log(one))[1]))
+    actions = TRIGGERS.actions(compiled, Schema(compiled).installed())
+    assert {action.kind for action in actions} == {"unchanged"}
+    assert len(looked_at) < 10 * len({*looked_at})
+
+
 def test_always_is_said_to_have_no_effect() -> None:
     for watch, said in ((Watch("LINK"), 0), (Watch("LINK", always=True), 1)):
         declared, _ = declared_triggers(DATABASE, build_catalog(DATABASE), [watch])
