@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from eventlog.changes.format import Format, Report
 from eventlog.core.options import parse_options
@@ -19,9 +19,6 @@ from eventlog.gbase.writer import write_stream
 from eventlog.model import Change
 
 _CHUNK: Final = 1 << 18
-
-
-Of = TypeVar("Of", bound=FormatError)
 
 
 class StoredCapture:
@@ -45,7 +42,7 @@ class StoredCapture:
         except OSError as error:
             raise FormatError(f"the capture {self._source} cannot be read: {error.strerror}") from error
 
-    def with_location(self, error: Of) -> Of:
+    def with_location(self, error: FormatError) -> FormatError:
         """The error with the file in which its record begins, and with the offset there unless it is the first file."""
         if error.offset is not None and error is not self._located:
             begin, file = next(begun for begun in reversed(self._begun) if begun[0] <= error.offset)

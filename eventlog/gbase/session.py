@@ -16,9 +16,7 @@ from eventlog.gbase.errors import LOGGING_IN_USE, CdcError
 
 _log = logging.getLogger(__name__)
 
-MAJOR: Final = 1
-MINOR: Final = 1
-READ_BYTES: Final = 1 << 16
+_VERSION: Final = (1, 1)  # of the interface: major, minor
 
 
 class Connection(Protocol):
@@ -58,7 +56,7 @@ def capture_session(
     position: int = 0,
     timeout: int = 5,
     max_recs: int = 1000,
-    read_bytes: int = READ_BYTES,
+    read_bytes: int = 1 << 16,
 ) -> Iterator[Session]:
     """An active session that captures these tables from ``position`` on: 0 = now, else a sequence (a token's restart).
 
@@ -67,7 +65,7 @@ def capture_session(
     off again for these at the end. The session is always closed. Raises CdcError with the name of the error, which is
     LSN for a position older than the oldest log: reading stops there, it never starts from now by itself.
     """
-    session = _call(connection, "cdc_opensess", server, 0, timeout, max_recs, MAJOR, MINOR)
+    session = _call(connection, "cdc_opensess", server, 0, timeout, max_recs, *_VERSION)
     switched_on: list[str] = []
     started: list[str] = []
     failed = True

@@ -185,7 +185,7 @@ class _Emulation:
             position = f"{self._log.address:016x}"
             transaction.done.append(Change(OWNER, table, _OPS[typ], key, old, new, changed, position))
         blobatr = 0x0300 | 5 if typ in (CLEAR_BLOB, *BLOB_OPERATIONS) else 0
-        written = Written(typ, blobatr, attrs.tabnum, row_id, parts[0], b"".join(parts[1:]))
+        written = Written(typ, blobatr, attrs.tabnum, row_id, *parts)
         destinations = [Destination(server, OWNER, table) for server in self._workload.servers]
         oper_date = self._oper_date()
         rows = self._log.operation(transaction.number, transaction.channel, oper_date, written, destinations)

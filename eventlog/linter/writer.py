@@ -46,14 +46,14 @@ def next_address(address: int, used: int) -> int:
 
 
 class Written(NamedTuple):
-    """One operation to be written: TYP, BLOBATR, number of the table, row id, and the two parts."""
+    """One operation to be written: TYP, BLOBATR, number of the table, row id, and its parts."""
 
     typ: int
     blobatr: int
     tabnum: int
     rowid: int
     part1: bytes
-    part2: bytes
+    part2: bytes = b""
 
 
 class SystemLog:
@@ -256,9 +256,9 @@ class QueueWriter:
         self._remember(target, None if typ == INSERT else rows[0], None if typ == DELETE else rows[-1])
         return self._written(typ, change, target, *parts)
 
-    def _written(self, typ: int, change: Change, target: _WrittenTable, part1: bytes, part2: bytes = b"") -> Written:
+    def _written(self, typ: int, change: Change, target: _WrittenTable, *parts: bytes) -> Written:
         row_id = change.extras.get("row_id")
-        return Written(typ, 0, target.attrs.tabnum, row_id if isinstance(row_id, int) else 0, part1, part2)
+        return Written(typ, 0, target.attrs.tabnum, row_id if isinstance(row_id, int) else 0, *parts)
 
     def _row(self, row: Row, change: Change, target: _WrittenTable) -> dict[str, Value]:
         """The row in the values of its columns."""
