@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import json
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -28,8 +27,10 @@ from eventlog.publisher.monitor.look import look_at_queue
 from eventlog.publisher.monitor.status import shape
 from eventlog.publisher.open import find_log
 from eventlog.sql.doctor import age
+from eventlog.transport.http import HttpClient, HttpFailed
 
 _TIMEOUT: Final = 10.0
+_MOST_BYTES: Final = 16 * 1024 * 1024
 _SHOWN: Final = 8
 _TABLES: Final[Sequence[tuple[str, str, Mapping[str, str]]]] = (
     ("parked", "parked", {"class": "class", "key": "key", "tries": "tries", "next try": "next_try_seconds",
@@ -93,20 +94,19 @@ def read_monitor(url: str, token: str | None) -> Read:
     if not url.startswith(("http://", "https://")):
         raise ConfigError(f"--url {url}: write it as http://127.0.0.1:9464/")
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-    request = urllib.request.Request(f"{url.rstrip('/')}/status.json", headers=headers)  # noqa: S310 - checked above
 
     def read() -> Status:
-        try:
-            with urllib.request.urlopen(request, timeout=_TIMEOUT) as answer:  # noqa: S310
-                status: Status = json.load(answer)
-                return status
-        except urllib.error.HTTPError as error:
-            if error.code == 401:
-                raise ConfigError(f"{url} wants a token: set EVENTLOG_MONITOR_TOKEN") from None
-            raise DatabaseError(f"{url} answers {error.code} {error.reason}; is it a publisher's monitor?") from None
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "reason", error)
-            raise DatabaseError(f"{url} does not answer: {reason}; does the publisher run?") from None
+        with closing(HttpClient(url, timeout=_TIMEOUT, max_answer_bytes=_MOST_BYTES)) as client:
+            try:
+                answer = client.request("GET", headers, path="/status.json")
+                if answer.status == 401:
+                    raise ConfigError(f"{client.shown} wants a token: set EVENTLOG_MONITOR_TOKEN")
+                if answer.status != 200:
+                    raise DatabaseError(f"{client.shown} answers {answer.status}; is it a publisher's monitor?")
+                status: Status = json.loads(answer.body)
+            except (HttpFailed, ValueError) as error:
+                raise DatabaseError(f"{client.shown} does not answer: {error}; does the publisher run?") from None
+            return status
 
     return read
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import logging
 import os
+import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from click.testing import CliRunner
 from shared import Run
 
 from eventlog import __version__, cli
+from eventlog.cli.monitor import read_monitor
 from eventlog.cli.output import _TextLines
 from eventlog.errors import ConfigError, DatabaseError, EventlogError, FatalAnswer, first_of, number_of
 
@@ -180,3 +183,26 @@ def test_every_command_has_its_module() -> None:
     for name in cli.COMMANDS:
         result = CliRunner().invoke(cli.cli, [name, "--help"])
         assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize(
+    ("said", "part"),
+    [
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "does not answer: what came is no HTTP response"),
+        (b"HTTP/1.1 302 Found\r\nLocation: http://elsewhere.example/\r\nContent-Length: 0\r\n\r\n", "answers 302"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nno", "does not answer"),
+    ],
+)
+def test_what_is_no_monitor_is_one_line_and_gets_no_token_elsewhere(said: bytes, part: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as answering:
+        read = read_monitor(f"http://127.0.0.1:{server.getsockname()[1]}/", "t0ken")
+        answering.submit(_answer, server, said)
+        with pytest.raises(DatabaseError, match=part):
+            read()
+
+
+def _answer(server: socket.socket, said: bytes) -> None:
+    connection, _ = server.accept()
+    with connection:
+        connection.recv(65536)
+        connection.sendall(said)
