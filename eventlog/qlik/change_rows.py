@@ -119,8 +119,8 @@ def _layout(columns: Sequence[str], header_prefix: str, mask_offset: int | None,
     first = data[0][1] if data else len(columns)
     name_at = {place: name for name, place in data}
     behind = [name_at.get(place) for place in range(first, len(columns))]
-    places = (*(None,) * (first if mask_offset is None else mask_offset), *behind)
-    return TableLayout(tuple(columns), headers, tuple(data), MaskLayout(places))
+    mask_layout = masks.layout(behind, first if mask_offset is None else mask_offset)
+    return TableLayout(tuple(columns), headers, tuple(data), mask_layout)
 
 
 def new_layout(
@@ -150,7 +150,7 @@ def masks_by_history(layout: TableLayout, history: ColumnHistory) -> Callable[[s
     """The mask layout that was valid at a change_seq (spec/qlik.md 4)."""
     front = next((place for place, name in enumerate(layout.masks.places) if name is not None), layout.masks.width)
     since, lists = history
-    layouts = [MaskLayout((*(None,) * front, *columns)) for columns in lists]
+    layouts = [masks.layout(columns, front) for columns in lists]
     return lambda change_seq: layouts[bisect_right(since, change_seq)]
 
 

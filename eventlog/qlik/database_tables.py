@@ -131,6 +131,8 @@ class DatabaseSource:
         headers = {header: table.c[columns[place]] for header, place in layout.headers.items()}
         is_delete = headers["change_oper"] == "D" if "change_oper" in headers else headers["operation"] == "DELETE"
         deletes = sa.select(*table.c).where(is_delete).limit(1)
+        if "change_mask" in headers:  # one without says nothing of the key
+            deletes = deletes.where(headers["change_mask"].is_not(None))
         # B and BEFOREIMAGE stand in front of U and UPDATE in the alphabet.
         order = [headers[header] for header in ("change_seq", "change_oper", "operation") if header in headers]
         select = sa.select(*table.c).order_by(*order)

@@ -109,7 +109,7 @@ class MaskLayout:
 _DIGIT_VALUES: Final = bytes(digit == ord("1") for digit in range(256))
 
 
-def layout(columns: Sequence[str], headers: int = 0) -> MaskLayout:
+def layout(columns: Sequence[str | None], headers: int = 0) -> MaskLayout:
     """The layout of data columns behind ``headers`` header columns; a message has none of these (spec/qlik.md 2.1)."""
     return MaskLayout((*(None,) * headers, *columns))
 

@@ -191,6 +191,14 @@ def test_the_key_is_read_from_the_masks_of_deletes(url: str) -> None:
     assert first.key == (("id", "x"),)
 
 
+def test_a_delete_without_mask_does_not_hide_the_key(url: str) -> None:
+    deleted = tag()._replace(op=ChangeOp.DELETE, before={"id": "x"}, after=None)
+    put(url, [deleted, deleted])
+    stored, seq = f"{schema_of(url)}tag__ct", "header__change_seq"
+    query(url, f"UPDATE {stored} SET header__change_mask = NULL WHERE {seq} = (SELECT min({seq}) FROM {stored})")
+    assert [one.key for one in get(url, tables={"app.tag": {}})] == [(("id", "x"),)] * 2
+
+
 def test_values_come_as_the_driver_gives_them_without_columns(url: str) -> None:
     put(url)
     first = get(url, tables={"app.item": {}})[0]
