@@ -180,7 +180,7 @@ def test_every_place_to_link_to_is_there_once() -> None:
 def test_every_finding_of_doctor_is_explained() -> None:
     files = [ROOT / "eventlog" / "publisher" / "doctor.py", *(ROOT / "eventlog" / "sql" / "doctor").glob("*.py")]
     sources = "".join(path.read_text(encoding="utf-8") for path in files)
-    codes = set(re.findall(r'Finding\(\s*"(\w+)"', sources))
+    codes = set(re.findall(r'\b(?:Finding|error|warning|info)\(\s*"(\w+)"', sources))
     page = (ROOT / "docs" / "operate.md").read_text(encoding="utf-8")
     assert len(codes) > 30
     assert sorted(code for code in codes if f"`{code}`" not in page) == []
