@@ -26,7 +26,7 @@ from eventlog.model import QUEUE_FIELDS, TIMED_FIELDS, LogRow, Origins, QueueRow
 from eventlog.publisher.context import Context
 from eventlog.publisher.flight import NO_ORIGINS
 from eventlog.sql.rows import tail
-from eventlog.sql.windows import Window
+from eventlog.sql.windows import DuePlace, Window
 
 _record_id, _perpetrator, _event_time = (
     itemgetter(TIMED_FIELDS.index(field)) for field in ("record_id", "perpetrator", "event_time")
@@ -224,7 +224,7 @@ class DueScan(NamedTuple):
 
     until: str
     writers: Writers
-    after: tuple[str | None, int] | None = None
+    after: DuePlace | None = None
 
     @property
     def is_begun(self) -> bool:

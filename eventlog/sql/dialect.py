@@ -29,7 +29,7 @@ from eventlog.sql.bulk import Part, check_letter, cut
 from eventlog.sql.database import SqlDatabase, Wake
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import run_as_it_stands, run_many, without_collector
-from eventlog.sql.windows import Batch, Queue, Ranges, Selection, Walk, Window
+from eventlog.sql.windows import Batch, DuePlace, Queue, Ranges, Selection, Walk, Window
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -135,19 +135,12 @@ class Dialect(SqlDatabase):
         return self._log_chunks(conn, self.log_statement(log, window.statement), parameters, size)
 
     def due_chunks(
-        self,
-        conn: Connection,
-        log: LogTable,
-        until: str,
-        after: tuple[str | None, int] | None,
-        leave_user: str | None,
-        size: int,
+        self, conn: Connection, log: LogTable, until: str, after: DuePlace | None, leave_user: str | None, size: int
     ) -> LogRows:
-        """The rows N with an event_time up to ``until``, in its order (NULL first) and that of record_id, in lists as
-        of ``window_chunks``.
+        """The rows N with an event_time up to ``until``, a text of the log's clock, by that time (NULL first) and by
+        record_id, in lists as of ``window_chunks``.
 
-        ``after``: event_time and record_id of the row before the first, None = from the first on; ``leave_user`` as in
-        ``Window``. Times are texts of the log's clock.
+        ``after`` None = from the first on; ``leave_user`` as in ``Window``.
         """
         after_time, after_id = after or (None, 0)
         parameters: dict[str, object] = {

@@ -16,6 +16,10 @@ Ranges = Sequence[tuple[int, int]]
 """record_ids as [first, last] of consecutive integers that were all read."""
 
 
+DuePlace = tuple[str | None, int]
+"""event_time, as text of the log's clock, and record_id of a row: where it stands among those that are due."""
+
+
 @dataclass(frozen=True, slots=True)
 class Window:
     """Which rows N to read, in record_id order: ids ``first`` to ``last`` at most ``limit`` (None = no limit).

@@ -23,7 +23,7 @@ from eventlog.sql.dialects.stepwise import LOG_SQL
 from eventlog.sql.doctor.facts import Answer
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import statements
-from eventlog.sql.windows import Ranges
+from eventlog.sql.windows import DuePlace, Ranges
 
 _SHORT: Final = 50
 """How many record_ids a range has that is read id by id."""
@@ -82,13 +82,7 @@ class Oracle(OracleSessions, OracleCatalog, OracleTables, OracleBulk, OracleQuer
         return {"time": time, "new_time": text.new_time(is_zoned=is_zoned)}
 
     def due_chunks(
-        self,
-        conn: Connection,
-        log: LogTable,
-        until: str,
-        after: tuple[str | None, int] | None,
-        leave_user: str | None,
-        size: int,
+        self, conn: Connection, log: LogTable, until: str, after: DuePlace | None, leave_user: str | None, size: int
     ) -> LogRows:
         if after is not None and after[0] is not None:
             # Of a log whose event_time has a zone: it is compared in UTC.
