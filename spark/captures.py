@@ -112,7 +112,8 @@ def captures(format: str, source: str, options: Mapping[str, Any]) -> list[Captu
 
 def _in_directory(format: str, place: Path, options: Mapping[str, Any]) -> Iterator[Capture]:
     entries = sorted(entry for entry in place.iterdir() if not entry.name.startswith(("_", ".")))
-    if format == "qlik-change-table" and _is_of_tables([place, *entries], str(options.get("suffix", "__ct"))):
+    suffix = str(options.get("suffix", "__ct"))
+    if format == "qlik-change-table" and any(is_table(entry, suffix) for entry in [place, *entries]):
         yield Capture(place.resolve().name, (place,))
         return
     files = [entry for entry in entries if _is_file(entry)]
@@ -127,10 +128,6 @@ def _in_directory(format: str, place: Path, options: Mapping[str, Any]) -> Itera
         return
     beside = tuple(file for file in files if format == "linter" and file.stem.casefold() == ATTRS)
     yield from _continuing([file for file in _files(format, files) if file not in beside], beside)
-
-
-def _is_of_tables(entries: Iterable[Path], suffix: str) -> bool:
-    return any(is_table(entry, suffix) for entry in entries)
 
 
 def _files(format: str, entries: Iterable[Path]) -> list[Path]:

@@ -33,7 +33,6 @@ from eventlog.qlik.change_rows import (
     TableLayout,
     header_name,
     header_text,
-    read_layout,
     row_reader,
 )
 from eventlog.qlik.change_table_options import ReadOptions
@@ -108,11 +107,10 @@ def read_rows(spark: SparkSession, table: FoundTable, options: Mapping[str, Any]
 
 def _rows(spark: SparkSession, table: FoundTable, context: Reading) -> DataFrame:
     options = context.options
-    name = full_name(table.schema, table.table)
-    parts = file_tables.parts_of(table.place, options)
-    file_tables.refuse_unread([TableFiles(table.schema, table.table, parts, None)], options)
+    files = _files(table, options)
+    file_tables.refuse_unread([files], options)
     by_format: dict[str, Path] = {}
-    for part in parts:
+    for part in files.parts:
         if part.path.suffix == ".zst":
             raise FormatError(f"{part.path}: Spark does not read .zst; decompress it, or convert row by row")
         by_format.setdefault(str(format_of(part.path)), part.path)
@@ -129,9 +127,14 @@ def _rows(spark: SparkSession, table: FoundTable, context: Reading) -> DataFrame
         listed = file_tables.listed_partitions(home, table.stored_schema, table.table, options)
         stored_in = next((c for c in rows.columns if header_name(c, options.header_prefix) == PARTITION_NAME), None)
         if stored_in is None:
+            name = full_name(table.schema, table.table)
             raise FormatError(f"the change table of {name} has no {partition}; read it without the option partitioned")
         rows = rows.where(_named(rows, stored_in).isin(sorted(listed)))
     return rows
+
+
+def _files(table: FoundTable, options: ReadOptions) -> TableFiles:
+    return TableFiles(table.schema, table.table, file_tables.parts_of(table.place, options), None)
 
 
 _NAMES: Final = {
@@ -160,12 +163,13 @@ def _of_format(
     spark: SparkSession, table: FoundTable, file_format: str, first: Path, options: ReadOptions
 ) -> DataFrame:
     place = str(table.place)
+    if file_format == "parquet":
+        _refuse_times(first)
+        spark = _with_time(spark)
     reader = spark.read.option("pathGlobFilter", _NAMES[file_format]).option("recursiveFileLookup", False)
     match file_format:
         case "parquet":
-            _refuse_times(first)
-            reader = _with_time(spark).read.option("pathGlobFilter", _NAMES[file_format])
-            return reader.option("recursiveFileLookup", False).parquet(place)
+            return reader.parquet(place)
         case "csv":
             return reader.options(**_CSV).csv(place)  # type: ignore[arg-type]
         case _:
@@ -252,8 +256,7 @@ def read_changes(spark: SparkSession, source: str, options: Mapping[str, Any] | 
 def _changes(spark: SparkSession, table: FoundTable, context: Reading) -> DataFrame:
     rows = _rows(spark, table, context)
     stored = rows.columns
-    parts = file_tables.parts_of(table.place, context.options)
-    context = file_tables.with_metadata(context, [TableFiles(table.schema, table.table, parts, None)])
+    context = file_tables.with_metadata(context, [_files(table, context.options)])
     what = full_name(table.schema, table.table)
     layout = layout_of(rows.columns, context.options, what)
     source = source_table(table.schema, table.table, context, _deletes(rows, layout, context.options))
@@ -362,7 +365,7 @@ def live_view(
     together = _together(base, rows, layout, names)
     types = {**{field.name: field for field in rows.schema}, **{field.name: field for field in base.schema}}
     schema = t.StructType([t.StructField(name, types[name].dataType) for name in columns])
-    return together.mapInArrow(_bring_up_to_date(base.columns, layout, chosen, names, schema), schema)
+    return together.mapInArrow(_bring_up_to_date(base.columns, rows.columns, chosen, names, schema), schema)
 
 
 def _typed_as(rows: DataFrame, layout: TableLayout, base: DataFrame) -> DataFrame:
@@ -430,15 +433,14 @@ def _groups(moved: Iterable[tuple[int, int]]) -> dict[int, int]:
 
 
 def _bring_up_to_date(
-    base_columns: Sequence[str], layout: TableLayout, options: ReadOptions, key: Sequence[str], schema: t.StructType
+    base_columns: Sequence[str], columns: Sequence[str], options: ReadOptions, key: Sequence[str], schema: t.StructType
 ) -> Any:
     """The function of a task, which brings whole groups of objects up to date by the function that goes row by row."""
-    columns, prefix, offset, byteorder = layout.columns, options.header_prefix, options.mask_offset, options.byteorder
     names = schema.names
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        row_layout = read_layout(columns, header_prefix=prefix, mask_offset=offset, what="the live view")
-        read = row_reader(row_layout, byteorder=byteorder, counters=Report().counters, what="the live view")
+        layout = layout_of(columns, options, "the live view")
+        read = row_reader(layout, byteorder=options.byteorder, counters=Report().counters, what="the live view")
         arrow = arrow_schema(schema)
         base: list[dict[str, Any]] = []
         rows: list[ChangeRow] = []

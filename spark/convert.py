@@ -4,7 +4,8 @@ A task reads its capture and writes its changes with the functions of the row-by
 (record_ids, change sequences, log sequences, addresses) it numbers within the capture: each is a log, a stream, a queue
 of its own, in a directory of its own. In the output
 
-* a file of XDS, CloudEvents or JSON lines a capture stands at the top, ``<capture>.xmll``, ``<capture>.jsonl``;
+* a file of XDS, CloudEvents, Debezium or JSON lines a capture stands at the top, ``<capture>.xmll``,
+  ``<capture>.jsonl``;
 * in the other formats ``<capture>/`` holds ``rows.jsonl``, ``messages.jsonl``, ``capture.cdc``, the queue's or the
   change tables' files;
 * ``_manifest.json`` lists the captures by name, with their reports, and ``_SUCCESS`` is written last.

@@ -19,16 +19,16 @@ from pyspark.sql import types as t
 from eventlog.changes.format import Report
 from eventlog.core.options import parse_options
 from eventlog.errors import ConfigError, FormatError
-from eventlog.model import Change, KafkaRecord
+from eventlog.model import KafkaRecord
 from eventlog.qlik.change_tables import refuse
 from eventlog.qlik.envelope import MAGIC, METADATA, Message
-from eventlog.qlik.message_format import line_of, read_lines, send, with_password
+from eventlog.qlik.message_format import line_of, metadata_place, open_reader, read_lines, send, with_password
 from eventlog.qlik.message_options import ReadOptions, WriteOptions
-from eventlog.qlik.message_reader import MessageReader
 from eventlog.qlik.message_writer import MessageWriter
-from eventlog.qlik.registry import open_registry
+from eventlog.qlik.registry import registry_of_writer
 from spark.change_frame import SCHEMA, batches_of, change_of
 from spark.session import task_numbers
+from spark.sorting import numbered_tasks
 
 RECORDS: Final = t.StructType([
     t.StructField("topic", t.StringType()),
@@ -84,7 +84,7 @@ def _metadata_of(spark: SparkSession, files: Sequence[Path]) -> list[tuple[int, 
             lines = [line for line, message in _lines(files[number]) if _is_metadata(message)]
             yield pa.RecordBatch.from_pydict({"file": [number] * len(lines), "line": pa.array(lines, pa.int64())})
 
-    found = _tasks(spark, len(files)).mapInArrow(find, "file long, line long").collect()
+    found = numbered_tasks(spark, len(files)).mapInArrow(find, "file long, line long").collect()
     wanted: dict[int, set[int]] = {}
     for row in found:
         wanted.setdefault(row["file"], set()).add(row["line"])
@@ -94,11 +94,6 @@ def _metadata_of(spark: SparkSession, files: Sequence[Path]) -> list[tuple[int, 
         for line, message in _lines(files[number], max(wanted[number]))
         if line in wanted[number]
     ]
-
-
-def _tasks(spark: SparkSession, number: int) -> DataFrame:
-    """A frame of task numbers, each in a partition of its own."""
-    return spark.range(0, number, 1, number)
 
 
 def _lines(path: Path, last: int | None = None) -> Iterator[tuple[int, Message]]:
@@ -117,12 +112,11 @@ def _read(
 ) -> DataFrame:
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for each in task_numbers(batches):
-            registry = None if options.registry is None else open_registry(options.registry)
-            reader = MessageReader(options, Report(strict=True), registry, clock=lambda: 0.0)
+            reader = open_reader(options, Report(strict=True), clock=lambda: 0.0)
             yield from batches_of(change for message in messages(each) for change in reader.changes(message))
             reader.finish()
 
-    return _tasks(spark, number).mapInArrow(read, SCHEMA)
+    return numbered_tasks(spark, number).mapInArrow(read, SCHEMA)
 
 
 def _read_topics(spark: SparkSession, url: str, options: ReadOptions) -> DataFrame:
@@ -131,11 +125,9 @@ def _read_topics(spark: SparkSession, url: str, options: ReadOptions) -> DataFra
     place, properties = kafka.parse_url(url), with_password(options.properties)
     if not place.topics:
         raise ConfigError("a topic to read is named in the URL: kafka://host:port/topic")
-    about = options.metadata_topic
-    described: list[Message] = []
-    if about is not None and about not in place.topics and about in kafka.topics_of(place, properties):
-        records = kafka.read_topics(kafka.Place(place.brokers, (about,), None), properties)
-        described = [Message(*record[:3]) for record in records if record is not None]
+    about = metadata_place(place, options, properties)
+    records = () if about is None else kafka.read_topics(about, properties)
+    described = [Message(*record[:3]) for record in records if record is not None]
 
     def messages(number: int) -> Iterator[Message]:
         yield from described
@@ -159,13 +151,13 @@ def to_records(changes: DataFrame, options: Mapping[str, Any] | None = None) -> 
     Every task describes its tables before their first message. Raises ConfigError; a query fails with FormatError.
     """
     chosen = parse_options(WriteOptions, options or {}, "the writer of Qlik messages")
+    registry_of_writer(chosen)  # refused here, and not in a task
     now = datetime.now(UTC)
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        registry = open_registry(chosen.registry) if chosen.metadata == "registry" and chosen.registry else None
-        writer = MessageWriter(chosen, registry=registry, utc_now=lambda: now)
+        writer = MessageWriter(chosen, registry=registry_of_writer(chosen), utc_now=lambda: now)
         for batch in batches:
-            written = [message for row in batch.to_pylist() for message in writer.messages(_change(row))]
+            written = [message for row in batch.to_pylist() for message in writer.messages(change_of(row))]
             columns = list(zip(*written, strict=True))[:3] or [(), (), ()]
             kinds = (pa.string(), pa.binary(), pa.binary())
             arrays = [pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)]
@@ -178,10 +170,6 @@ def to_records(changes: DataFrame, options: Mapping[str, Any] | None = None) -> 
         order = ["position"] if numbered else [f.expr("try_cast(position AS decimal(38, 0))"), f.col("position")]
         in_order = changes.coalesce(1).sortWithinPartitions(*order, "event_number")
     return in_order.mapInArrow(write, RECORDS)
-
-
-def _change(row: Mapping[str, Any]) -> Change:
-    return change_of({name: value for name, value in row.items() if name != "present"})
 
 
 def write_messages(changes: DataFrame, target: str, options: Mapping[str, Any] | None = None) -> None:

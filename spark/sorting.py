@@ -42,9 +42,14 @@ from spark.captures import Capture, files_of, read_capture, readable
 from spark.session import task_numbers, tune_collector
 from spark.versions import by_number
 
-MOST_TASKS: Final = 10_000
+_MOST_TASKS: Final = 10_000
 
 Options = Mapping[str, Any]
+
+
+def numbered_tasks(spark: SparkSession, number: int) -> DataFrame:
+    """The numbers from 0 for ``task_numbers``, a task each unless there are very many."""
+    return spark.range(0, number, 1, min(number, _MOST_TASKS))
 
 
 class SortedFormat(NamedTuple):
@@ -59,19 +64,10 @@ class SortedFormat(NamedTuple):
     changes: Callable[[Capture, Iterator[Any], Options, Report], Iterator[Change]]
 
 
-class _Read(NamedTuple):
-    """The result of reading a piece: what its report says and, if it could not be read, the error's message."""
-
-    counters: Mapping[str, int]
-    problems: Sequence[str]
-    failure: str | None
-    is_config: bool
-
-
 _SCHEMA: Final = "capture int, key binary, row binary"
 _BATCH: Final = 1_000
 _TOLD, _ROW = b"\0", b"\1"
-"""The first bytes of keys: of a ``_Read``, which sorts in front, and of rows."""
+"""The first bytes of keys: of how the reading of a piece ended, which sorts in front, and of rows."""
 
 
 def sorted_rows(
@@ -90,8 +86,8 @@ def sorted_rows(
             capture, piece = pieces[number]
             yield from _batches(capture, _rows(form, number, piece, options, strict))
 
-    scanned = spark.range(0, len(pieces), 1, min(len(pieces), MOST_TASKS)).mapInArrow(scan, _SCHEMA)
-    in_partitions = by_number(scanned, min(len(captures), MOST_TASKS), "capture")
+    scanned = numbered_tasks(spark, len(pieces)).mapInArrow(scan, _SCHEMA)
+    in_partitions = by_number(scanned, min(len(captures), _MOST_TASKS), "capture")
     return in_partitions.sortWithinPartitions("capture", "key")
 
 
@@ -103,21 +99,21 @@ def _pieces(form: SortedFormat, capture: Capture, options: Options) -> Sequence[
     except ConfigError as error:
         raise ConfigError(f"{capture.name}: {error}") from None
     except EventlogError as error:
-        return [_Read({}, (), str(error), is_config=False)]
+        return [FormatError(str(error))]
 
 
 def _rows(form: SortedFormat, number: int, piece: Any, options: Options, strict: bool) -> Iterator[tuple[bytes, Any]]:
-    """The rows of a piece, and the result of reading it."""
+    """The rows of a piece, and how its reading ended: the counters and problems of its report, or the error."""
     report = Report(strict=strict)
-    read = piece if isinstance(piece, _Read) else None
+    failure = piece if isinstance(piece, EventlogError) else None
     try:
-        if piece is not None and read is None:
+        if piece is not None and failure is None:
             with readable():
                 for key, row in form.rows(piece, options, report):
                     yield _ROW + key, row
     except EventlogError as error:  # foreseeable: another attempt would say the same
-        read = _Read({}, (), str(error), isinstance(error, ConfigError))
-    yield _TOLD + number.to_bytes(4), read or _Read(dict(report.counters), tuple(report.problems), None, False)
+        failure = (ConfigError if isinstance(error, ConfigError) else FormatError)(str(error))
+    yield _TOLD + number.to_bytes(4), failure or (report.counters, report.problems)
 
 
 def _batches(capture: int, rows: Iterator[tuple[bytes, Any]]) -> Iterator[pa.RecordBatch]:
@@ -162,10 +158,11 @@ def _ready(rows: Iterator[KeyedRow], report: Report) -> Iterator[Any]:
         if key.startswith(_ROW):
             yield row
             continue
-        report.counters.update(row.counters)
-        report.problems += row.problems[: PROBLEMS_KEPT - len(report.problems)]
-        if row.failure is not None:
-            raise (ConfigError if row.is_config else FormatError)(row.failure)
+        if isinstance(row, EventlogError):
+            raise row
+        counters, problems = row
+        report.counters.update(counters)
+        report.problems += problems[: PROBLEMS_KEPT - len(report.problems)]
 
 
 def sorted_format(format: str, options: Options) -> SortedFormat | None:
@@ -190,23 +187,22 @@ def _ordered(number: int) -> bytes:
     return (min(max(number, -(2**63)), 2**63 - 1) + 2**63).to_bytes(8)
 
 
-class _File(NamedTuple):
-    number: int
-    path: Path
+_File = tuple[int, Path]
+"""A file of a capture, with its number in the capture's order."""
 
 
 # --- Linter queues ----------------------------------------------------------------------------------------------------
 
 
 def _queue_files(capture: Capture, options: Options) -> Sequence[_File]:
-    files = [file for path in capture.paths for file in export_files(path)[0]]
-    return [_File(number, path) for number, path in enumerate(files)]
+    return list(enumerate(file for path in capture.paths for file in export_files(path)[0]))
 
 
 def _queue_rows(file: _File, options: Options, report: Report) -> Iterator[tuple[bytes, QueueRow]]:
     by_date = options.get("order_by") == "oper_date"
-    for place, row in enumerate(read_queue([file.path])):
-        key = row.syslog_addr.to_bytes(8) + _ordered(row.extdata) + _PLACE.pack(file.number, place)
+    number, path = file
+    for place, row in enumerate(read_queue([path])):
+        key = row.syslog_addr.to_bytes(8) + _ordered(row.extdata) + _PLACE.pack(number, place)
         yield row.oper_date + key if by_date else key, row
 
 
@@ -296,14 +292,15 @@ _CHANGE_TABLES: Final = SortedFormat(_table_parts, _table_rows, _table_changes)
 
 
 def _log_files(capture: Capture, options: Options) -> Sequence[_File]:
-    return [_File(number, path) for number, path in enumerate(files_of(capture, "eventlog"))]
+    return list(enumerate(files_of(capture, "eventlog")))
 
 
 def _log_rows(file: _File, options: Options, report: Report) -> Iterator[tuple[bytes, LogRow]]:
     chosen = parse_options(LogReaderOptions, options, "the eventlog reader")
-    rows = read_rows(str(file.path), chosen, report.skip)
+    number, path = file
+    rows = read_rows(str(path), chosen, report.skip)
     for place, row in enumerate(rows):
-        yield _ordered(row.record_id) + _PLACE.pack(file.number, place), row
+        yield _ordered(row.record_id) + _PLACE.pack(number, place), row
 
 
 def _log_changes(capture: Capture, rows: Iterator[LogRow], options: Options, report: Report) -> Iterator[Change]:
@@ -332,8 +329,7 @@ def work_on(
     form = sorted_format(format, options)
     if form is not None:
         return sorted_rows(spark, form, captures, options, strict=strict), partial(_sorted, form, captures, options)
-    frame = spark.range(0, len(captures), 1, min(len(captures), MOST_TASKS))
-    return frame, partial(_as_they_come, captures, format, options)
+    return numbered_tasks(spark, len(captures)), partial(_as_they_come, captures, format, options)
 
 
 def _as_they_come(

@@ -17,7 +17,7 @@ from eventlog.config.settings import CLOUDEVENTS, DEBEZIUM, MESSAGES, SinkSettin
 from eventlog.config.urls import connection_url
 from eventlog.core.catalog import Catalog, Database, build_catalog, match_name
 from eventlog.core.events import EventOptions
-from eventlog.core.options import same_fields
+from eventlog.core.options import options_of, same_fields
 from eventlog.core.values import ValueOptions
 from eventlog.errors import AnotherPublisher, ConfigError, DatabaseError, EventlogError, TriggerError, together
 from eventlog.files.secrets import referenced_secret
@@ -359,17 +359,30 @@ def output_format(config: Config, log: LogTable) -> OutputFormat:
         in_records = config.sink.type == "kafka"
         return CloudEvents(_mode(config), source, settings.event_type, value_options(config), in_records=in_records)
     if settings.type == DEBEZIUM:
-        return _debezium_format(config)
+        from eventlog.debezium.options import WriteOptions as DebeziumOptions
+        from eventlog.publisher.debezium import DebeziumEvents
+
+        chosen = DebeziumOptions(**configured_options(config, DebeziumOptions))
+        return DebeziumEvents(chosen, value_options(config), config.sink.type == "kafka")
     if settings.type != MESSAGES:
         return xds_format(config)
     from eventlog.publisher.qlik_messages import QlikMessages
     from eventlog.qlik.message_options import WriteOptions
-    from eventlog.qlik.registry import open_registry
+    from eventlog.qlik.registry import registry_of_writer
 
-    options = WriteOptions(**{**same_fields(settings, WriteOptions), "topic": config.sink.topic})
-    url = settings.registry if settings.metadata == "registry" else None
-    registry = None if url is None else open_registry(url)
-    return QlikMessages(options, value_options(config), registry)
+    options = WriteOptions(**configured_options(config, WriteOptions))
+    return QlikMessages(options, value_options(config), registry_of_writer(options))
+
+
+def configured_options(config: Config, kind: type) -> dict[str, Any]:
+    """What the configuration says of a writer's options of this kind: [format], the topic, the database's name."""
+    options = same_fields(config.format, kind)
+    names = options_of(kind)
+    if "topic" in names:
+        options["topic"] = config.sink.topic
+    if "database" in names:
+        options["database"] = parse_url(connection_url(config.database)).database or ""
+    return options
 
 
 def kafka_properties(settings: SinkSettings | SourceSettings, section: str) -> dict[str, Any]:
@@ -391,17 +404,6 @@ def _is_single(config: Config) -> bool:
     """Whether a document is one event: CloudEvents over HTTP and to functions that are not batched."""
     is_cloudevent = config.format.type == CLOUDEVENTS and config.sink.type in ("http", "python")
     return is_cloudevent and _mode(config) != BATCHED
-
-
-def _debezium_format(config: Config) -> OutputFormat:
-    from eventlog.debezium import options
-    from eventlog.publisher.debezium import DebeziumEvents
-
-    database = parse_url(connection_url(config.database)).database or ""
-    chosen = options.WriteOptions(
-        **{**same_fields(config.format, options.WriteOptions), "topic": config.sink.topic, "database": database}
-    )
-    return DebeziumEvents(chosen, value_options(config), config.sink.type == "kafka")
 
 
 def open_sink(config: Config, stream: TextIO) -> Sink:

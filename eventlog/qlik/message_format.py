@@ -16,7 +16,7 @@ from functools import partial
 from itertools import chain
 from json.encoder import encode_basestring
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from eventlog.changes.format import Format, Report
 from eventlog.errors import (
@@ -37,8 +37,11 @@ from eventlog.qlik.errors import RegistryError, UnknownSchema
 from eventlog.qlik.message_options import ReadOptions, WriteOptions
 from eventlog.qlik.message_reader import MessageReader
 from eventlog.qlik.message_writer import MessageWriter
-from eventlog.qlik.registry import Registry, open_registry
+from eventlog.qlik.registry import open_registry, registry_of_writer
 from eventlog.qlik.sequence import count_events
+
+if TYPE_CHECKING:
+    from eventlog.transport.kafka import Place
 
 _NAME: Final = "qlik-messages"
 _REST: Final = 0.2
@@ -58,7 +61,7 @@ def read(source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
     if source.startswith("kafka:"):
         yield from _read_topics(source, options, report)
         return
-    reader = _reader(options, report, clock=lambda: 0.0)  # a file has no time: what waits, waits for its end
+    reader = open_reader(options, report, clock=lambda: 0.0)  # a file has no time: what waits, waits for its end
     for place, message in _placed_lines(Path(source), report.skip):
         yield from _given(reader, partial(reader.changes, message), report, place)
     yield from _finished(reader, report)
@@ -79,7 +82,8 @@ def write(changes: Iterable[Change], target: str, options: WriteOptions, report:
 FORMAT: Final = Format(_NAME, read, write, (ReadOptions,), (WriteOptions,))
 
 
-def _reader(options: ReadOptions, report: Report, **more: Any) -> MessageReader:
+def open_reader(options: ReadOptions, report: Report, **more: Any) -> MessageReader:
+    """A reader with the registry that the options name. ``more``: arguments of ``MessageReader``."""
     registry = None if options.registry is None else open_registry(options.registry)
     return MessageReader(options, report, registry, **more)
 
@@ -115,12 +119,7 @@ def _finished(reader: MessageReader, report: Report) -> Iterator[Change]:
 
 
 def _messages(changes: Iterable[Change], options: WriteOptions, report: Report) -> Iterator[KafkaRecord]:
-    registry: Registry | None = None
-    if options.metadata == "registry":
-        if options.registry is None:
-            raise ConfigError(f"metadata = registry of the writer of {_NAME} needs the option registry, its URL")
-        registry = open_registry(options.registry)
-    writer = MessageWriter(options, report, registry)
+    writer = MessageWriter(options, report, registry_of_writer(options))
     for change in _counted(changes, options):
         try:
             messages = list(writer.messages(change))  # the table's metadata may be before the change
@@ -215,10 +214,8 @@ def _read_topics(url: str, options: ReadOptions, report: Report) -> Iterator[Cha
     if not place.topics:
         raise ConfigError("a topic to read is named in the URL: kafka://host:port/topic")
     properties = with_password(options.properties)
-    reader = _reader(options, report)
-    about = options.metadata_topic
-    known = about is not None and about not in place.topics and about in kafka.topics_of(place, properties)
-    described_in = kafka.Place(place.brokers, (about,), None) if known and about is not None else None
+    reader = open_reader(options, report)
+    described_in = metadata_place(place, options, properties)
     if described_in is not None:  # all that is there of the metadata first; what comes later is read along
         yield from _given_by(reader, kafka.read_topics(described_in, properties), report)
         if options.follow:
@@ -228,6 +225,16 @@ def _read_topics(url: str, options: ReadOptions, report: Report) -> Iterator[Cha
         yield from _given_by(reader, chain(kafka.read_topics(described_in, properties), (None,)), report)
         time.sleep(_REST)
     yield from _finished(reader, report)
+
+
+def metadata_place(place: Place, options: ReadOptions, properties: Mapping[str, Any]) -> Place | None:
+    """The topic of the metadata, None if it is read anyway, or is not there."""
+    from eventlog.transport import kafka
+
+    about = options.metadata_topic
+    if about is None or about in place.topics or about not in kafka.topics_of(place, properties):
+        return None
+    return kafka.Place(place.brokers, (about,), None)
 
 
 def _given_by(reader: MessageReader, records: Iterable[Any], report: Report) -> Iterator[Change]:

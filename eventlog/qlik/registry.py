@@ -15,6 +15,7 @@ from urllib.parse import quote
 from eventlog.errors import ConfigError, FormatError
 from eventlog.files.secrets import secret_variable
 from eventlog.qlik.errors import RegistryError, UnknownSchema
+from eventlog.qlik.message_options import WriteOptions
 
 PREFIX_LENGTH: Final = 5
 _TIMEOUT: Final = 30.0
@@ -49,6 +50,15 @@ def open_registry(url: str) -> HttpRegistry:
     Raises ConfigError.
     """
     return HttpRegistry(url, secret_variable("EVENTLOG_REGISTRY_AUTH", os.environ))
+
+
+def registry_of_writer(options: WriteOptions) -> HttpRegistry | None:
+    """The registry that a writer of messages registers its schemas in, None if it does not. Raises ConfigError."""
+    if options.metadata != "registry":
+        return None
+    if options.registry is None:
+        raise ConfigError("metadata = registry of the Qlik messages needs the option registry, its URL")
+    return open_registry(options.registry)
 
 
 class HttpRegistry:

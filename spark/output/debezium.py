@@ -9,27 +9,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from eventlog.config.load import Config
-from eventlog.config.urls import connection_url
 from eventlog.core.events import Decided, QueryBack, build_event
-from eventlog.core.options import parse_options, same_fields
+from eventlog.core.options import parse_options
 from eventlog.debezium.format import line_of
 from eventlog.debezium.options import WriteOptions
 from eventlog.debezium.writer import EnvelopeWriter
 from eventlog.model import LogRow, Verdict
 from eventlog.publisher.debezium import EventRecords
-from eventlog.publisher.open import value_options
+from eventlog.publisher.open import configured_options, value_options
 from eventlog.publisher.whole_rows import CurrentRows, read_whole_rows
-from eventlog.sql.registry import parse_url
-from spark.job import Job, Numbered, catalog
-from spark.output.directory import Directory
-from spark.output.formats import Columns, OutputFormat, Render, Rendered, counts_of, refuse
-from spark.output.part_files import OutputFile, json_lines
+from spark.job import Job, catalog
+from spark.output.formats import OutputFormat, Render, Rendered, counts_of, refuse, write_placed
 
 
 def read_options(config: Config, options: Mapping[str, Any], form: str) -> WriteOptions:
     """The options of ``[format]``, as the publisher takes them; those of the request go before."""
-    database = parse_url(connection_url(config.database)).database or ""
-    configured = {**same_fields(config.format, WriteOptions), "topic": config.sink.topic, "database": database}
+    configured = configured_options(config, WriteOptions)
     return parse_options(WriteOptions, {**configured, **options}, "the backlog's Debezium events")
 
 
@@ -64,16 +59,4 @@ def renderer(job: Job) -> Render:
     return render
 
 
-def write(
-    job: Job, directory: Directory, part: int, blobs: Sequence[Columns], before: Numbered, sequences: Mapping[int, str]
-) -> tuple[list[OutputFile], Numbered]:
-    """The records of a part in queue order as lines of files."""
-    found = sorted(event for blob in blobs for event in zip(blob["place"], blob["lines"], strict=True))
-    output = job.output
-    with json_lines(directory, job.name, part, output.max_bytes, output.compression) as files:
-        for place, lines in found:
-            files.add([lines], 1, lines.count(b"\n"), place, place)
-    return files.files, before
-
-
-FORMAT: Final = OutputFormat(("lines",), read_options, renderer, write)
+FORMAT: Final = OutputFormat(("lines",), read_options, renderer, write_placed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final, NamedTuple
@@ -11,13 +11,13 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 
 from eventlog.config.load import Config
-from eventlog.core.events import Decided, Outgoing, QueryBack
+from eventlog.core.events import Decided, Outgoing, QueryBack, build_event
 from eventlog.errors import ConfigError
 from eventlog.model import LogRow
 from eventlog.qlik.sequence import WriterState
 from spark.job import NOTHING, Job, Numbered
 from spark.output.directory import Directory
-from spark.output.part_files import OutputFile
+from spark.output.part_files import ENDINGS, OutputFile, PartFiles
 
 BadLine = tuple[int, str, str]
 """record_id, code and message of a row that gets E."""
@@ -140,6 +140,60 @@ def refuse(event: Outgoing, message: str, counts: Counter[str], bad: list[BadLin
     bad += [(record_id, RECEIVER, message) for record_id in event.contributed]
     counts[event.operation] -= 1
     counts["rows_published"] -= len(event.contributed)
+
+
+def renderer_of_events(
+    job: Job, columns: Callable[[Sequence[int], Sequence[Outgoing], Mapping[int, LogRow]], Columns]
+) -> Render:
+    """The function that makes ``columns`` of the events of groups, of their places and of their rows of the log."""
+    options = job.options.events
+
+    def render(
+        decided: Sequence[Decided], places: Sequence[int], log_rows: Mapping[int, LogRow], query_back: QueryBack
+    ) -> Rendered:
+        events = [build_event(group, options, decision, current) for group, decision, current in decided]
+        written = [event for event in events if event.operation is not None]
+        if len(written) < len(events):
+            places = [place for place, event in zip(places, events, strict=True) if event.operation is not None]
+        counts, bad = counts_of(events)
+        return Rendered(columns(places, written, log_rows) if written else None, bad, counts)
+
+    return render
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def part_files(
+    job: Job, directory: Directory, part: int, suffix: str, folder: str = "", *, header: bytes = b"", digits: int = 5
+) -> PartFiles:
+    """The files of a part. ``suffix``: of their form; ``folder``: within the output; ``header`` as of ``PartFiles``;
+    ``digits`` of their numbers.
+    """
+    output = job.output
+    ending = suffix if suffix == ".parquet" else f"{suffix}{ENDINGS[output.compression]}"
+    stem = f"{folder}/part-{part:06d}" if folder else f"part-{part:06d}"
+
+    def name(number: int) -> str:
+        return f"{stem}-{number:0{digits}d}-{job.name}{ending}"
+
+    return PartFiles(directory, name, output.max_bytes, output.compression, header)
+
+
+def write_lines(job: Job, directory: Directory, part: int, lines: Iterable[tuple[int, bytes]]) -> list[OutputFile]:
+    """The lines of events in queue order, each event's with its place, as files of JSON."""
+    with part_files(job, directory, part, ".jsonl") as files:
+        for place, text in lines:
+            files.add([text], 1, text.count(b"\n"), place, place)
+    return files.files
+
+
+def write_placed(
+    job: Job, directory: Directory, part: int, blobs: Sequence[Columns], before: Numbered, sequences: Mapping[int, str]
+) -> tuple[list[OutputFile], Numbered]:
+    """``Write`` for blobs of two columns, ``place`` and ``lines``, that number nothing."""
+    lines = sorted(line for blob in blobs for line in zip(blob["place"], blob["lines"], strict=True))
+    return write_lines(job, directory, part, lines), before
 
 
 def arrow_bytes(batch: pa.RecordBatch) -> bytes:

@@ -12,21 +12,21 @@ from typing import Any, Final
 
 from eventlog.config.load import Config
 from eventlog.core.events import Decided, Outgoing, QueryBack, build_event
-from eventlog.core.options import parse_options, same_fields
-from eventlog.errors import ConfigError, FormatError, RowError
+from eventlog.core.options import parse_options
+from eventlog.errors import FormatError, RowError
 from eventlog.model import LogRow
-from eventlog.publisher.open import value_options
+from eventlog.publisher.open import configured_options, value_options
 from eventlog.publisher.qlik_messages import EventMessages, full_name
 from eventlog.qlik.message_events import sequence_prefix
 from eventlog.qlik.message_format import line_of
 from eventlog.qlik.message_options import WriteOptions
 from eventlog.qlik.message_writer import MessageWriter
-from eventlog.qlik.registry import open_registry
+from eventlog.qlik.registry import registry_of_writer
 from eventlog.qlik.sequence import WriterState, raise_to
 from spark.job import Job, Numbered, catalog
 from spark.output.directory import Directory
-from spark.output.formats import Columns, OutputFormat, Render, Rendered, counts_of, refuse
-from spark.output.part_files import OutputFile, json_lines
+from spark.output.formats import Columns, OutputFormat, Render, Rendered, counts_of, part_files, refuse
+from spark.output.part_files import OutputFile
 
 _HOLE: Final = WriterState("9999123123595999", 8 * 10**18 + secrets.randbelow(10**18))
 """The state of a writer whose next sequence no data can hold: no time is later than its prefix, none knows its number.
@@ -49,10 +49,9 @@ it comes first.
 
 def read_options(config: Config, options: Mapping[str, Any], form: str) -> WriteOptions:
     """The options of ``[format]``, as the publisher takes them; those of the request go before."""
-    configured = {**same_fields(config.format, WriteOptions), "topic": config.sink.topic}
+    configured = configured_options(config, WriteOptions)
     chosen = parse_options(WriteOptions, {**configured, **options}, "the backlog's Qlik messages")
-    if chosen.metadata == "registry" and chosen.registry is None:
-        raise ConfigError("metadata = registry of the Qlik messages needs the option registry, its URL")
+    registry_of_writer(chosen)  # refused here, and not in a task
     return chosen
 
 
@@ -93,8 +92,7 @@ def _line_writer(job: Job) -> Callable[[Outgoing, LogRow, int], tuple[Line, byte
     of its table.
     """
     options: WriteOptions = job.output.options
-    registry = open_registry(options.registry) if options.metadata == "registry" and options.registry else None
-    writer = MessageWriter(options, registry=registry, utc_now=lambda: job.started)
+    writer = MessageWriter(options, registry=registry_of_writer(options), utc_now=lambda: job.started)
     messages = EventMessages(writer, catalog(job), value_options(job.config))
     names = {cls: full_name(messages.catalog, cls) for cls in messages.catalog.classes}
     encode = _encoded if options.encoding == "avro" else str.encode
@@ -141,10 +139,9 @@ def write(
             prefix = max(prefix, own)
             number += numbers
             numbered.append(f"{prefix}{number:019}")
-    output = job.output
-    encode = _encoded if output.options.encoding == "avro" else str.encode
+    encode = _encoded if job.output.options.encoding == "avro" else str.encode
     described = set(tables)
-    with json_lines(directory, job.name, part, output.max_bytes, output.compression) as files:
+    with part_files(job, directory, part, ".jsonl") as files:
         for (place, head, rest, _, _, table), sequence in zip(lines, numbered, strict=True):
             texts = [head, encode(sequence), rest]
             if table not in described:  # its metadata message stands before its first line

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 from typing import Any, Final, Self
 
 import pyarrow as pa
@@ -49,8 +49,8 @@ class PartReport:
     ids: str
     ids_sha256: str
     files: tuple[OutputFile, ...]
-    counts: dict[str, int] = field(default_factory=dict)
-    state: tuple[str, int] = ("", 0)
+    counts: dict[str, int]
+    state: tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +69,8 @@ class Manifest:
     """What a finished directory holds. ``totals``: counters of spec/event-log.md 11, and events by operation.
 
     ``job``: the name of the run, which stands in the names of its files. ``settings``: what decided on documents and
-    marks. ``format``: xds, cloudevents, qlik-messages or qlik-change-table; of the latter two ``last_sequence`` is the
-    highest change sequence. ``others``: the SHA-256 of files that hold no events.
+    marks. ``format``: one of ``spark.output.formats``; of those that number ``last_sequence`` is the highest change
+    sequence, else empty. ``others``: the SHA-256 of files that hold no events.
     """
 
     job: str
@@ -84,9 +84,9 @@ class Manifest:
     in_flight: tuple[FlightReport, ...]
     in_flight_files: tuple[OutputFile, ...]
     parts: tuple[PartReport, ...]
-    format: str = "xds"
-    last_sequence: str = ""
-    others: Mapping[str, str] = field(default_factory=dict)
+    format: str
+    last_sequence: str
+    others: Mapping[str, str]
 
     @property
     def files(self) -> list[OutputFile]:
@@ -101,21 +101,13 @@ class Manifest:
         return {**ids, **self.others, **{file.name: file.sha256 for file in self.files}}
 
 
-_PLAIN: Final = ("job", "settings", "log", "database", "snapshot", "started", "finished", "totals")
-
-
 def manifest_of(value: Mapping[str, Any]) -> Manifest:
     """A manifest from its JSON form. Raises KeyError, TypeError for what is none."""
-    known = {name: value[name] for name in _PLAIN}
-    return Manifest(
-        **known,
-        in_flight=tuple(FlightReport(**flight) for flight in value["in_flight"]),
-        in_flight_files=_files(value["in_flight_files"]),
-        parts=tuple(map(part_report, value["parts"])),
-        format=value.get("format", "xds"),
-        last_sequence=value.get("last_sequence", ""),
-        others=value["others"],
-    )
+    known = {one.name: value[one.name] for one in fields(Manifest)}
+    known["in_flight"] = tuple(FlightReport(**flight) for flight in known["in_flight"])
+    known["in_flight_files"] = _files(known["in_flight_files"])
+    known["parts"] = tuple(map(part_report, known["parts"]))
+    return Manifest(**known)
 
 
 def part_report(value: Mapping[str, Any]) -> PartReport:
@@ -254,11 +246,3 @@ class PartFiles:
         about = self._bytes, self._events, self._documents, self._first, self._last, checksum
         self.files.append(OutputFile(name, *about))
         self._bytes = self._events = self._documents = 0
-
-
-def json_lines(directory: Directory, job: str, part: int, max_bytes: int, compression: str) -> PartFiles:
-    """The files of a part of the job of this name that hold JSON, a record a line."""
-    ending = ENDINGS[compression]
-    return PartFiles(
-        directory, lambda number: f"part-{part:06d}-{number:05d}-{job}.jsonl{ending}", max_bytes, compression
-    )

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from eventlog.config.load import Config
 from eventlog.core.options import parse_options, same_fields
 from eventlog.errors import ConfigError
-from eventlog.files.tabular import SUFFIXES, csv_line
+from eventlog.files.tabular import SUFFIXES, csv_line, json_line
 from eventlog.qlik.change_rows import OPERATIONS, PARTITION_NAME
 from eventlog.qlik.change_table_options import WriteOptions
 from eventlog.qlik.control_tables import (
@@ -34,8 +34,8 @@ from eventlog.qlik.file_tables import STATE_FILE, write_partitions
 from eventlog.qlik.sequence import LENGTH, PREFIX_LENGTH, UNKNOWN_TRANSACTION, WriterState, resume
 from spark.job import Job, Numbered
 from spark.output.directory import Directory
-from spark.output.formats import Columns, OutputFormat
-from spark.output.part_files import COMPRESS, ENDINGS, PARQUET_FOOTER, OutputFile, PartFiles
+from spark.output.formats import Columns, OutputFormat, part_files
+from spark.output.part_files import COMPRESS, PARQUET_FOOTER, OutputFile
 from spark.output.table_rows import Table, by_class, options_of, renderer, tables
 
 _GROUP_ROWS: Final = 20_000
@@ -157,11 +157,9 @@ def _write_rows(
     """Rows as files of one folder."""
     output, file_format = job.output, options_of(job).file_format
     is_parquet = file_format == "parquet"
-    ending = SUFFIXES[file_format] + ("" if is_parquet else ENDINGS[output.compression])
     compress = COMPRESS[output.compression]
     header = compress(csv_line(stored.column_names).encode()) if file_format == "csv" else b""
     directory.make(folder)
-    name = partial(_file, folder, part, f"-{job.name}{ending}")
 
     def put(block: pa.Table, block_rows: pa.Table) -> None:
         text = b"" if is_parquet else compress(_text(block, file_format))
@@ -178,23 +176,15 @@ def _write_rows(
         else:
             files.put(text, *about)
 
-    with PartFiles(directory, name, output.max_bytes, output.compression, header) as files:
+    with part_files(job, directory, part, SUFFIXES[file_format], folder, header=header) as files:
         for start in range(0, len(stored), _GROUP_ROWS):
             put(stored.slice(start, _GROUP_ROWS), rows.slice(start, _GROUP_ROWS))
     return files.files
 
 
 def _text(block: pa.Table, file_format: str) -> bytes:
-    lines = zip(*(column.to_pylist() for column in block.columns), strict=True)
-    if file_format == "csv":
-        return "".join(map(csv_line, lines)).encode()
-    names = block.column_names
-    objects = (dict(zip(names, line, strict=True)) for line in lines)
-    return "".join([json.dumps(o, ensure_ascii=False, separators=(",", ":")) + "\n" for o in objects]).encode()
-
-
-def _file(folder: str, part: int, ending: str, number: int) -> str:
-    return f"{folder}/part-{part:06d}-{number:05d}{ending}"
+    write = csv_line if file_format == "csv" else partial(json_line, block.column_names)
+    return "".join(map(write, zip(*(column.to_pylist() for column in block.columns), strict=True))).encode()
 
 
 # --- at the end -------------------------------------------------------------------------------------------------------

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from itertools import chain
 from typing import Any, Final
 
 import pyarrow as pa
 
 from eventlog.config.load import Config
-from eventlog.core.events import Decided, Outgoing, QueryBack, association_of, build_event
+from eventlog.core.events import Outgoing, association_of
 from eventlog.errors import ConfigError
 from eventlog.model import LogRow
 from eventlog.xds.writer import Header, file_form, line_form, write_outgoing
 from spark.job import Job, Numbered, Output
 from spark.output.directory import Directory
-from spark.output.formats import Columns, OutputFormat, Render, Rendered, counts_of
-from spark.output.part_files import ENDINGS, PARQUET_FOOTER, OutputFile, PartFiles
+from spark.output.formats import Columns, OutputFormat, Render, part_files, renderer_of_events
+from spark.output.part_files import PARQUET_FOOTER, OutputFile, PartFiles
 
 PARQUET_COLUMNS: Final = ("event_id", "class", "operation", "association", "document")
 
@@ -39,19 +38,13 @@ def _write_documents(
     """The envelopes of a part as files. ``ids``: the record_ids of the events' first rows; ``about``: for Parquet."""
     output, config = job.output, job.config
     header = Header(config.format.product_name, config.format.product_version)
-    with PartFiles(directory, partial(_name, job, part), output.max_bytes, output.compression) as files:
+    digits = 7 if output.form == "documents" else 5
+    with part_files(job, directory, part, _SUFFIXES[output.form], digits=digits) as files:
         if output.form == "parquet":
             _write_parquet(files, header, envelopes, ids, about)
         else:
             _write_texts(files, output, header, config.format.indent, envelopes, ids)
     return files.files
-
-
-def _name(job: Job, part: int, number: int) -> str:
-    output = job.output
-    ending = _SUFFIXES[output.form] + ("" if output.form == "parquet" else ENDINGS[output.compression])
-    digits = 7 if output.form == "documents" else 5
-    return f"part-{part:06d}-{number:0{digits}d}-{job.name}{ending}"
 
 
 def _write_texts(
@@ -106,24 +99,13 @@ def read_options(config: Config, options: Mapping[str, Any], form: str) -> None:
 
 def renderer(job: Job) -> Render:
     """The function that makes texts of the events of groups."""
-    options = job.options.events
     is_parquet = job.output.form == "parquet"
 
-    def render(
-        decided: Sequence[Decided], places: Sequence[int], log_rows: Mapping[int, LogRow], query_back: QueryBack
-    ) -> Rendered:
-        events = [build_event(group, options, decision, current) for group, decision, current in decided]
-        written = [event for event in events if event.operation is not None]
-        if len(written) < len(events):
-            places = [place for place, event in zip(places, events, strict=True) if event.operation is not None]
-        blob: Columns | None = None
-        if written:
-            about = zip(PARQUET_COLUMNS, zip(*map(_about_of, written), strict=True), strict=False) if is_parquet else ()
-            blob = {"place": places, "text": list(map(write_outgoing, written)), **dict(about)}
-        counts, bad = counts_of(events)
-        return Rendered(blob, bad, counts)
+    def columns(places: Sequence[int], events: Sequence[Outgoing], _: Mapping[int, LogRow]) -> Columns:
+        about = zip(PARQUET_COLUMNS, zip(*map(_about_of, events), strict=True), strict=False) if is_parquet else ()
+        return {"place": places, "text": list(map(write_outgoing, events)), **dict(about)}
 
-    return render
+    return renderer_of_events(job, columns)
 
 
 def _about_of(event: Outgoing) -> About:

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from eventlog.changes.format import Report
 from eventlog.changes.json_form import to_json
 from eventlog.conversion import format_named
+from eventlog.errors import ConfigError
 from eventlog.model import Change, ChangeOp
 from spark.change_frame import SCHEMA, batch_of, change_of
 from spark.messages import read_messages, to_records, write_messages
@@ -84,11 +86,20 @@ def test_changes_without_sequences_are_numbered_in_their_order(spark: SparkSessi
     assert b'"changeSequence":"20260510120000010000000000000000020"' in bytes(records[-1]["value"])
 
 
+def test_options_that_cannot_be_are_refused_at_once(spark: SparkSession) -> None:
+    with pytest.raises(ConfigError, match="needs the option registry"):
+        to_records(frame(spark, []), {"metadata": "registry", "encoding": "avro"})
+
+
 def test_topics_are_read_and_written_without_a_connector(spark: SparkSession) -> None:
     several = list(changes(30))
+    large = several[0]._replace(after={"id": 1, "name": "nut" * 1000})
     with cluster() as kafka:
         url = f"kafka://{kafka.brokers}"
         write_messages(frame(spark, several), url, {"columns": COLUMNS})
         found = as_json(read_messages(spark, f"{url}/app.item,app.shop"))
+        options = {"metadata": "none", "properties": {"message.max.bytes": 1000}}
+        with pytest.raises(PySparkException, match=r"FormatError: Kafka refuses a message for app\.item: .*too large"):
+            write_messages(frame(spark, [large]), url, options)
     assert [change["position"] for change in found] == [change.position for change in several]
     assert found[0]["before"] == {"id": 1, "name": None}
