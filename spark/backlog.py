@@ -17,7 +17,7 @@ import sys
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
@@ -26,21 +26,17 @@ from functools import partial
 from typing import Any
 
 from pyspark.sql import SparkSession
-from sqlalchemy import Connection
 
 from eventlog.config.load import Config
 from eventlog.errors import ConfigError, number_of
-from eventlog.model import Status
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.cycle import recorded_ids
-from eventlog.publisher.flight import Flight
 from eventlog.publisher.held import read_recorded
 from eventlog.publisher.metrics import warn_of_loopback
 from eventlog.publisher.open import class_names, class_schema, open_context, with_tables
 from eventlog.qlik import sequence
 from eventlog.qlik.errors import SequenceExhausted
 from eventlog.qlik.file_tables import STATE_FILE
-from eventlog.sql.bulk import Part
 from eventlog.sql.connection import as_database_errors, describe
 from spark.cluster import counting_cores, preflight
 from spark.hold import (
@@ -56,7 +52,7 @@ from spark.hold import (
     settings_of,
     verify,
 )
-from spark.job import Job, Numbered, Output, without_settings_of_others
+from spark.job import Job, Numbered, Output, waiting_parts, without_settings_of_others
 from spark.log_source import PARTITION_ROWS, Place, place_for
 from spark.output.directory import MANIFEST, Claim, Directory, begin, finish, resume
 from spark.output.formats import format_named
@@ -84,7 +80,6 @@ _log = logging.getLogger("eventlog.backlog")
 
 _BUCKETS_A_CORE = 2
 _BUCKET_ROWS = 2_000_000
-_LAST = 2**63 - 1
 _LEAST_FILE_BYTES = 128 * 1024
 _NAMES = re.compile(
     rf"{IDS}|{MARKED}|{re.escape(STATE_FILE)}|part-\d{{6,}}-\d{{5,}}(?:-[0-9a-f]{{12}})?\.(?:xmll|xml|parquet|jsonl)(?:\.gz|\.zst)?"
@@ -274,8 +269,10 @@ def _convert(
         holder = stack.enter_context(engine.connect()).execution_options(**context.dialect.snapshot_options)
         stack.enter_context(as_database_errors(holder))
         snapshot = context.dialect.export_snapshot(holder)
-        parts, flights = _plan(request, context, holder, cores)
-        extent = extent_of(context, holder, flights)
+        parts = tuple(waiting_parts(context, holder, request.partition_rows, cores))
+        rows = sum(part.rows for part in parts)
+        flights, _ = read_recorded(holder, context.log)
+        extent = extent_of(context, holder)
         spark = session()
         database = context.dialect.reflect(holder, class_schema(config))
         config = with_tables(config, database, context.log)
@@ -289,10 +286,10 @@ def _convert(
             options=context.options,
             parts=parts,
             in_flight=recorded_ids(flights),
-            buckets=_buckets(request, cores, sum(part.rows for part in parts)),
+            buckets=_buckets(request, cores, rows),
             output=output,
             started=started,
-            before=_before(request, output, sum(part.rows for part in parts)),
+            before=_before(request, output, rows),
         )
         begin(directory, _claim(context), form.folders(job), job.name)
         directory.make(IDS)
@@ -335,12 +332,6 @@ def _open(
     return future.result, place, cores
 
 
-def _plan(request: Request, context: Context, holder: Connection, cores: int) -> tuple[tuple[Part, ...], list[Flight]]:
-    parts = context.dialect.log_parts(holder, context.log, Status.NEW, 1, _LAST, request.partition_rows, 2 * cores)
-    flights, _ = read_recorded(holder, context.log)
-    return tuple(parts), flights
-
-
 def _buckets(request: Request, cores: int, rows: int) -> int:
     buckets = max(_BUCKETS_A_CORE * cores, -(-rows // _BUCKET_ROWS))
     return min(buckets, request.connections) if request.connections else buckets
@@ -349,30 +340,23 @@ def _buckets(request: Request, cores: int, rows: int) -> int:
 def _run_job(spark: SparkSession, job: Job, request: Request) -> list[PartReport]:
     """The three stages (``read``, ``fold``, ``write``); the reports of the parts in their order."""
     context = context_of(spark)
-    events = None if context is None else context.accumulator(0)
-    count = _nowhere if events is None else events.add
-
-    def read_parts(batches: Iterator[object]) -> Iterator[object]:
-        return read.read_parts(job, batches)
-
-    def fold_buckets(batches: Iterator[object]) -> Iterator[object]:
-        return fold.fold_bucket(job, batches)
-
-    def write_parts(batches: Iterator[object]) -> Iterator[object]:
-        return write.write_part(job, count, batches)
-
+    rows = sum(part.rows for part in job.parts)
+    count: Callable[[int], None]
+    progress: Callable[[], Done]
+    if context is None:  # Spark Connect does not tell
+        count, progress = _nowhere, partial(Done, 0.0, 0, 0, total=rows)
+    else:
+        events = context.accumulator(0)
+        count, progress = events.add, spark_progress(context, job.name, rows, lambda: events.value)
     # A row here is a blob of many: Spark must not put ten thousand of them into one batch.
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "16")
     parts = len(job.parts)
     at_once = min(parts, request.connections) if request.connections else parts
-    blobs = spark.range(1, parts + 1, numPartitions=at_once).mapInArrow(read_parts, shuffle.SCHEMA)
+    numbers = spark.range(1, parts + 1, numPartitions=at_once)
+    blobs = numbers.mapInArrow(partial(read.read_parts, job), shuffle.SCHEMA)
     in_buckets = by_number(blobs, job.buckets, "target").sortWithinPartitions("kind", "target", "first_id")
-    in_parts = by_number(in_buckets.mapInArrow(fold_buckets, shuffle.SCHEMA), parts + 1, "target")
-    reports = in_parts.mapInArrow(write_parts, write.SCHEMA)
-    rows = sum(part.rows for part in job.parts)
-    progress: Callable[[], Done] = partial(Done, 0.0, 0, 0, total=rows)  # Spark Connect does not tell
-    if context is not None and events is not None:
-        progress = spark_progress(context, job.name, rows, partial(getattr, events, "value"))
+    folded = in_buckets.mapInArrow(partial(fold.fold_bucket, job), shuffle.SCHEMA)
+    reports = by_number(folded, parts + 1, "target").mapInArrow(partial(write.write_part, job, count), write.SCHEMA)
     what_then = "nothing was marked and nothing is lost; run the same command again"
     with (
         job_group(spark, job.name, "event log to documents"),

@@ -10,21 +10,19 @@ import os
 from dataclasses import dataclass
 
 from eventlog.config.load import Config
-from eventlog.core.fold import Group
-from eventlog.model import Status
 from eventlog.publisher.context import Counters
 from eventlog.publisher.cycle import recover
 from eventlog.publisher.open import open_unlocked
 from eventlog.publisher.queue import build_events, take_window
 from eventlog.sql.connection import as_database_errors
 from eventlog.xds.writer import write_outgoing
+from spark.job import waiting_parts
 from spark.session import cores_of
 
 START_SECONDS = 7.0
 CORE_SECONDS_A_ROW = 9.2e-6
 MARK_SECONDS_A_ROW = 3.5e-6
 DELETE_SECONDS_A_ROW = 0.56e-6
-_LAST = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +47,14 @@ def estimate(config: Config, master: str | None, partition_rows: int) -> Estimat
     """The plan of a job on ``master``. Reads the log; changes nothing. Raises ConfigError, DatabaseError."""
     cores = cores_of(master) if master is not None else os.cpu_count() or 1
     with open_unlocked(config, Counters()) as context, as_database_errors(context.connection):
-        parts = context.dialect.log_parts(
-            context.connection, context.log, Status.NEW, 1, _LAST, partition_rows, 2 * cores
-        )
+        parts = waiting_parts(context, context.connection, partition_rows, cores)
         state = recover(context)
         sampled = take_window(context, 1, None, frozenset(), state.parking).groups if parts else []
         events = [event for event in build_events(context, sampled) if event.operation is not None]
         text = sum(len(write_outgoing(event).encode()) for event in events)
         context.connection.rollback()
     rows = sum(part.rows for part in parts)
-    share = rows / max(1, _rows_of(sampled))
+    share = rows / max(1, sum(map(len, sampled)))
     size = round(text * share)
     return Estimate(
         rows=rows,
@@ -72,7 +68,3 @@ def estimate(config: Config, master: str | None, partition_rows: int) -> Estimat
         delete_seconds=rows * DELETE_SECONDS_A_ROW,
         held=state.hold is not None,
     )
-
-
-def _rows_of(groups: list[Group]) -> int:
-    return sum(map(len, groups))

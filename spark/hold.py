@@ -4,10 +4,11 @@ it was made under and as it was written, and until then its rows are held, so th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from sqlalchemy import Connection
 
@@ -15,7 +16,6 @@ from eventlog.config.load import Config, effective
 from eventlog.core.options import toml
 from eventlog.errors import ConfigError, DatabaseAway, number_of
 from eventlog.publisher.context import Context, Counters
-from eventlog.publisher.flight import Flight
 from eventlog.publisher.held import WAYS_OUT, Hold, encode_hold, in_words, read_recorded
 from eventlog.publisher.open import open_context
 from eventlog.publisher.queue import Writers, open_writers
@@ -100,22 +100,25 @@ def verify(directory: Directory, manifest: Manifest, hold: Hold, threads: int) -
 # --- the line ---------------------------------------------------------------------------------------------------------
 
 
-class Extent(NamedTuple):
-    """What a job's snapshot holds: the last record_id with status N, the flights, and who was writing."""
+@contextmanager
+def committed(context: Context) -> Iterator[Connection]:
+    """The connection of the context, for a transaction that the end of the block commits. Raises DatabaseError."""
+    with as_database_errors(context.connection):
+        yield context.connection
+        context.connection.commit()
 
-    last: int
-    flights: tuple[int, ...]
-    writers: Writers
+
+Extent = tuple[int, Writers]
+"""What a job's snapshot holds: the last record_id with status N (0 = there is none), and who was writing."""
 
 
-def extent_of(context: Context, holder: Connection, flights: Sequence[Flight]) -> Extent:
+def extent_of(context: Context, holder: Connection) -> Extent:
     """The extent of the snapshot that ``holder`` has just exported."""
     last = tail(holder, context.log) or 0
-    with as_database_errors(context.connection):
+    with committed(context):
         # After the tail: whoever has a record_id below it is among the writers, or can be seen by now.
         writers = open_writers(context)
-        context.connection.commit()
-    return Extent(last, tuple(flight.number for flight in flights), writers)
+    return last, writers
 
 
 def hold_rows(context: Context, directory: Directory, manifest: Manifest, sha256: str, extent: Extent) -> None:
@@ -123,18 +126,19 @@ def hold_rows(context: Context, directory: Directory, manifest: Manifest, sha256
 
     Raises DatabaseAway if the lock of the log is lost, since then somebody may have published them.
     """
-    if not extent.last and not extent.flights:
+    last, writers = extent
+    flights = tuple(report.flight for report in manifest.in_flight)
+    if not last and not flights:
         return
-    connection, log = context.connection, context.log
-    with as_database_errors(connection):
+    log = context.log
+    with committed(context) as connection:
         if not context.dialect.holds_lock(connection, log):
             raise DatabaseAway(f"the lock of the log {log} is lost: nothing counts; run the same command again")
         now = datetime.now(UTC).isoformat(sep=" ", timespec="seconds")
         rows = manifest.totals.get("rows_read", 0) + manifest.totals.get("rows_in_flight", 0)
         number = next_flight(connection, log)
-        hold = Hold(number, manifest.job, name_of(directory), sha256, now, extent.last, rows, *extent[1:])
+        hold = Hold(number, manifest.job, name_of(directory), sha256, now, last, rows, flights, writers)
         write_inflight(connection, log, number, encode_hold(hold))
-        connection.commit()
 
 
 def name_of(directory: Directory) -> str:
@@ -144,9 +148,8 @@ def name_of(directory: Directory) -> str:
 
 def held_rows(context: Context) -> Hold | None:
     """The hold on rows of the log, None if no directory holds any."""
-    with as_database_errors(context.connection):
-        _, hold = read_recorded(context.connection, context.log)
-        context.connection.commit()
+    with committed(context) as connection:
+        _, hold = read_recorded(connection, context.log)
     return hold
 
 
@@ -165,16 +168,14 @@ def refuse_if_held(context: Context, directory: Directory) -> None:
 
 def begin_marking(context: Context, hold: Hold) -> None:
     """Say in the line that from now on rows may be marked."""
-    with as_database_errors(context.connection):
-        update_inflight(context.connection, context.log, hold.number, encode_hold(hold._replace(is_marking=True)))
-        context.connection.commit()
+    with committed(context) as connection:
+        update_inflight(connection, context.log, hold.number, encode_hold(hold._replace(is_marking=True)))
 
 
 def release(context: Context, hold: Hold) -> None:
     """Strike the line: its rows are marked, or the publisher's again."""
-    with as_database_errors(context.connection):
-        strike_inflight(context.connection, context.log, hold.number)
-        context.connection.commit()
+    with committed(context) as connection:
+        strike_inflight(connection, context.log, hold.number)
 
 
 def abandon(config: Config, out: str, *, force: bool = False) -> Hold:

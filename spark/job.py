@@ -7,20 +7,22 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, NamedTuple
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection
 
 from eventlog.config.load import Config
 from eventlog.config.settings import SinkSettings
 from eventlog.core.catalog import Catalog, Database
+from eventlog.model import Status
 from eventlog.publisher.context import Context, Counters, PublisherOptions
 from eventlog.publisher.open import catalog_of, xds_format
 from eventlog.qlik.sequence import WriterState
 from eventlog.sql.bulk import Part
 from eventlog.sql.connection import as_database_errors, connect
 from eventlog.sql.registry import for_url
-from spark.log_source import Place, worker_url
+from spark.log_source import LAST_ID, Place, worker_url
 
 
 class Numbered(NamedTuple):
@@ -66,8 +68,7 @@ class Output:
 
     ``directory``: a path or a URI that driver and workers all reach. ``form``: lines, documents or parquet, of change
     tables parquet, csv or json; ``compression``: none, gzip or zstd; ``max_bytes`` of a file; ``batch_size`` events an
-    envelope. ``format``: xds, cloudevents, debezium, qlik-messages or qlik-change-table; ``options``: its
-    writer's.
+    envelope. ``format``: one of ``spark.output.formats``; ``options``: its writer's.
     """
 
     directory: str
@@ -105,11 +106,15 @@ class Job:
 
     def part_of(self, record_id: int) -> int:
         """The number, from 1, of the part that a row was read in."""
-        return bisect_right(self.parts, record_id, key=_first)
+        return bisect_right(self.parts, record_id, key=_FIRST)
 
 
-def _first(part: Part) -> int:
-    return part.first
+_FIRST: Final = attrgetter("first")
+
+
+def waiting_parts(context: Context, connection: Connection, partition_rows: int, cores: int) -> list[Part]:
+    """The parts that a job divides the rows N into, of at most so many rows each: two a core, where it is worth it."""
+    return context.dialect.log_parts(connection, context.log, Status.NEW, 1, LAST_ID, partition_rows, 2 * cores)
 
 
 def without_settings_of_others(config: Config) -> Config:

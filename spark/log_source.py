@@ -22,10 +22,10 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType, Tim
 from sqlalchemy import URL
 
 from eventlog.config.load import load
-from eventlog.config.urls import masked
+from eventlog.config.urls import masked, secrets_of
 from eventlog.errors import ConfigError
 from eventlog.model import LogRow
-from eventlog.sql.bulk import Part
+from eventlog.sql.bulk import Part, is_letter
 from eventlog.sql.connection import connect
 from eventlog.sql.locate import check_rights, locate_log
 from eventlog.sql.log_table import LogTable
@@ -56,8 +56,7 @@ def place_for(url: URL, log: LogTable, *, on_this_machine: bool) -> Iterator[Pla
 
 def without_secrets(url: URL) -> str:
     """The URL without its password, wherever it stands."""
-    secret = [key for key in url.query if "password" in key.lower() or "secret" in key.lower()]
-    bare = url.difference_update_query(secret)
+    bare = url.difference_update_query(secrets_of(url))
     return URL.create(
         bare.drivername, bare.username, None, bare.host, bare.port, bare.database, bare.query
     ).render_as_string()
@@ -95,7 +94,8 @@ FORMAT: Final = "eventlog"
 PARTITION_ROWS: Final = 200_000
 """Rows a partition at most, by default: a worker of a job holds the events of one of them."""
 
-_LAST: Final = 2**63 - 1
+LAST_ID: Final = 2**63 - 1
+"""The greatest record_id that Spark's numbers hold."""
 
 _PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 
@@ -159,9 +159,9 @@ class _LogReader(DataSourceReader):
         # Spark folds the case of option names, not of their values.
         self.options = {name.lower(): value for name, value in options.items()}
         self.status = self.options.get("status")
-        if self.status is not None and not _is_letter(self.status):
+        if self.status is not None and not is_letter(self.status):
             raise ConfigError(f"option status = {self.status!r} of format eventlog is no letter, such as N")
-        self.first, self.last = self._integer("first", 1), self._integer("last", _LAST)
+        self.first, self.last = self._integer("first", 1), self._integer("last", LAST_ID)
 
     def _integer(self, name: str, default: int) -> int:
         text = self.options.get(name)
@@ -203,7 +203,7 @@ class _FilteringReader(_LogReader):
         """Take what the database can do: one status letter, and bounds of record_id."""
         for each in filters:
             match each:
-                case ds.EqualTo(("status",), str(letter)) if _is_letter(letter) and self.status in (None, letter):
+                case ds.EqualTo(("status",), str(letter)) if is_letter(letter) and self.status in (None, letter):
                     self.status = letter
                 case ds.IsNotNull(("record_id",)):
                     pass  # follows from its bounds
@@ -219,10 +219,6 @@ class _FilteringReader(_LogReader):
                     self.last = min(self.last, value)
                 case _:
                     yield each
-
-
-def _is_letter(text: str) -> bool:
-    return len(text) == 1 and text.isascii() and text.isalpha()
 
 
 def read_batches(

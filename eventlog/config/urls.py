@@ -56,8 +56,13 @@ def _login_of(url: URL) -> tuple[Any, ...]:
 def masked(url: str) -> str:
     """The URL without its password, as a part of its own and in the query."""
     parsed = _parse_url(url)
-    hidden = {key: "***" for key in parsed.query if "password" in key.lower() or "secret" in key.lower()}
+    hidden = dict.fromkeys(secrets_of(parsed), "***")
     return parsed.update_query_dict(hidden).render_as_string(hide_password=True).replace("%2A%2A%2A", "***")
+
+
+def secrets_of(url: URL) -> list[str]:
+    """The names in the query of a URL that stand for secrets."""
+    return [key for key in url.query if "password" in key.lower() or "secret" in key.lower()]
 
 
 def from_directory(url: str, directory: Path) -> str:

@@ -29,9 +29,14 @@ def cut(total: int, rows: int, at_least: int) -> int:
     return -(-total // wanted)
 
 
+def is_letter(status: str) -> bool:
+    """Whether this can be the status of a row."""
+    return len(status) == 1 and status.isascii() and status.isalpha()
+
+
 def check_letter(status: str) -> str:
     """The status letter itself. Raises ConfigError if it is none."""
-    if len(status) != 1 or not (status.isascii() and status.isalpha()):
+    if not is_letter(status):
         raise ConfigError(f"status {status!r} is no letter: use N, S, W, E or F")
     return status
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
-from typing import Final, NamedTuple
+from typing import Final
 
 import pyarrow.parquet as pq
 from pyarrow import BufferReader
@@ -22,21 +22,15 @@ from eventlog.publisher.context import Context
 from eventlog.sql.connection import as_database_errors
 from eventlog.sql.rows import add_errors, read_inflight, strike_inflight
 from eventlog.sql.windows import to_ranges
+from spark.hold import committed
 from spark.output.directory import Directory
-from spark.output.part_files import MARKED, Manifest
+from spark.output.formats import BadLine
+from spark.output.part_files import MARKED, Manifest, PartReport
 
 _BATCH_ROWS: Final = 20_000
 """Rows marked in one transaction."""
 
-
-class _Letters(NamedTuple):
-    """Some rows: ranges to be S, and bad rows with code and message."""
-
-    good: list[tuple[int, int]]
-    bad: list[tuple[int, str, str]]
-
-    def rows(self) -> int:
-        return sum(last - first + 1 for first, last in self.good) + len(self.bad)
+_Range = tuple[int, int]
 
 
 def mark(
@@ -51,9 +45,8 @@ def mark(
     one_at_a_time = Lock()
 
     def still_locked() -> None:
-        with one_at_a_time, as_database_errors(context.connection):
-            held = context.dialect.holds_lock(context.connection, context.log)
-            context.connection.commit()
+        with one_at_a_time, committed(context) as connection:
+            held = context.dialect.holds_lock(connection, context.log)
         if not held:
             raise DatabaseAway(f"the lock of the log {context.log} is lost; run the command again to finish the marks")
 
@@ -62,20 +55,20 @@ def mark(
     waiting = [part for part in manifest.parts if not directory.exists(_done(part.part))]
     done(manifest.totals.get("rows_read", 0) - sum(part.rows_read for part in waiting))
 
-    def mark_part(number: int, ids: str, loopback: int) -> int:
-        rows = 0
+    def mark_part(part: PartReport) -> int:
+        marked = 0
         with context.connection.engine.connect() as connection, as_database_errors(connection):
-            for letters in _batches(directory, ids):
+            for good, bad, rows in _batches(directory, part.ids):
                 still_locked()
-                rows += _keep_loopback(context, connection, letters) if loopback else 0
-                rows += _write(context, connection, letters)
+                marked += _keep_loopback(context, connection, good) if part.rows_loopback else 0
+                marked += _write(context, connection, good, bad)
                 connection.commit()
-                done(letters.rows())
-        directory.write(_done(number), b"")
-        return rows
+                done(rows)
+        directory.write(_done(part.part), b"")
+        return marked
 
     with ThreadPoolExecutor(max(1, connections), thread_name_prefix="eventlog-mark") as threads:
-        futures = [threads.submit(mark_part, part.part, part.ids, part.rows_loopback) for part in waiting]
+        futures = [threads.submit(mark_part, part) for part in waiting]
         try:
             return changed + sum(future.result() for future in futures)
         except BaseException:
@@ -100,65 +93,60 @@ def _strike_flights(context: Context, directory: Directory, manifest: Manifest) 
         recorded = {number for number, _ in read_inflight(connection, context.log)} if manifest.in_flight else set()
         for flight in manifest.in_flight:
             if flight.flight in recorded:
-                for letters in _batches(directory, flight.ids):
-                    changed += _write(context, connection, letters)
+                for good, bad, _ in _batches(directory, flight.ids):
+                    changed += _write(context, connection, good, bad)
                 strike_inflight(connection, context.log, flight.flight)
             connection.commit()
     return changed
 
 
-def _batches(directory: Directory, ids: str) -> Iterator[_Letters]:
-    letters = _Letters([], [])
+def _batches(directory: Directory, ids: str) -> Iterator[tuple[list[_Range], list[BadLine], int]]:
+    """The rows of a file, some at a time: ranges to be S, bad rows, and how many rows these are."""
+    good: list[_Range] = []
+    bad: list[BadLine] = []
     rows = 0
     table = pq.read_table(BufferReader(directory.read(ids)))
     for first, last, status, code, message in zip(*(column.to_pylist() for column in table.columns), strict=True):
-        if status != Status.SUCCESS:
-            letters.bad.append((first, code, message))
-            rows += 1
-        for start in range(first, last + 1, _BATCH_ROWS) if status == Status.SUCCESS else ():
+        for start in range(first, last + 1, _BATCH_ROWS):
             end = min(last, start + _BATCH_ROWS - 1)
-            letters.good.append((start, end))
+            if status == Status.SUCCESS:
+                good.append((start, end))
+            else:  # a row alone
+                bad.append((start, code, message))
             rows += end - start + 1
             if rows >= _BATCH_ROWS:
-                yield letters
-                letters, rows = _Letters([], []), 0
-        if rows >= _BATCH_ROWS:
-            yield letters
-            letters, rows = _Letters([], []), 0
+                yield good, bad, rows
+                good, bad, rows = [], [], 0
     if rows:
-        yield letters
+        yield good, bad, rows
 
 
-def _write(context: Context, connection: Connection, letters: _Letters) -> int:
+def _write(context: Context, connection: Connection, good: Sequence[_Range], bad: Sequence[BadLine]) -> int:
     """Mark them in the current transaction."""
     changed = 0
     dialect, log = context.dialect, context.log
-    if letters.good:
+    if good:
         if context.options.delete_from_log:
-            changed += dialect.delete(connection, log, letters.good)
+            changed += dialect.delete(connection, log, good)
         else:
-            changed += dialect.mark(connection, log, Status.SUCCESS, letters.good)
-    if letters.bad:
-        ids = [(record_id, record_id) for record_id, _, _ in letters.bad]
+            changed += dialect.mark(connection, log, Status.SUCCESS, good)
+    if bad:
+        ids = [(record_id, record_id) for record_id, _, _ in bad]
         # Only rows that this run marks get a line: each failure has one, whatever was run again.
         waiting = {row.record_id for row in dialect.read_rows(connection, log, ids) if _is_new(row.status)}
         changed += dialect.mark(connection, log, Status.ERROR, ids)
-        add_errors(connection, log, _of(letters.bad, waiting))
+        add_errors(connection, log, [line for line in bad if line[0] in waiting])
     return changed
 
 
-def _keep_loopback(context: Context, connection: Connection, letters: _Letters) -> int:
+def _keep_loopback(context: Context, connection: Connection, good: Sequence[_Range]) -> int:
     """Mark the loopback rows among those to be deleted, so that they stay (spec/event-log.md 8.3); how many."""
     options, dialect, log = context.options, context.dialect, context.log
-    if not options.delete_from_log or options.delete_loopback or options.driver_user is None or not letters.good:
+    if not options.delete_from_log or options.delete_loopback or options.driver_user is None or not good:
         return 0
-    rows = dialect.read_rows(connection, log, letters.good)
+    rows = dialect.read_rows(connection, log, good)
     loopback = [row.record_id for row in rows if is_of(row.perpetrator, options.driver_user) and _is_new(row.status)]
     return dialect.mark(connection, log, Status.SUCCESS, to_ranges(loopback)) if loopback else 0
-
-
-def _of(lines: Sequence[tuple[int, str, str]], ids: set[int]) -> list[tuple[int, str, str]]:
-    return [line for line in lines if line[0] in ids]
 
 
 def _is_new(status: str) -> bool:

@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from itertools import chain
 from operator import itemgetter
 from typing import Final
 
 import pyarrow as pa
 
-from eventlog.core.checks import BadRow, CheckedRow, check_rows, is_of
+from eventlog.core.checks import CheckedRow, check_rows, is_of
 from eventlog.core.events import ids_of
 from eventlog.core.fold import RowFolder
 from eventlog.model import QUEUE_FIELDS, LogRow, log_row, queue_rows
@@ -44,12 +43,12 @@ def read_parts(job: Job, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Recor
 def _read_part(job: Job, number: int) -> list[Blob]:
     """The blobs of one part: its border rows by bucket, and the file that holds all else."""
     distances = job.options.fold_distance, job.options.fold_span
-    part = _Part()
+    part = _Part(job, number)
     folder, boundary = RowFolder(*distances), Boundary(job.parts[number - 1], *distances)
     with ExitStack() as stack:
         builder = Builder(job, stack)
         built: list[Blob] = []
-        for good in _good_rows(job, number, builder.context, part):
+        for good in part.good_rows(builder.context):
             built += builder.blobs(boundary.final(folder.take(good)), part.log_rows)
             if part.log_rows:
                 left = ids_of(chain(folder.rows, boundary.rows))
@@ -61,52 +60,49 @@ def _read_part(job: Job, number: int) -> list[Blob]:
     run = [Blob(FATES, number, 0, fates.packed()), *built]
     blobs = [write_run(Directory(job.output.directory), number, run)]
     numbers = {kind: i for i, kind in enumerate(kinds_of(catalog(job)))}
-    border = sorted(boundary.rows, key=itemgetter(0))
+    border = sorted(boundary.rows, key=_RECORD_ID)
     blobs += pack_rows(border, numbers, job.buckets, part.log_rows)
     for taken_of, taken in builder.taken.items():
         blobs.append(Blob(TAKEN, number % job.buckets, 0, pack_numbered(taken_of, taken)))
     return blobs
 
 
-@dataclass(slots=True)
 class _Part:
-    """What has been read of a part: record_ids, bad rows, the number of loopback rows; for formats that need them the
-    rows as the log has them; what was counted of good rows.
+    """A part of the log, and what has been read of it: record_ids, bad rows, the number of loopback rows; for formats
+    that need them the rows as the log has them; what was counted of good rows.
     """
 
-    ids: list[int] = field(default_factory=list)
-    bad: list[BadLine] = field(default_factory=list)
-    loopback: int = 0
-    log_rows: dict[int, LogRow] = field(default_factory=dict)
-    remarks: Counter[str] = field(default_factory=Counter)
+    def __init__(self, job: Job, number: int) -> None:
+        self.ids: list[int] = []
+        self.bad: list[BadLine] = []
+        self.loopback = 0
+        self.log_rows: dict[int, LogRow] = {}
+        self.remarks: Counter[str] = Counter()
+        self._job, self._range = job, job.parts[number - 1]
 
-
-def _good_rows(job: Job, number: int, context: Context, part: _Part) -> Iterator[list[CheckedRow]]:
-    """The good rows of a part in queue order, some at a time; ``part`` is told all else."""
-    user = job.options.driver_user
-    left = user if job.options.leave_loopback else None
-    is_timed = job.output.format != "xds"
-    fields = LogRow._fields if is_timed else QUEUE_FIELDS
-    first, last, _ = job.parts[number - 1]
-    for rows in context.dialect.read_fields(context.connection, job.place.log, Window(first, last, None), fields):
-        if is_timed:
-            whole = list(map(log_row, rows))
-            part.log_rows.update(zip(map(_RECORD_ID, whole), whole, strict=True))
-            rows = list(queue_rows(whole))
-        if job.in_flight or left is not None:
-            rows = [
-                row
-                for row in rows
-                for record_id, _, perpetrator, *_ in (row,)
-                if record_id not in job.in_flight and not is_of(perpetrator, left)
-            ]
-        part.ids += map(_RECORD_ID, rows)
-        checked = check_rows(rows, context.catalog, user)
-        part.bad += [_storable(row) for row in checked.bad]
-        part.loopback += len(checked.loopback)
-        part.remarks.update(remark.counter for remark in checked.remarks)
-        yield checked.good
-
-
-def _storable(row: BadRow) -> BadLine:
-    return row.record_id, row.code, row.message
+    def good_rows(self, context: Context) -> Iterator[list[CheckedRow]]:
+        """The good rows of the part in queue order, some at a time."""
+        job, log = self._job, self._job.place.log
+        user = job.options.driver_user
+        left = user if job.options.leave_loopback else None
+        is_timed = job.output.format != "xds"
+        fields = LogRow._fields if is_timed else QUEUE_FIELDS
+        window = Window(self._range.first, self._range.last, None)
+        for rows in context.dialect.read_fields(context.connection, log, window, fields):
+            if is_timed:
+                whole = list(map(log_row, rows))
+                self.log_rows.update(zip(map(_RECORD_ID, whole), whole, strict=True))
+                rows = list(queue_rows(whole))
+            if job.in_flight or left is not None:
+                rows = [
+                    row
+                    for row in rows
+                    for record_id, _, perpetrator, *_ in (row,)
+                    if record_id not in job.in_flight and not is_of(perpetrator, left)
+                ]
+            self.ids += map(_RECORD_ID, rows)
+            checked = check_rows(rows, context.catalog, user)
+            self.bad += [(row.record_id, row.code, row.message) for row in checked.bad]
+            self.loopback += len(checked.loopback)
+            self.remarks.update(remark.counter for remark in checked.remarks)
+            yield checked.good
