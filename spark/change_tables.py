@@ -27,14 +27,7 @@ from eventlog.errors import ConfigError, FormatError, with_location
 from eventlog.files.tabular import Row, batch_rows, first_names, format_of, json_object
 from eventlog.model import Change, full_name
 from eventlog.qlik import file_tables
-from eventlog.qlik.change_rows import (
-    PARTITION_NAME,
-    ChangeRow,
-    TableLayout,
-    header_name,
-    header_text,
-    row_reader,
-)
+from eventlog.qlik.change_rows import PARTITION_NAME, ChangeRow, TableLayout, header_name, header_text, row_reader
 from eventlog.qlik.change_table_options import ReadOptions
 from eventlog.qlik.change_tables import changes_of_rows, key_from_deletes
 from eventlog.qlik.change_tables import live_view as row_by_row
