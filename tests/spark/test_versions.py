@@ -71,8 +71,11 @@ def python(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 def test_every_test_of_spark_passes(java: Path, python: Path) -> None:
     named = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "PYSPARK_"))}
     command = [python, "-m", "pytest", ROOT / "tests" / "spark", "-m", "not soak", "-n", "0"]
-    command += ["-p", "no:cacheprovider", "-o", "filterwarnings=default"]  # warnings of its own make no test fail
+    command += ["-r", "s", "-p", "no:cacheprovider"]
+    command += ["-o", "filterwarnings=default"]  # warnings of its own make no test fail
     done = subprocess.run(
         command, env={**named, "JAVA_HOME": str(java)}, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS
     )
     assert done.returncode == 0, done.stdout[-20_000:]
+    # Without a Java that it runs on, this PySpark has been asked nothing.
+    assert not [line for line in done.stdout.splitlines() if line.startswith("SKIPPED") and "Java" in line]
