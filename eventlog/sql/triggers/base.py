@@ -347,7 +347,7 @@ class MarkedTriggers(Triggers):
         return TriggerPlan(
             (*(self.first_actions(conn, log) if declared else ()), *self.actions(compiled, installed)),
             (*self.warnings(log, compiled, installed), *self.drop_warnings(installed, dropped)),
-            self.not_captured(declared),
+            self.not_captured(declared) if declared else (),
         )
 
     def plan_drop(self, conn: Connection, log: LogTable) -> TriggerPlan:

@@ -18,7 +18,7 @@ from eventlog.cli import run
 from eventlog.cli.context import transaction
 from eventlog.core.catalog import build_catalog
 from eventlog.core.values import Kind
-from eventlog.errors import ConfigError, DatabaseAway, DatabaseError, LogTableError
+from eventlog.errors import ConfigError, DatabaseAway, DatabaseError, LogTableError, TriggerError
 from eventlog.publisher.context import Counters
 from eventlog.publisher.open import open_context
 from eventlog.sql.connection import connect, will_write
@@ -68,6 +68,13 @@ def test_a_binary_column_is_read_back_whatever_it_holds(file: Platform) -> None:
         rows = DIALECT.query_back(conn, None, cls, ["k=1", "k=2", "k=3"], cls.attributes[1:])
     found = [base64.b64decode(row["b"][0] or "") for row in rows.values()]
     assert found == [b"5", b"a", b"\x00\xff"]
+
+
+def test_what_the_publisher_itself_writes_feeds_no_view(file: Platform) -> None:
+    file.run("CREATE VIEW flights AS SELECT flight_no AS pk_flight_no, started AS sv_started FROM eventlog_inflight")
+    base = {"eventlog_inflight": {"flight_no": "pk_flight_no", "started": "sv_started"}}
+    with pytest.raises(TriggerError, match="eventlog_inflight is the log, or belongs to it"):
+        file.plan({"view": "flights", "base": base})
 
 
 def test_a_row_that_replace_takes_away_is_logged_with_recursive_triggers(file: Platform) -> None:

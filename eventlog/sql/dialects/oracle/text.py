@@ -176,26 +176,9 @@ def named(column: Column) -> str:
     return f"UPDATING({literal(column.name)})" if column.name == column.name.upper() else "UPDATING"
 
 
-_CHANGE_FUNCTIONS: Final = {
-    Family.NUMBER: "number_changed",
-    Family.FLOAT: "float_changed",
-    Family.DOUBLE: "double_changed",
-    Family.TEXT: "text_changed",
-    Family.NATIONAL: "national_changed",
-    Family.RAW: "raw_changed",
-    Family.BOOLEAN: "boolean_changed",
-    Family.MOMENT: "moment_changed",
-    Family.ZONED: "zoned_changed",
-    Family.MONTHS: "months_changed",
-    Family.SECONDS: "seconds_changed",
-    Family.CLOB: "clob_changed",
-    Family.NCLOB: "nclob_changed",
-}
-
-
 def change_function(of: Family) -> str:
     """The name of the local function that compares two values of a family."""
-    return _CHANGE_FUNCTIONS[of]
+    return f"{of.name.lower()}_changed"
 
 
 def differs(of: Family) -> str:

@@ -140,8 +140,6 @@ class OracleTriggers(MarkedTriggers):
                 )
 
     def not_captured(self, declared: Sequence[TableTriggers]) -> tuple[str, ...]:
-        if not declared:
-            return ()
         lobs = dict.fromkeys(
             f"{triggers.table.name}.{column.name}"
             for triggers in declared

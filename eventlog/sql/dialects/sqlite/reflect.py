@@ -46,7 +46,8 @@ def column_type(declared: str) -> ColumnType:
     return ColumnType(Kind.EXACT, 0, declared)
 
 
-_STORED = (0, 3)
+_STORED: Final = (0, 3)
+"""What ``hidden`` is of ordinary columns, and of generated ones that are stored."""
 
 
 class SQLiteCatalog(Dialect):

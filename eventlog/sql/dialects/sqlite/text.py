@@ -85,9 +85,6 @@ def is_changed(old: str, new: str) -> str:
 
 # --- keys -------------------------------------------------------------------------------------------------------------
 
-# Their text holds no special and no control character and no blank at an end.
-_NEVER_QUOTED: Final = frozenset({Kind.INTEGER, Kind.BOOLEAN})
-
 
 def key_value(column: Column, ref: str) -> str:
     """SQL of a key column's value, not quoted: exact numbers without an exponent (spec/event-log.md 4.3)."""
@@ -109,8 +106,9 @@ def key_text(key: Sequence[Column], refs: Sequence[str]) -> str:
 
     def value(column: Column, ref: str) -> str:
         # A number of no range may be held as an infinite float, and any column as a text.
-        is_bare = column.type.kind in _NEVER_QUOTED and (column.type.bits or column.type.kind is Kind.BOOLEAN)
-        return f"({key_value(column, ref)})" if is_bare else quoted(key_value(column, ref))
+        is_whole = column.type.kind is Kind.INTEGER and column.type.bits
+        text = key_value(column, ref)
+        return f"({text})" if is_whole or column.type.kind is Kind.BOOLEAN else quoted(text)
 
     return " || ".join(key_parts(key, refs, value))
 

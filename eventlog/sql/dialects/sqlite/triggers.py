@@ -50,8 +50,6 @@ class SQLiteTriggers(MarkedTriggers):
                     )
 
     def not_captured(self, declared: Sequence[TableTriggers]) -> tuple[str, ...]:
-        if not declared:
-            return ()
         return (
             "rows that INSERT OR REPLACE and UPDATE OR REPLACE take away, unless the application's connection has set "
             "PRAGMA recursive_triggers = ON",
