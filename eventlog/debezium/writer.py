@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -229,8 +229,8 @@ class _Form:
         key = set(table.primary_key)
         self._key_head = self._value_head = ""
         if options.schemas_enable:
-            keys = [(one, self.fields[one], False) for one in table.primary_key]
-            columns = [(one, field, one not in key) for one, field in self.fields.items()]
+            keys = [_column(one, self.fields[one], optional=False) for one in table.primary_key]
+            columns = [_column(one, field, optional=one not in key) for one, field in self.fields.items()]
             self._key_head = f'{{"schema":{_dumped(_struct(f"{name}.Key", keys))},"payload":'
             self._value_head = f'{{"schema":{_dumped(_envelope(name, columns))},"payload":'
 
@@ -296,58 +296,45 @@ _dumped: Final = _encoder.encode
 # --- schemas ----------------------------------------------------------------------------------------------------------
 
 
-def _struct(name: str, fields: Sequence[tuple[str, Field, bool]]) -> dict[str, Any]:
-    """A schema of a struct; a field is its name, its form, and whether it may be null."""
-    listed = [{**field.schema, "optional": optional, "field": one} for one, field, optional in fields]
-    return {"type": "struct", "fields": listed, "optional": False, "name": name}
+def _struct(name: str, fields: Iterable[Mapping[str, Any]], **more: Any) -> dict[str, Any]:
+    return {"type": "struct", "fields": list(fields), "optional": False, "name": name, **more}
 
 
-def _envelope(name: str, columns: Sequence[tuple[str, Field, bool]]) -> dict[str, Any]:
-    row = _struct(f"{name}.Value", columns) | {"optional": True}
-    source = {"type": "struct", "fields": list(_source()), "optional": False, "name": "eventlog.Source"}
-    transaction = {
-        "type": "struct",
-        "fields": [
-            _plain("id", "string"),
-            _plain("total_order", "int64"),
-            _plain("data_collection_order", "int64"),
-        ],
-        "optional": True,
-        "name": "event.block",
-        "version": 1,
-    }
-    return {
-        "type": "struct",
-        "fields": [
-            {**row, "field": "before"},
-            {**row, "field": "after"},
-            {**source, "field": "source"},
-            _plain("op", "string"),
-            *(_plain(one, "int64", optional=True) for one in ("ts_ms", "ts_us", "ts_ns")),
-            {**transaction, "field": "transaction"},
-        ],
-        "optional": False,
-        "name": f"{name}.Envelope",
-        "version": 2,
-    }
+def _column(name: str, field: Field, *, optional: bool) -> dict[str, Any]:
+    return {**field.schema, "optional": optional, "field": name}
+
+
+def _plain(name: str, type: str, *, optional: bool = False) -> dict[str, Any]:
+    return {"type": type, "optional": optional, "field": name}
+
+
+def _envelope(name: str, columns: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    row = _struct(f"{name}.Value", columns, optional=True)
+    places = [_plain("id", "string"), _plain("total_order", "int64"), _plain("data_collection_order", "int64")]
+    fields = [
+        {**row, "field": "before"},
+        {**row, "field": "after"},
+        {**_struct("eventlog.Source", _source()), "field": "source"},
+        _plain("op", "string"),
+        *(_plain(one, "int64", optional=True) for one in _TIMES),
+        {**_struct("event.block", places, optional=True, version=1), "field": "transaction"},
+    ]
+    return _struct(f"{name}.Envelope", fields, version=2)
+
+
+_TIMES: Final = ("ts_ms", "ts_us", "ts_ns")
 
 
 def _source() -> Iterator[dict[str, Any]]:
     allowed = "true,first,first_in_data_collection,last_in_data_collection,last,false,incremental"
-    for name in ("version", "connector", "name"):
-        yield _plain(name, "string")
-    yield from (_plain(name, "int64") for name in ("ts_ms", "ts_us", "ts_ns"))
+    yield from (_plain(name, "string") for name in ("version", "connector", "name"))
+    yield from (_plain(name, "int64") for name in _TIMES)
     yield {
         "type": "string", "optional": True, "name": "io.debezium.data.Enum", "version": 1,
         "parameters": {"allowed": allowed}, "default": "false", "field": "snapshot",
     }  # fmt: skip
     yield _plain("db", "string")
     yield _plain("sequence", "string", optional=True)
-    yield _plain("schema", "string")
-    yield _plain("table", "string")
+    yield from (_plain(name, "string") for name in ("schema", "table"))
     yield _plain("event_id", "string", optional=True)
     yield {"type": "array", "items": {"type": "int64", "optional": False}, "optional": True, "field": "record_ids"}
-
-
-def _plain(name: str, type: str, *, optional: bool = False) -> dict[str, Any]:
-    return {"type": type, "optional": optional, "field": name}

@@ -117,8 +117,8 @@ def change_of(before: ChangeRow | None, row: ChangeRow, table: SourceTable) -> C
                 extras["changed_unknown"] = sorted(unknown)
         case "D":
             op = ChangeOp.DELETE
-            if key is None and row.mask:
-                key = tuple(name for name in row.data if name in row.mask)
+            if key is None:
+                key = key_from_deletes((row,))
             image_before = _deleted(row, key)
         case _:
             op, key = ChangeOp.TRUNCATE, None
