@@ -185,11 +185,8 @@ def drop(
             return
         if dry:
             _print(planned)
-            result(
-                f"{number_of(len(planned.changes), 'table')} would be captured no longer."
-                if planned.changes
-                else NOTHING
-            )
+            tables = number_of(len(planned.changes), "table")
+            result(f"{tables} would be captured no longer." if planned.changes else NOTHING)
             if drop_log:
                 result(f"The log {log} would be dropped.")
             return
