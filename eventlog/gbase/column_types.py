@@ -6,7 +6,7 @@ import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum
 from typing import Final
 
 from eventlog.errors import shown
@@ -14,43 +14,35 @@ from eventlog.gbase.errors import UnknownType
 from eventlog.gbase.packed import Qualifier, decimal_width, parse_qualifier
 
 
-class Kind(StrEnum):
-    """The encodings of spec/gbase-cdc.md 3.3."""
+class Kind(Enum):
+    """The encodings of spec/gbase-cdc.md 3.3: what each is called, the slot of a fixed one as ``struct`` takes it (None
+    if its type has a size), and how many parameters it may have.
 
-    SMALLINT = "smallint"
-    INTEGER = "integer"
-    BIGINT = "bigint"
-    INT8 = "int8"
-    FLOAT = "float"
-    SMALLFLOAT = "smallfloat"
-    DATE = "date"
-    DECIMAL = "decimal"
-    DATETIME = "datetime"
-    CHAR = "char"
-    BOOLEAN = "boolean"
-    VARCHAR = "varchar"
-    LVARCHAR = "lvarchar"
-    LOB = "lob"
+    A start value of SERIAL and a precision of FLOAT mean nothing here.
+    """
+
+    SMALLINT = ("smallint",), "h", 0
+    INTEGER = ("integer", "int", "serial"), "i", 0
+    BIGINT = ("bigint", "bigserial"), "q", 0
+    INT8 = ("int8", "serial8"), "10s", 0
+    FLOAT = ("float", "double precision"), "8s", 1
+    SMALLFLOAT = ("smallfloat", "real"), "4s", 0
+    DATE = ("date",), "i", 0
+    DECIMAL = ("decimal", "dec", "numeric", "money"), None, 2
+    DATETIME = ("datetime", "interval"), None, 0
+    CHAR = ("char", "nchar"), None, 1
+    BOOLEAN = ("boolean",), "H", 0
+    VARCHAR = ("varchar", "nvarchar"), None, 2
+    LVARCHAR = ("lvarchar",), None, 1
+    LOB = ("blob", "clob"), "76s", 0
+
+    def __init__(self, names: tuple[str, ...], slot: str | None, parameters: int) -> None:
+        self.names = names
+        self.slot = slot
+        self.parameters = parameters
 
 
-# What each kind is called, the slot of a fixed one as ``struct`` takes it (None: a slot of its size), and how many
-# parameters it may have; a start value of SERIAL and a precision of FLOAT mean nothing here.
-_KINDS: Final[dict[Kind, tuple[tuple[str, ...], str | None, int]]] = {
-    Kind.SMALLINT: (("smallint",), "h", 0),
-    Kind.INTEGER: (("integer", "int", "serial"), "i", 0),
-    Kind.BIGINT: (("bigint", "bigserial"), "q", 0),
-    Kind.INT8: (("int8", "serial8"), "10s", 0),
-    Kind.FLOAT: (("float", "double precision"), "8s", 1),
-    Kind.SMALLFLOAT: (("smallfloat", "real"), "4s", 0),
-    Kind.DATE: (("date",), "i", 0),
-    Kind.DECIMAL: (("decimal", "dec", "numeric", "money"), None, 2),
-    Kind.CHAR: (("char", "nchar"), None, 1),
-    Kind.BOOLEAN: (("boolean",), "H", 0),
-    Kind.VARCHAR: (("varchar", "nvarchar"), None, 2),
-    Kind.LVARCHAR: (("lvarchar",), None, 1),
-    Kind.LOB: (("blob", "clob"), "76s", 0),
-}
-_BY_NAME: Final = {name: kind for kind, (names, _, _) in _KINDS.items() for name in names}
+_BY_NAME: Final = {name: kind for kind in Kind for name in kind.names}
 _SERIALS: Final = ("serial", "serial8", "bigserial")
 _VARIABLE: Final = (Kind.VARCHAR, Kind.LVARCHAR)
 _FLOATING_SCALE: Final = 255
@@ -82,7 +74,7 @@ class ColumnType:
         size = self.size or 0
         if self.kind is Kind.DECIMAL:
             size = decimal_width(size, self.scale)
-        return _KINDS[self.kind][1] or f"{size}s"
+        return self.kind.slot or f"{size}s"
 
     @property
     def width(self) -> int:
@@ -118,7 +110,7 @@ def parse_type(text: str, column: str, decimal_no_scale: str = "floating") -> Co
 
 def _parsed(spelled: str, no_scale: str) -> ColumnType | None:
     words = spelled.lower()
-    for word in ("datetime", "interval"):
+    for word in Kind.DATETIME.names:
         if words.startswith(word):
             qualifier = parse_qualifier(words[len(word) :].strip(), word == "interval")
             return None if qualifier is None else ColumnType(Kind.DATETIME, spelled, qualifier=qualifier)
@@ -128,7 +120,7 @@ def _parsed(spelled: str, no_scale: str) -> ColumnType | None:
     if match is None or kind is None:
         return None
     parameters = [int(part) for part in match.groups()[1:] if part is not None]
-    if len(parameters) > (1 if name in _SERIALS else _KINDS[kind][2]):
+    if len(parameters) > (1 if name in _SERIALS else kind.parameters):
         return None
     if kind is Kind.DECIMAL:
         return _decimal(name, spelled, parameters, no_scale)

@@ -58,25 +58,20 @@ class SchemaMismatch(FormatError):
 
 
 class ColumnError(FormatError):
-    """A row that cannot be read. ``problem`` says why; once known, ``table``, ``sequence`` and ``name`` say where;
-    ``column`` is ``schema.table.column``.
+    """A row that cannot be read. Once known, ``table``, ``sequence`` and ``name`` say where; ``column`` is
+    ``schema.table.column``.
     """
 
     code = "column"
     cure = "Read the rows with the description that stood before them in the stream: a capture from its start."
+    table = ""
+    sequence: int | None = None
+    name = ""
 
-    def __init__(self, problem: str, table: str = "", sequence: int | None = None, name: str = "") -> None:
-        place = f" of the row with sequence {sequence:016x}" if sequence is not None else ""
-        super().__init__(f"column {name!r} of {table!r}{place}: {problem}" if table else problem)
-        self.problem = problem
-        self.table = table
-        self.sequence = sequence
-        self.name = name
-        self.column = f"{table}.{name}" if table else None
-
-    def at(self, table: str, sequence: int | None, name: str) -> Self:
-        """The same error with its place."""
-        return type(self)(self.problem, table, sequence, name)
+    def at(self, table: str, sequence: int, name: str) -> Self:
+        """The error with its place."""
+        self.table, self.sequence, self.name, self.column = table, sequence, name, f"{table}.{name}"
+        return with_location(self, f"column {name!r} of {table!r} of the row with sequence {sequence:016x}")
 
 
 class RowLengthError(ColumnError):

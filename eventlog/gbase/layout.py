@@ -145,12 +145,11 @@ def _sizes_reader(table: str, columns: Sequence[Column], size_order: str, layout
         for name, size in zip(variable, sizes, strict=True):
             end += size
             if end > payload:
-                raise RowLengthError(
-                    f"its slot ends at byte {end} of a payload of {payload}", table, _sequence(record), name
-                )
+                problem = f"its slot ends at byte {end} of a payload of {payload}"
+                raise RowLengthError(problem).at(table, _sequence(record), name)
         if end != payload:
             problem = f"the columns take {end} bytes, the payload has {payload}"
-            raise RowLengthError(problem, table, _sequence(record), last)
+            raise RowLengthError(problem).at(table, _sequence(record), last)
         return sizes
 
     def in_its_order(record: bytes, payload: int) -> Sequence[int]:
@@ -163,10 +162,10 @@ def _sizes_reader(table: str, columns: Sequence[Column], size_order: str, layout
             array = record[SIZES_AT : SIZES_AT + 4 * len(variable)].hex().upper()
             order = "either byte order" if size_order == "auto" else f"the byte order {size_order}"
             problem = f"the size array {array} does not fit the payload of {payload} bytes in {order}"
-            raise SizeArrayError(problem, table, _sequence(record), variable[0])
+            raise SizeArrayError(problem).at(table, _sequence(record), variable[0])
         if len(fitting) == 1:
             (layouts.size_order,) = fitting
-        return fitting[layouts.size_order or "little"]  # both fit, with payloads of 64 KiB and more alone
+        return fitting[layouts.size_order or "little"]  # with payloads of 64 KiB and more both may fit
 
     return read
 

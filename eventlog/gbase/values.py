@@ -50,7 +50,7 @@ def codec(
         case Kind.INT8:
             return Codec(bytes(10), _write_int8, _read_int8)
         case Kind.FLOAT | Kind.SMALLFLOAT:
-            return _float_codec(struct.Struct(">d" if type.kind is Kind.FLOAT else ">f"), type.kind)
+            return _float_codec(struct.Struct(">d" if type.kind is Kind.FLOAT else ">f"), type.spelled)
         case Kind.DATE:
             return Codec(_DATE.pack(_NULL_DATE), _write_date, _read_date)
         case Kind.BOOLEAN:
