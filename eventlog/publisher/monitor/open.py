@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from eventlog.config.load import Config
 from eventlog.errors import ConfigError
@@ -36,14 +36,11 @@ def monitoring(config: Config, listen: str, counters: Counters, compare: Compare
         from eventlog.publisher.monitor.openmetrics import PublisherMetrics
         from eventlog.publisher.monitor.server import Monitor, serving
     activity = Activity(counters, settings.interval, settings.patience or patience(config))
-
-    def status() -> dict[str, Any]:
-        return process_status(activity, name, config.sink.type, config.format.type, shows_values=settings.values)
-
+    metrics = PublisherMetrics(activity, {"log": name, "sink": config.sink.type})
+    status = partial(process_status, activity, name, config.sink.type, config.format.type, shows_values=settings.values)
     questions = None
     if config.source.type is None:
         questions = Questions(config, compare, partial(answers_data, activity, shows_values=settings.values))
-    metrics = PublisherMetrics(activity, {"log": name, "sink": config.sink.type})
     with serving(Monitor(listen, activity, metrics, status, questions, settings)):
         yield activity
 
