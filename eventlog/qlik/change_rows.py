@@ -339,14 +339,12 @@ def row_writer(
     attribute, ValueRange for a stream position of more than 128 characters.
     """
     headers = sorted((place, name) for name, place in layout.headers.items() if name != PARTITION_NAME)
-    writers: list[Callable[[ChangeRow], Any]] = []
-    for _, name in headers:
-        if name == "change_mask":
-            writers.append(_mask_writer(layout.masks, mask_form, byteorder, empty_mask))
-        elif name == "stream_position":
-            writers.append(_stream_position_writer(what))
-        else:
-            writers.append(_HEADER_WRITERS[name])
+    write_mask = mask_writer(layout.masks, mask_form, byteorder, empty_mask)
+    writer_of = _HEADER_WRITERS | {
+        "change_mask": lambda row: write_mask(row.mask or _NO_COLUMNS),
+        "stream_position": _stream_position_writer(what),
+    }
+    writers = [writer_of[name] for _, name in headers]
     names = layout.names
     partitioned = PARTITION_NAME in layout.headers
     places = [place for place, _ in headers] + [place for _, place in layout.data]
@@ -365,6 +363,7 @@ def row_writer(
     return write
 
 
+_MOST_MASKS: Final = 4096
 _COMPOUND: Final = frozenset({tuple, Lob})
 
 
@@ -376,13 +375,22 @@ def _plain(name: str, value: Value, what: str) -> Any:
     return value
 
 
-def _mask_writer(
-    layout: MaskLayout, form: str, byteorder: Literal["little", "big"], empty_mask: str
-) -> Callable[[ChangeRow], str | bytes | None]:
-    if form == "text":
-        return lambda row: masks.table_text(layout, layout.bits(row.mask or _NO_COLUMNS))
+def mask_writer(
+    layout: MaskLayout,
+    mask_form: Literal["binary", "text"],
+    byteorder: Literal["little", "big"] = "little",
+    empty_mask: Literal["empty", "null"] = "empty",
+) -> Callable[[frozenset[str]], str | bytes | None]:
+    """The function that makes the stored mask of a set of columns. It keeps masks: few sets come again and again."""
     empty = None if empty_mask == "null" else b""
-    return lambda row: masks.table_bytes(layout, layout.bits(row.mask), byteorder) if row.mask else empty
+
+    @lru_cache(maxsize=_MOST_MASKS)
+    def stored(columns: frozenset[str]) -> str | bytes | None:
+        if mask_form == "text":
+            return masks.table_text(layout, layout.bits(columns))
+        return masks.table_bytes(layout, layout.bits(columns), byteorder) if columns else empty
+
+    return stored
 
 
 def _stream_position_writer(what: str) -> Callable[[ChangeRow], str | None]:

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import pyarrow as pa
 
@@ -23,8 +22,7 @@ from eventlog.core.typed import is_multi_valued
 from eventlog.errors import FormatError, NotExpressible, RowError, ValueRange, shown
 from eventlog.model import Change, ChangeOp, LogRow, Operation, full_name
 from eventlog.publisher.qlik_messages import class_columns
-from eventlog.qlik import masks
-from eventlog.qlik.change_rows import TableLayout
+from eventlog.qlik.change_rows import TableLayout, mask_writer
 from eventlog.qlik.change_table_options import WriteOptions
 from eventlog.qlik.change_tables import TargetTable, images_of
 from eventlog.qlik.columns import CLASSES, QlikColumn
@@ -40,8 +38,6 @@ _OPERATIONS: Final = {
     ChangeOp.UPDATE: Operation.MODIFY,
     ChangeOp.DELETE: Operation.DELETE,
 }
-
-_MOST_MASKS: Final = 4096
 
 
 def by_class(blob: Columns) -> dict[str, bytes]:
@@ -182,7 +178,8 @@ _Done = tuple[Sequence[CheckedRow], Decision | None, CurrentRow | None, ChangeOp
 def _row_writer(table: Table, options: WriteOptions) -> Callable[[Change, int], Sequence[_Stored]]:
     """The function that gives the rows of a change at a place. It raises NotExpressible."""
     names = table.layout.names
-    mask = _mask_writer(table.layout, options)
+    mask_form: Literal["binary", "text"] = "binary" if options.file_format == "parquet" else "text"
+    mask = mask_writer(table.layout.masks, mask_form, options.byteorder, options.empty_mask)
     target = table.target
     uncounted: Counter[str] = Counter()
 
@@ -270,20 +267,6 @@ _KEPT: Final[Mapping[str, type]] = {
     for name in ("INT2", "INT4", "INT8", "STRING", "WSTRING", "CLOB", "NCLOB", "NUMERIC", "BOOLEAN", "DATE", "REAL4",
                  "REAL8", "BYTES", "BLOB")
 }  # fmt: skip
-
-
-def _mask_writer(layout: TableLayout, options: WriteOptions) -> Callable[[frozenset[str]], bytes | str | None]:
-    """The function that makes the stored mask of a set of columns. It keeps masks: few sets come again and again."""
-    mask_layout = layout.masks
-    is_text = options.file_format != "parquet"
-    empty = None if options.empty_mask == "null" else b""
-
-    def stored(columns: frozenset[str]) -> bytes | str | None:
-        if is_text:
-            return masks.table_text(mask_layout, mask_layout.bits(columns))
-        return masks.table_bytes(mask_layout, mask_layout.bits(columns), options.byteorder) if columns else empty
-
-    return lru_cache(maxsize=_MOST_MASKS)(stored)
 
 
 def _counts_of(done: Sequence[_Done]) -> Counter[str]:
