@@ -121,3 +121,11 @@ def test_types_of_values(values: list[Value], type: str) -> None:
     assert [column.name for column in columns] == ["id", "c"]
     assert columns[1].type == type
     assert key_of(columns) == ("id",)
+
+
+def test_a_key_counts_though_a_change_before_knew_none() -> None:
+    seen = ColumnsSeen()
+    for key in (None, (("id", 1),)):
+        seen.see(Change(None, "t", ChangeOp.INSERT, key, None, {"id": 1}))
+    assert key_of(seen.columns()) == ("id",)
+    assert seen.columns() is seen.columns()  # made anew only where a change shows something new
