@@ -43,7 +43,7 @@ WriteBatch = Callable[[Connection, str | None], Batch]
 
 def check_table(conn: Connection, log: LogTable) -> None:
     """Raise LogTableError if the log has no table of positions yet."""
-    if not sa.inspect(conn).has_table(log.resync_table, log.schema):
+    if not sa.inspect(conn).has_table(quoted(log.resync_table), log.schema):
         raise LogTableError(
             f"the log {log} has no table {log.resync_table}, where a resync keeps its position: make it with "
             "`eventlog db upgrade`, or with `eventlog db upgrade --companions-only` if somebody else made the log"

@@ -41,7 +41,7 @@ from eventlog.sql.alembic.definition import (
 from eventlog.sql.alembic.operations import CreateEventLogOp, UnwatchTableOp, WatchTableOp
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.locate import new_log
-from eventlog.sql.log_table import LogTable
+from eventlog.sql.log_table import LogTable, quoted
 from eventlog.sql.statements import run_as_it_stands
 from eventlog.sql.text import quote_identifier
 from eventlog.sql.triggers.watch import Watch
@@ -227,7 +227,7 @@ def _log_operations(case: _Case) -> Iterable[MigrateOperation]:
     name = quote_identifier(case.log.name) if set('."') & set(case.log.name) else case.log.name
     reached = migrations.current(case.connection, log_table=name, schema=case.log.schema)
     newest = migrations.heads()
-    exists = sa.inspect(case.connection).has_table(case.log.name, case.log.schema)
+    exists = sa.inspect(case.connection).has_table(quoted(case.log.name), case.log.schema)
     if not (set(reached) >= set(newest) or (exists and not reached)):
         yield CreateEventLogOp(LogDefinition(name, case.log.schema, newest, reached))
 

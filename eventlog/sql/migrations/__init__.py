@@ -35,6 +35,7 @@ from eventlog.sql.log_table import LogTable, quoted, schema_of, split_name
 
 _LOG_BRANCH: Final = "log"
 _COMPANIONS_BRANCH: Final = "companions"
+_SCRIPTS: Final = str(Path(__file__).parent)
 
 
 def upgrade(
@@ -112,7 +113,7 @@ def current(target: Engine | Connection, *, log_table: str, schema: str | None =
 
 def heads() -> tuple[str, ...]:
     """The newest revisions that there are, one a branch."""
-    return tuple(sorted(ScriptDirectory(str(Path(__file__).parent)).get_heads()))
+    return tuple(sorted(ScriptDirectory(_SCRIPTS).get_heads()))
 
 
 @contextmanager
@@ -161,7 +162,7 @@ def _offline_log(log_table: str, schema: str | None, dialect: Dialect) -> LogTab
 
 def _check_before_upgrade(conn: Connection, log: LogTable, companions_only: bool) -> None:
     inspector = sa.inspect(conn)
-    exists = inspector.has_table(log.name, log.schema)
+    exists = inspector.has_table(quoted(log.name), log.schema)
     # The version table comes before all others, so without it none of them is ours.
     is_begun = inspector.has_table(quoted(log.version_table), log.schema)
     if not is_begun:
@@ -175,7 +176,7 @@ def _check_before_upgrade(conn: Connection, log: LogTable, companions_only: bool
         if not exists:
             raise LogTableError(f"there is no log {log} that companions could be made for: correct log_table")
         return
-    scripts = ScriptDirectory(str(Path(__file__).parent)).walk_revisions("base", f"{_LOG_BRANCH}@head")
+    scripts = ScriptDirectory(_SCRIPTS).walk_revisions("base", f"{_LOG_BRANCH}@head")
     is_ours = bool({script.revision for script in scripts}.intersection(_heads(conn, log)))
     if exists and not is_ours and not (is_begun and registry.load(conn.dialect.name).half_made(conn, log)):
         raise LogTableError(
@@ -212,7 +213,7 @@ def _config(
     log: LogTable, dialect: Dialect, conn: Connection | None, sql: TextIO | None, companions_only: bool = False
 ) -> Config:
     config = Config() if sql is None else Config(output_buffer=sql)
-    config.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
+    config.set_main_option("script_location", _SCRIPTS.replace("%", "%%"))
     config.set_main_option("path_separator", "os")
     config.attributes.update(
         connection=conn,
