@@ -35,7 +35,7 @@ RUN_BY = {
     ),
     (BACKLOG, "Start sooner", 0): (
         "test_class_archive",
-        "test_the_archive_that_the_command_makes_is_taken_and_a_broken_one_is_passed_over",
+        "test_the_archive_that_the_command_makes_is_taken_and_one_that_is_cut_is_passed_over",
     ),
     (SIZING, "Ask for your log", 0): (_HERE, "test_an_estimate_is_printed"),
 }

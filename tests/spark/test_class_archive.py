@@ -42,7 +42,7 @@ def run(program: str, prefix: Path, **environ: str) -> subprocess.CompletedProce
 
 
 @pytest.mark.soak
-def test_the_archive_that_the_command_makes_is_taken_and_a_broken_one_is_passed_over(tmp_path: Path) -> None:
+def test_the_archive_that_the_command_makes_is_taken_and_one_that_is_cut_is_passed_over(tmp_path: Path) -> None:
     assert block("Start sooner") == "python -m spark.class_archive\n"
     prefix = tmp_path / "an environment"
     made = run(_MAKE, prefix)
@@ -54,6 +54,6 @@ def test_the_archive_that_the_command_makes_is_taken_and_a_broken_one_is_passed_
     assert taken.stdout == "7\n"
 
     archive.chmod(0o600)
-    archive.write_bytes(archive.read_bytes()[:1000] + bytes(100_000))
+    archive.write_bytes(archive.read_bytes()[: 2**20])
     assert "Spark does not start" in run(_COUNT, prefix, JDK_JAVA_OPTIONS="-Xshare:on").stderr
     assert run(_COUNT, prefix).stdout == "7\n"
