@@ -17,7 +17,8 @@ import common
 from eventlog.config.load import load
 from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.open import open_context, open_sink
+from eventlog.publisher.open import open_context
+from eventlog.publisher.sinks import open_sink
 
 _SECONDS = 0.005
 

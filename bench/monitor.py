@@ -40,7 +40,8 @@ from eventlog.publisher.monitor import look
 from eventlog.publisher.monitor.activity import Activity
 from eventlog.publisher.monitor.open import monitoring
 from eventlog.publisher.observer import SILENT
-from eventlog.publisher.open import open_sink, open_to_publish
+from eventlog.publisher.open import open_to_publish
+from eventlog.publisher.sinks import open_sink
 from eventlog.sql.dialects.postgresql import PostgreSQL
 
 _REPEATED = 200

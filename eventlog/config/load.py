@@ -13,6 +13,7 @@ from eventlog.config.layers import Layer, Setting, from_environment, from_file, 
 from eventlog.config.settings import (
     CLOUDEVENTS,
     SECTIONS,
+    SINK_NEEDS,
     DatabaseSettings,
     FormatSettings,
     LogSettings,
@@ -163,20 +164,13 @@ def _contradictions(config: Config, chosen: Mapping[tuple[str, str], Setting]) -
             yield ConfigError(f"{source} and {section}.properties both have {name}; keep one")
         if settings.user is not None and "sasl.password" in secrets:
             yield ConfigError(f"{source} and EVENTLOG_{section.upper()}_PASSWORD both give sasl.password; keep one")
-    needed = _SINK_NEEDS.get(config.sink.type)
+    needed = SINK_NEEDS.get(config.sink.type)
     if needed is not None and getattr(config.sink, needed[0]) is None:
         yield ConfigError(f"{chosen['sink', 'type'].source}: {config.sink.type} needs sink.{needed[0]}, {needed[1]}")
 
 
 _LEAST_KAFKA_TIMEOUT: Final = 2.0
 """Seconds. An idempotent producer that asks the brokers a second time for its number has waited for one by then."""
-
-_SINK_NEEDS: Final = {
-    "files": ("directory", "where the documents are written"),
-    "http": ("url", "where the documents are posted to"),
-    "kafka": ("brokers", "where a broker is: host:port"),
-    "python": ("function", "which is called with each document"),
-}
 
 
 def _with_url(database: DatabaseSettings, chosen: Mapping[tuple[str, str], Setting]) -> DatabaseSettings:

@@ -5,6 +5,7 @@ The rules are those of spec/event-log.md 9; ``eventlog.config.load`` reads them 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import time
@@ -47,6 +48,7 @@ from eventlog.core.options import (
 )
 from eventlog.core.parameters import MANY
 from eventlog.debezium import options as debezium
+from eventlog.files.secrets import referenced_secret
 from eventlog.model import LogRow
 from eventlog.qlik.message_options import WriteOptions
 
@@ -218,6 +220,15 @@ class SinkSettings:
     )  # fmt: skip
 
 
+SINK_NEEDS: Final = {
+    "files": ("directory", "where the documents are written"),
+    "http": ("url", "where the documents are posted to"),
+    "kafka": ("brokers", "where a broker is: host:port"),
+    "python": ("function", "which is called with each document"),
+}
+"""The option that a type of sink cannot do without, and what it says."""
+
+
 def _writer_option(writer: type, format: str, name: str) -> Any:
     """An option of a format's writer, in the kinds of eventlog.toml."""
     declared = options_of(writer)[name]
@@ -386,6 +397,16 @@ class SourceSettings:
     )
     position_password: str | None = option(None, SECRET, "password of position_url", secret=True)
     position_table: str = option("eventlog_position", TEXT, "table of the position, one a publisher")
+
+
+def kafka_properties(settings: SinkSettings | SourceSettings, section: str) -> dict[str, Any]:
+    """The settings of librdkafka, with the secrets that they lead to. Raises ConfigError."""
+    properties = dict(settings.properties or {})
+    for name, reference in (settings.secret_properties or {}).items():
+        properties[name] = referenced_secret(reference, f"{section}.secret_properties, {name}", os.environ)
+    if settings.user is not None:
+        properties |= {"sasl.username": settings.user, "sasl.password": settings.password}
+    return properties
 
 
 @dataclass(frozen=True, slots=True)

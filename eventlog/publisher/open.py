@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, Final, TextIO
+from typing import Any
 
 from sqlalchemy import Connection
 
 from eventlog.cloudevents.options import BATCHED, mode_of
 from eventlog.config.load import Config
-from eventlog.config.settings import CLOUDEVENTS, DEBEZIUM, MESSAGES, SinkSettings, SourceSettings, WatchSettings
+from eventlog.config.settings import CLOUDEVENTS, DEBEZIUM, MESSAGES, WatchSettings
 from eventlog.config.urls import connection_url
 from eventlog.core.catalog import Catalog, Database, build_catalog, match_name
 from eventlog.core.events import EventOptions
 from eventlog.core.options import options_of, same_fields
 from eventlog.core.values import ValueOptions
 from eventlog.errors import AnotherPublisher, ConfigError, DatabaseError, EventlogError, TriggerError, together
-from eventlog.files.secrets import referenced_secret
 from eventlog.publisher.context import Context, Counters, PublisherOptions
 from eventlog.publisher.formats import Form, OutputFormat, XdsFormat
-from eventlog.publisher.sinks import Sink
-from eventlog.publisher.sinks.files import DocumentFiles, LineFiles, Owner, StreamSink, claim
+from eventlog.publisher.sinks.files import Owner, claim
 from eventlog.sql.connection import TO_THE_PRIMARY, as_database_errors, connect, describe, refuse_pooling
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.locate import check_rights, locate_log
@@ -41,9 +37,6 @@ from eventlog.sql.triggers.watch import (
     matching_tables,
 )
 from eventlog.xds.writer import Header
-
-DEFAULT_TOPIC: Final = "eventlog"
-"""Where XDS documents go if no topic is named."""
 
 
 @contextmanager
@@ -385,16 +378,6 @@ def configured_options(config: Config, kind: type) -> dict[str, Any]:
     return options
 
 
-def kafka_properties(settings: SinkSettings | SourceSettings, section: str) -> dict[str, Any]:
-    """The settings of librdkafka, with the secrets that they lead to. Raises ConfigError."""
-    properties = dict(settings.properties or {})
-    for name, reference in (settings.secret_properties or {}).items():
-        properties[name] = referenced_secret(reference, f"{section}.secret_properties, {name}", os.environ)
-    if settings.user is not None:
-        properties |= {"sasl.username": settings.user, "sasl.password": settings.password}
-    return properties
-
-
 def _mode(config: Config) -> str:
     """The mode of CloudEvents (spec/cloudevents.md 2)."""
     return mode_of(config.format.mode, config.sink.type, config.sink.form)
@@ -404,28 +387,3 @@ def _is_single(config: Config) -> bool:
     """Whether a document is one event: CloudEvents over HTTP and to functions that are not batched."""
     is_cloudevent = config.format.type == CLOUDEVENTS and config.sink.type in ("http", "python")
     return is_cloudevent and _mode(config) != BATCHED
-
-
-def open_sink(config: Config, stream: TextIO) -> Sink:
-    """The sink that the configuration names; ``stream`` is standard output."""
-    settings = config.sink
-    # Each brings libraries of its own, which take longer to load than all of the publisher.
-    if settings.type == "http" and settings.url is not None:
-        from eventlog.publisher.sinks.http import HttpSink
-
-        return HttpSink(settings.url, settings, settings.answer or ("xds" if config.format.type == "xds" else "status"))
-    if settings.type == "kafka" and settings.brokers is not None:
-        from eventlog.publisher.sinks.kafka import KafkaSink
-
-        properties = kafka_properties(settings, "sink")
-        return KafkaSink(settings.brokers, settings.topic or DEFAULT_TOPIC, properties, settings.timeout)
-    if settings.type == "python" and settings.function is not None:
-        from eventlog.publisher.sinks.python import load_callable
-
-        return load_callable(settings.function, Path.cwd())
-    if settings.type == "files" and settings.directory is not None:
-        is_xds = config.format.type == "xds"
-        if settings.form == "lines":
-            return LineFiles(settings.directory, ".xmll" if is_xds else ".jsonl")
-        return DocumentFiles(settings.directory, ".xml" if is_xds else ".json")
-    return StreamSink(stream)

@@ -20,8 +20,7 @@ from kill_driver import Steps, forked
 from eventlog.changes.format import Report
 from eventlog.config.load import Config, load
 from eventlog.publisher.context import Counters
-from eventlog.publisher.open import open_sink
-from eventlog.publisher.sinks import files
+from eventlog.publisher.sinks import files, open_sink
 from eventlog.publisher.stream import capture_files, gbase, linter, position, qlik_messages, run
 from eventlog.publisher.stream.open import following, position_of
 from eventlog.publisher.wake import StopRequest

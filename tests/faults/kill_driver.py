@@ -20,8 +20,8 @@ from typing import Any
 from eventlog.config.load import Config, load
 from eventlog.publisher import cycle, daemon, delivery, marks
 from eventlog.publisher.context import Counters
-from eventlog.publisher.open import open_context, open_sink, open_to_publish
-from eventlog.publisher.sinks import files
+from eventlog.publisher.open import open_context, open_to_publish
+from eventlog.publisher.sinks import files, open_sink
 
 
 class Steps:

@@ -26,8 +26,8 @@ from eventlog.model import Answer
 from eventlog.publisher.context import Counters
 from eventlog.publisher.cycle import recover, run_cycle
 from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.open import open_context, open_sink
-from eventlog.publisher.sinks import Document
+from eventlog.publisher.open import open_context
+from eventlog.publisher.sinks import Document, open_sink
 
 SCHEMA = (
     "CREATE TABLE usr (idu integer PRIMARY KEY, fname text, salary numeric(9,2), born timestamp(6))",

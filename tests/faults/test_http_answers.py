@@ -18,7 +18,7 @@ from receiver import CUT, Receiver, Request, answer, reply, status
 from eventlog.config.load import load
 from eventlog.errors import ReceiverAway
 from eventlog.model import Answer, Level, Verdict
-from eventlog.publisher.open import open_sink
+from eventlog.publisher.sinks import open_sink
 
 
 @pytest.mark.parametrize("level", list(Level))

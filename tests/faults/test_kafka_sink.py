@@ -25,8 +25,8 @@ from eventlog.model import Answer, KafkaRecord, Level, Verdict
 from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.liveness import ReportingSink
-from eventlog.publisher.open import open_context, open_sink
-from eventlog.publisher.sinks import Document
+from eventlog.publisher.open import open_context
+from eventlog.publisher.sinks import Document, open_sink
 from eventlog.publisher.sinks.kafka import KafkaSink
 from eventlog.qlik.message_format import FORMAT
 from eventlog.transport import kafka

@@ -11,11 +11,10 @@ import pytest
 
 from eventlog.cli.settings import template
 from eventlog.config.load import Config, effective, load
-from eventlog.config.settings import SECTIONS, FormatSettings, PublisherSettings
+from eventlog.config.settings import SECTIONS, FormatSettings, PublisherSettings, kafka_properties
 from eventlog.config.urls import connection_url, masked, with_configured_password
 from eventlog.core.options import options_of
 from eventlog.errors import ConfigError
-from eventlog.publisher.open import kafka_properties
 
 
 @pytest.fixture

@@ -1,11 +1,17 @@
-"""Where documents go. A sink takes one document at a time and answers for its events."""
+"""Where documents go. A sink takes one document at a time and answers for its events.
+
+Each type of sink is a module of its name here, with a function ``open_sink`` as below; its options stand in
+``config.settings.SinkSettings``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TextIO
 
+from eventlog.config.load import Config
 from eventlog.model import Answer, Event, KafkaRecord, Verdict
 
 
@@ -51,3 +57,12 @@ class Sink(Protocol):
     def close(self) -> None:
         """There is nothing to end."""
         return None  # noqa: RET501 - an empty body would be abstract
+
+
+def open_sink(config: Config, stream: TextIO) -> Sink:
+    """The sink that the configuration names; ``stream`` is standard output. Raises ConfigError.
+
+    Only its module is loaded: each brings libraries of its own, which take longer to load than all of the publisher.
+    """
+    sink: Sink = import_module(f"{__name__}.{config.sink.type}").open_sink(config, stream)
+    return sink

@@ -1,4 +1,4 @@
-"""Documents to files, written under a temporary name, fsynced, renamed (spec/event-log.md 10); or to standard output.
+"""Documents to files, written under a temporary name, fsynced, renamed (spec/event-log.md 10).
 
 A file is named after its flight and its (first) envelope, both recorded in the in-flight line, so that an envelope
 which is sent again replaces itself. Flight numbers are unique in one log only, so the directory remembers whose it is,
@@ -13,14 +13,23 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple, TextIO
 
+from eventlog.config.load import Config
 from eventlog.errors import ConfigError, ReceiverAway
 from eventlog.files.atomic import sync_file, sync_path
 from eventlog.model import Answer
 from eventlog.publisher.sinks import Document, Sink
+
+
+def open_sink(config: Config, _stream: TextIO) -> Sink:
+    """``[sink]`` of type ``files``."""
+    directory, is_xds = config.sink.directory, config.format.type == "xds"
+    assert directory is not None
+    if config.sink.form == "lines":
+        return LineFiles(directory, ".xmll" if is_xds else ".jsonl")
+    return DocumentFiles(directory, ".xml" if is_xds else ".json")
 
 
 class DocumentFiles(Sink):
@@ -34,7 +43,7 @@ class DocumentFiles(Sink):
 
     def send(self, document: Document) -> Answer:
         target = self._directory / f"{stem(document.flight, document.envelope)}{self._ending}"
-        with _receiver_away(target):
+        with as_receiver_away(target):
             with _temporary(target).open("wb") as file:
                 file.write(document.body.encode())
                 sync_file(file)
@@ -44,7 +53,7 @@ class DocumentFiles(Sink):
 
     def flush(self) -> None:
         if self._dirty:
-            with _receiver_away(self._directory):
+            with as_receiver_away(self._directory):
                 sync_path(self._directory)
             self._dirty = False
 
@@ -71,7 +80,7 @@ class LineFiles(Sink):
     def send(self, document: Document) -> Answer:
         if self._file is not None and document.flight != self._flight:
             self.flush()
-        with _receiver_away(self._directory):
+        with as_receiver_away(self._directory):
             if self._file is None:
                 self._target = self._directory / f"{stem(document.flight, document.envelope)}{self._ending}"
                 self._file = _temporary(self._target).open("wb")
@@ -90,7 +99,7 @@ class LineFiles(Sink):
         if self._file is None:
             return
         file, self._file = self._file, None
-        with _receiver_away(self._target), file:
+        with as_receiver_away(self._target), file:
             sync_file(file)
             _temporary(self._target).replace(self._target)
             sync_path(self._directory)
@@ -122,28 +131,12 @@ def _prepare(directory: Path) -> Path:
 
 
 @contextlib.contextmanager
-def _receiver_away(path: Path | str) -> Iterator[None]:
+def as_receiver_away(path: Path | str) -> Iterator[None]:
+    """Turn what a system raises that does not write there into ReceiverAway."""
     try:
         yield
     except OSError as error:
         raise ReceiverAway(f"{path} cannot be written: {error.strerror or error}") from error
-
-
-@dataclass(frozen=True, slots=True)
-class StreamSink(Sink):
-    """Writes documents to a text stream of the caller's; every event counts as success once it is flushed."""
-
-    stream: TextIO
-
-    def send(self, document: Document) -> Answer:
-        with _receiver_away("standard output"):
-            # The form of files does not end its last line; the next document is to begin one.
-            self.stream.write(document.body if document.body.endswith("\n") else f"{document.body}\n")
-        return Answer()
-
-    def flush(self) -> None:
-        with _receiver_away("standard output"):
-            self.stream.flush()
 
 
 # --- whose a directory is ---------------------------------------------------------------------------------------------

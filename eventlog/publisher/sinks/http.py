@@ -24,9 +24,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from email.message import Message
 from email.utils import parsedate_to_datetime
-from typing import Final
+from typing import Final, TextIO
 
 from eventlog.config.kinds import is_header_text
+from eventlog.config.load import Config
 from eventlog.config.settings import SinkSettings
 from eventlog.errors import ConfigError, ReceiverAway
 from eventlog.files.secrets import referenced_secret
@@ -55,6 +56,13 @@ _ADVICE: Final = {
     413: "see publisher.batch_size",
     415: "the format or the compression is not taken, see format.type and sink.compression",
 }
+
+
+def open_sink(config: Config, _stream: TextIO) -> Sink:
+    """``[sink]`` of type ``http``."""
+    settings = config.sink
+    assert settings.url is not None
+    return HttpSink(settings.url, settings, settings.answer or ("xds" if config.format.type == "xds" else "status"))
 
 
 class HttpSink(Sink):

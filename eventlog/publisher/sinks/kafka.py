@@ -8,12 +8,25 @@ the receiver is away: nothing of what was not flushed is marked, and all of it i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final, TextIO
 
+from eventlog.config.load import Config
+from eventlog.config.settings import kafka_properties
 from eventlog.errors import ReceiverAway
 from eventlog.model import Answer, KafkaRecord, Level, Verdict
 from eventlog.publisher.sinks import Document, Sink
 from eventlog.transport.kafka import DEFAULT_TIMEOUT, KafkaAway, RecordRefused, Transmitter
+
+_DEFAULT_TOPIC: Final = "eventlog"
+"""Where XDS documents go if no topic is named."""
+
+
+def open_sink(config: Config, _stream: TextIO) -> Sink:
+    """``[sink]`` of type ``kafka``."""
+    settings = config.sink
+    assert settings.brokers is not None
+    properties = kafka_properties(settings, "sink")
+    return KafkaSink(settings.brokers, settings.topic or _DEFAULT_TOPIC, properties, settings.timeout)
 
 
 class KafkaSink(Sink):

@@ -9,8 +9,9 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
+from eventlog.config.load import Config
 from eventlog.errors import ConfigError, ReceiverAway
 from eventlog.model import Answer, Event
 from eventlog.publisher.sinks import Document, Sink
@@ -21,6 +22,12 @@ Receive = Callable[[str, Sequence[Event]], str | bytes | Answer | None]
 
 Raises what it likes if it could not receive the document. With ``concurrency`` > 1 it is called from several threads.
 """
+
+
+def open_sink(config: Config, _stream: TextIO) -> Sink:
+    """``[sink]`` of type ``python``."""
+    assert config.sink.function is not None
+    return load_callable(config.sink.function, Path.cwd())
 
 
 @dataclass(frozen=True, slots=True)

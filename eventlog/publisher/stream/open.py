@@ -14,14 +14,14 @@ from eventlog.changes.catalog_file import database_of, read_catalog
 from eventlog.changes.format import Report
 from eventlog.changes.to_events import EventWriting
 from eventlog.config.load import Config
-from eventlog.config.settings import PublisherSettings, SourceSettings
+from eventlog.config.settings import PublisherSettings, SourceSettings, kafka_properties
 from eventlog.config.urls import read_url
 from eventlog.conversion import in_own_options
 from eventlog.core.catalog import Catalog, build_catalog
 from eventlog.core.options import options_of, parse_options, toml
 from eventlog.errors import ConfigError
 from eventlog.publisher.context import Counters
-from eventlog.publisher.open import is_given, kafka_properties, publisher_options, value_options, xds_format
+from eventlog.publisher.open import is_given, publisher_options, value_options, xds_format
 from eventlog.publisher.sinks.files import Owner, claim
 from eventlog.publisher.sinks.python import load_function
 from eventlog.publisher.stream.position import position_file
