@@ -36,7 +36,7 @@ from eventlog.publisher.observer import SILENT, Observer, together
 from eventlog.publisher.open import ignored_indent, open_to_publish, open_unlocked
 from eventlog.publisher.sinks import Sink, open_sink
 from eventlog.publisher.sinks.stdout import StreamSink
-from eventlog.publisher.wake import StopRequest
+from eventlog.publisher.waiting import StopRequest
 from eventlog.publisher.watchdog import watched_over
 from eventlog.sql.rows import count_queue
 

@@ -166,7 +166,7 @@ def send_in_flight(
 ) -> Delivered:
     """Send what is recorded in flight and whose objects do not wait. Arguments and errors as of ``run_cycle``."""
     parked = set(state.parking)
-    state.parking.wake(time.monotonic())
+    state.parking.end_waits(time.monotonic())
     for number in sorted(state.flights):
         if not _is_due(state.flights[number], state.parking):
             continue

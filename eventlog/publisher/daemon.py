@@ -23,7 +23,7 @@ from eventlog.publisher.metrics import LoopbackWarning, ReportTimer, summary, wa
 from eventlog.publisher.monitor.look import look, look_if_due
 from eventlog.publisher.observer import SILENT, Doing, Observer
 from eventlog.publisher.sinks import Document, Sink
-from eventlog.publisher.wake import (
+from eventlog.publisher.waiting import (
     BackOff,
     HeartbeatTimer,
     Stop,

@@ -18,7 +18,7 @@ from eventlog.errors import FatalAnswer, ReceiverAway
 from eventlog.model import SUCCESS, Answer, Level, Verdict
 from eventlog.publisher.context import Counters, PublisherOptions
 from eventlog.publisher.sinks import Document, Sink
-from eventlog.publisher.wake import Random, back_off
+from eventlog.publisher.waiting import Random, back_off
 
 _log = logging.getLogger("eventlog.publisher")
 
@@ -161,7 +161,7 @@ class Parking(Generic[K]):
         parked = None if object_id is None else self._objects.get(object_id)
         return parked is not None and parked.waiting
 
-    def wake(self, now: float) -> None:
+    def end_waits(self, now: float) -> None:
         """End the waiting of the objects whose back-off has passed."""
         for parked in self._objects.values():
             if parked.until <= now:

@@ -332,17 +332,20 @@ def _without_record_id(case: Case) -> Iterator[Finding]:
 
 
 def _in_flight(case: Case) -> Iterator[Finding]:
-    conn, log, settings = case.conn, case.log, case.config.publisher
-    runs = case.dialect.is_locked(conn, log)
+    conn, log = case.conn, case.log
     case.flights, hold = read_recorded(conn, log)
     if hold is not None:
         yield Finding("backlog_waits", "warning", in_words(hold), WAYS_OUT)
     events = sum(len(envelope.events) for flight in case.flights for envelope in flight.envelopes)
     seconds = case.ask_one("inflight", lambda seconds: seconds)
     rows = len(recorded_ids(case.flights))
-    yield from of_log.judge_in_flight(events, rows, seconds, runs, case.limits)
+    yield from of_log.judge_in_flight(events, rows, seconds, case.dialect.is_locked(conn, log), case.limits)
+
+
+def _queue(case: Case) -> Iterator[Finding]:
+    conn, log, settings = case.conn, case.log, case.config.publisher
     queue = case.dialect.queue(conn, log, settings.event_time_zone)
-    yield from of_log.judge_queue(queue, runs, settings.publisher_disabled)
+    yield from of_log.judge_queue(queue, case.dialect.is_locked(conn, log), settings.publisher_disabled)
 
 
 def _loopback(case: Case) -> Iterator[Finding]:
@@ -443,6 +446,7 @@ ROW_CHECKS: Final[Checks] = {
     ),
     "rows without record_id": _without_record_id,
     "what is in flight": _in_flight,
+    "the queue": _queue,
     "loopback rows": _loopback,
     "event_time": _event_time,
     "rows N": _bad_rows,

@@ -21,7 +21,7 @@ from eventlog.errors import ConfigError
 from eventlog.model import Answer, Level, Verdict
 from eventlog.publisher.observer import SILENT, Observer
 from eventlog.publisher.sinks import Document, Sink
-from eventlog.publisher.wake import LONGEST_REST
+from eventlog.publisher.waiting import LONGEST_REST
 
 _log = logging.getLogger("eventlog.publisher")
 

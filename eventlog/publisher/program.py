@@ -20,7 +20,7 @@ from eventlog.publisher.liveness import liveness_file, patience
 from eventlog.publisher.open import open_to_publish
 from eventlog.publisher.sinks import Sink, open_sink
 from eventlog.publisher.sinks.python import CallableSink, Receive
-from eventlog.publisher.wake import Stop, StopRequest
+from eventlog.publisher.waiting import Stop, StopRequest
 
 _log = logging.getLogger("eventlog.publisher")
 

@@ -28,7 +28,7 @@ from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.daemon import publish
 from eventlog.publisher.open import open_context
 from eventlog.publisher.sinks import Document, Sink
-from eventlog.publisher.wake import Stop, StopRequest
+from eventlog.publisher.waiting import Stop, StopRequest
 from eventlog.sql import migrations
 from eventlog.sql.triggers.plan import LOCK_TIMEOUT
 

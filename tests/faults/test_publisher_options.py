@@ -29,7 +29,7 @@ from eventlog.publisher.daemon import publish, publish_once
 from eventlog.publisher.metrics import summary
 from eventlog.publisher.open import open_context
 from eventlog.publisher.sinks import Document
-from eventlog.publisher.wake import StopRequest
+from eventlog.publisher.waiting import StopRequest
 from eventlog.sql.windows import Queue
 from eventlog.xds.reader import read_events
 

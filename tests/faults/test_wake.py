@@ -18,7 +18,7 @@ from shared import PATIENCE, wait_until
 
 from eventlog.model import Answer, Level, Verdict
 from eventlog.publisher.sinks import Document
-from eventlog.publisher.wake import StopRequest
+from eventlog.publisher.waiting import StopRequest
 
 
 @pytest.fixture

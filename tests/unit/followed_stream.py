@@ -27,7 +27,7 @@ from eventlog.publisher.stream.capture_files import CaptureFiles
 from eventlog.publisher.stream.position import failures_of, position_file
 from eventlog.publisher.stream.run import Following, OpenPosition, follow
 from eventlog.publisher.stream.source import Source
-from eventlog.publisher.wake import StopRequest
+from eventlog.publisher.waiting import StopRequest
 from eventlog.sql.positions import Saved
 from eventlog.xds.writer import Header
 

@@ -23,7 +23,7 @@ from eventlog.gbase.records import Framer
 from eventlog.publisher.stream.capture_files import CaptureFiles, CapturePosition
 from eventlog.publisher.stream.run import follow
 from eventlog.publisher.stream.source import Mark, Read, SourceLost
-from eventlog.publisher.wake import StopRequest
+from eventlog.publisher.waiting import StopRequest
 
 
 def once(path: Path, place: Path) -> list[str]:

@@ -34,7 +34,7 @@ from eventlog.publisher.sinks import Document
 from eventlog.publisher.stream.capture_files import CaptureFiles
 from eventlog.publisher.stream.run import follow
 from eventlog.publisher.stream.source import Mark, Read
-from eventlog.publisher.wake import StopRequest
+from eventlog.publisher.waiting import StopRequest
 
 SUCCESS, WARNING, ERROR, RETRY, FATAL = Level
 

@@ -41,7 +41,7 @@ from eventlog.publisher.stream.position import failures_of
 from eventlog.publisher.stream.qlik_messages import Topics
 from eventlog.publisher.stream.run import follow
 from eventlog.publisher.stream.source import Backlog, Read, SourceAway, SourceLost
-from eventlog.publisher.wake import StopRequest
+from eventlog.publisher.waiting import StopRequest
 from eventlog.qlik import message_format
 from eventlog.qlik.envelope import Message
 from eventlog.qlik.errors import UnknownSchema

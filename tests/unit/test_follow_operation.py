@@ -35,7 +35,7 @@ from eventlog.publisher.stream.open import ignored_options, position_of
 from eventlog.publisher.stream.position import FilePosition, PositionAway, failures_of, position_file
 from eventlog.publisher.stream.run import follow
 from eventlog.publisher.stream.source import Backlog, BadToken, Mark, Read
-from eventlog.publisher.wake import StopRequest
+from eventlog.publisher.waiting import StopRequest
 from eventlog.sql.positions import Failure, Saved, position_table
 
 # --- status -----------------------------------------------------------------------------------------------------------

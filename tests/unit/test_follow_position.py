@@ -25,7 +25,7 @@ from eventlog.model import Change, ChangeOp
 from eventlog.publisher.stream.position import position_file
 from eventlog.publisher.stream.run import follow
 from eventlog.publisher.stream.source import Mark, Read, SourceAway
-from eventlog.publisher.wake import StopRequest
+from eventlog.publisher.waiting import StopRequest
 from eventlog.sql.positions import Failure, Saved
 
 

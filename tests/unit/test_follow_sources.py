@@ -48,7 +48,7 @@ from eventlog.publisher.stream.linter import DispatchQueue
 from eventlog.publisher.stream.open import position_of, source_of
 from eventlog.publisher.stream.run import follow
 from eventlog.publisher.stream.source import SourceAway, SourceLost
-from eventlog.publisher.wake import StopRequest
+from eventlog.publisher.waiting import StopRequest
 from eventlog.sql import positions
 from eventlog.sql.positions import Failure, Saved, position_table
 

@@ -22,7 +22,7 @@ from eventlog.publisher.delivery import FlightResult, send_heartbeat
 from eventlog.publisher.sinks import Document
 from eventlog.publisher.stream.run import follow
 from eventlog.publisher.stream.source import Mark, Read, Source, Step
-from eventlog.publisher.wake import StopRequest
+from eventlog.publisher.waiting import StopRequest
 
 
 def deletes(count: int, objects: int = 1000) -> list[LogRow]:

@@ -19,7 +19,7 @@ from eventlog.publisher.daemon import publish
 from eventlog.publisher.liveness import ReportingSink, liveness_file, patience, read_health
 from eventlog.publisher.open import open_context
 from eventlog.publisher.sinks import Document
-from eventlog.publisher.wake import StopRequest
+from eventlog.publisher.waiting import StopRequest
 from eventlog.sql import migrations
 
 EVENT_IDS = ("1", "2")

@@ -6,7 +6,7 @@ import pytest
 from samples import usr
 
 from eventlog.publisher.delivery import Parking
-from eventlog.publisher.wake import BackOff, back_off
+from eventlog.publisher.waiting import BackOff, back_off
 
 A, B = (usr(), "idu=1"), (usr(), "idu=2")
 
@@ -69,9 +69,9 @@ def test_only_the_parked_object_waits() -> None:
 def test_waiting_ends_when_the_back_off_has_passed_and_not_before_a_cycle_begins() -> None:
     parked = parking()
     parked.park(A, 100)
-    parked.wake(100.9)
+    parked.end_waits(100.9)
     assert parked.is_waiting(A)
-    parked.wake(101)
+    parked.end_waits(101)
     assert not parked.is_waiting(A)
     # Awake, but its later rows still stay behind what is in flight.
     assert A in parked
@@ -86,7 +86,7 @@ def test_each_further_retry_doubles_the_wait() -> None:
         assert due is not None
         waits.append(due - now)
         now = due
-        parked.wake(now)
+        parked.end_waits(now)
     assert waits == [1, 2, 4, 8, 16, 32, 60, 60]
 
 
@@ -106,12 +106,12 @@ def test_objects_have_back_offs_of_their_own() -> None:
     parked.park(A, 0)
     parked.park(B, 0.5)
     assert parked.next_due() == 1.5
-    parked.wake(1.5)
+    parked.end_waits(1.5)
     assert (parked.is_waiting(A), parked.is_waiting(B)) == (True, False)
 
 
 def test_nothing_is_due_when_nothing_is_parked() -> None:
     parked = parking()
     parked.release(A)
-    parked.wake(5)
+    parked.end_waits(5)
     assert parked.next_due() is None

@@ -85,7 +85,7 @@ class Pending:
 
         Those of parked objects among the latter are held on the way.
         """
-        self._parking.wake(now)
+        self._parking.end_waits(now)
         due = [queue for object_id, queue in self._held.items() if queue and not self._parking.is_waiting(object_id)]
         taken = [queue.popleft() for queue in due[: size * most]]
         objects = {each.object_id for each in taken}

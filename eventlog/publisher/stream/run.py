@@ -41,7 +41,7 @@ from eventlog.publisher.sinks import Document, Sink
 from eventlog.publisher.stream.pending import Pending, PendingEvent
 from eventlog.publisher.stream.position import PositionAway
 from eventlog.publisher.stream.source import Mark, Read, Source, SourceAway, Step
-from eventlog.publisher.wake import BackOff, HeartbeatTimer, Stop, keep_connected, soonest
+from eventlog.publisher.waiting import BackOff, HeartbeatTimer, Stop, keep_connected, soonest
 from eventlog.sql.positions import Failure, Saved
 from eventlog.xds.writer import write_event
 

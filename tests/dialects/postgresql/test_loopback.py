@@ -23,7 +23,7 @@ from eventlog.publisher.daemon import publish
 from eventlog.publisher.metrics import LOOPBACK_INTERVAL
 from eventlog.publisher.open import open_context
 from eventlog.publisher.sinks import Document
-from eventlog.publisher.wake import StopRequest
+from eventlog.publisher.waiting import StopRequest
 
 CONFIG = """
 [database]
