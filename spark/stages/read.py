@@ -26,8 +26,8 @@ from spark.job import Job, catalog
 from spark.output.directory import Directory
 from spark.output.formats import BadLine
 from spark.session import task_numbers, tune_collector
+from spark.stages.boundary import Boundary
 from spark.stages.events import Builder
-from spark.stages.fold import Boundary
 from spark.stages.shuffle import FATES, TAKEN, Blob, Fates, as_batch, kinds_of, pack_numbered, pack_rows, write_run
 
 _RECORD_ID: Final = itemgetter(0)
