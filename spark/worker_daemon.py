@@ -34,7 +34,8 @@ def is_installed(shipped: list[str]) -> bool:
     """Whether the PySpark of one of these zips is also installed, in the same version."""
     try:
         with ZipFile(next(place for place in shipped if place.endswith("pyspark.zip"))) as package:
-            return repr(metadata.version("pyspark")) in package.read("pyspark/version.py").decode()
+            version = package.read("pyspark/version.py").decode().rpartition("=")[2].strip(" \n\"'")
+            return version == metadata.version("pyspark")
     except (OSError, BadZipFile, KeyError, StopIteration, metadata.PackageNotFoundError):
         return False
 
