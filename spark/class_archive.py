@@ -22,7 +22,7 @@ from eventlog.errors import EventlogError
 from eventlog.sql.connection import connect
 from eventlog.sql.migrations import upgrade
 from spark import backlog
-from spark.session import LOCAL_JAVA_OPTIONS, SparkFailed, archive_of, check_java, open_session
+from spark.session import LOCAL_JAVA_OPTIONS, SparkFailed, archive_of, check_java, open_session, size_of
 
 _JAVA_SECONDS: Final = 600
 """Java's time to write the archive; it takes some twenty seconds."""
@@ -49,7 +49,9 @@ def make() -> Path:
         _end(spark)
         if not new.exists():
             raise SparkFailed(f"Java wrote no class archive to {archive.parent}; jobs run without it")
+        size_of(archive).unlink(missing_ok=True)
         new.replace(archive)
+        size_of(archive).write_text(str(archive.stat().st_size))
     return archive
 
 

@@ -188,10 +188,21 @@ def archive_of(java: str) -> Path:
     return Path(sys.prefix, "share", "eventlog", f"spark-{pyspark.__version__}-java-{java}.jsa")
 
 
+def size_of(archive: Path) -> Path:
+    """The file beside an archive that says how many bytes it has: Java crashes on one that was cut."""
+    return archive.with_suffix(".size")
+
+
 def _archive_option(java: str) -> str:
-    """The options for the class data archive, if it has been made. Java says nothing of one that it cannot use."""
+    """The options for the class data archive, if it stands there whole. Java itself passes over one that was made by
+    another Java or of other jars, and says nothing of it.
+    """
     archive = archive_of(java)
-    return f' "-XX:SharedArchiveFile={archive}" -Xlog:cds*=off' if archive.exists() else ""
+    try:
+        is_whole = archive.stat().st_size == int(size_of(archive).read_text())
+    except (OSError, ValueError):
+        is_whole = False
+    return f' "-XX:SharedArchiveFile={archive}" -Xlog:cds*=off' if is_whole else ""
 
 
 def check_java() -> str:

@@ -24,8 +24,9 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_java_is_told_of_an_archive_that_has_been_made_for_its_version(environment: Path) -> None:
-    assert session._archive_option("17.0.15") == ""
-    environment.touch()
+    environment.write_bytes(b"classes")
+    assert session._archive_option("17.0.15") == ""  # nothing says that it is whole
+    environment.with_suffix(".size").write_text("7")
     assert f'"-XX:SharedArchiveFile={environment}"' in session._archive_option("17.0.15")
     assert session._archive_option("17.0.16") == ""
 
@@ -46,7 +47,7 @@ def test_the_archive_that_the_command_makes_is_taken_and_one_that_is_cut_is_pass
     assert block("Start sooner") == "python -m spark.class_archive\n"
     prefix = tmp_path / "an environment"
     made = run(_MAKE, prefix)
-    (archive,) = (prefix / "share/eventlog").iterdir()
+    (archive,) = (prefix / "share/eventlog").glob("*.jsa")
     assert archive.name.endswith(f"-java-{check_java()}.jsa")
     assert made.stdout.splitlines()[-1].startswith(str(archive))
 
@@ -55,5 +56,4 @@ def test_the_archive_that_the_command_makes_is_taken_and_one_that_is_cut_is_pass
 
     archive.chmod(0o600)
     archive.write_bytes(archive.read_bytes()[: 2**20])
-    assert "Spark does not start" in run(_COUNT, prefix, JDK_JAVA_OPTIONS="-Xshare:on").stderr
     assert run(_COUNT, prefix).stdout == "7\n"
