@@ -34,8 +34,7 @@ from eventlog.cli.help import examples_of, grouped_options  # noqa: E402
 from eventlog.cli.settings import SELF_EXPLAINING  # noqa: E402
 from eventlog.config.settings import SECTIONS, WatchSettings, variable  # noqa: E402
 from eventlog.conversion import FORMATS, format_named  # noqa: E402
-from eventlog.core.options import BOOLEAN, FLAG, Option, options_of, toml  # noqa: E402
-from eventlog.core.parameters import MANY  # noqa: E402
+from eventlog.core.options import BOOLEAN, FLAG, MANY, Option, options_of, toml  # noqa: E402
 from eventlog.errors import EventlogError, RowError  # noqa: E402
 from eventlog.publisher.context import Counters  # noqa: E402
 from eventlog.publisher.monitor.activity import Activity  # noqa: E402

@@ -9,8 +9,7 @@ from string import Formatter
 from typing import Any, Final
 
 from eventlog.changes.catalog_file import CATALOG, CatalogOption
-from eventlog.core import parameters
-from eventlog.core.options import TEXT, CheckedOptions, Kind, Option, choice, shared
+from eventlog.core.options import BATCH_SIZE, TEXT, CheckedOptions, Kind, Option, choice, shared
 
 STRUCTURED: Final = "structured"
 BATCHED: Final = "batched"
@@ -83,7 +82,7 @@ class WriteOptions(CheckedOptions):
     )  # fmt: skip
     source: str = shared(SOURCE, default="/eventlog", about="source of the events")
     event_type: str = shared(EVENT_TYPE)
-    batch_size: int = shared(parameters.BATCH_SIZE)
+    batch_size: int = shared(BATCH_SIZE)
 
 
 _DEFAULT_MODES: Final[Mapping[str, str]] = {"http": BATCHED, "python": BATCHED, "kafka": BINARY}

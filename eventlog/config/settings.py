@@ -30,10 +30,11 @@ from eventlog.config.kinds import (
     URL,
     librdkafka,
 )
-from eventlog.core import parameters
+from eventlog.core import options
 from eventlog.core.options import (
     BOOLEAN,
     FLAG,
+    MANY,
     NAMES,
     PATH,
     STRING,
@@ -46,7 +47,6 @@ from eventlog.core.options import (
     options_of,
     shared,
 )
-from eventlog.core.parameters import MANY
 from eventlog.debezium import options as debezium
 from eventlog.files.secrets import referenced_secret
 from eventlog.model import LogRow
@@ -74,7 +74,7 @@ class DatabaseSettings:
         None, PATH, "file that holds the URL, in place of url", example="/run/secrets/eventlog-url"
     )
     password: str | None = option(None, SECRET, "password of url", secret=True)
-    log_table: str = shared(parameters.LOG_TABLE)
+    log_table: str = shared(options.LOG_TABLE)
     schema_name: str | None = option(
         None, TEXT, "schema of the log and the classes; default: the connection's current schema; excludes tables",
         aliases=("sync-schema",), example="public",
@@ -114,7 +114,7 @@ class PublisherSettings:
     post_poll_statements: tuple[str, ...] = option(
         (), STATEMENTS, "SQL to run after a cycle that sent something", aliases=("post-poll-stmt",)
     )
-    batch_size: int = shared(parameters.BATCH_SIZE)
+    batch_size: int = shared(options.BATCH_SIZE)
     query_limit: int = option(
         10000, integer(0, MANY), "rows a cycle, 0 = no limit", aliases=("query-limit", "query limit")
     )
@@ -122,14 +122,14 @@ class PublisherSettings:
         0, integer(0, MANY), "minutes without a document until a heartbeat, 0 = off",
         aliases=("pub-heartbeat-interval",),
     )  # fmt: skip
-    layout: str = shared(parameters.LAYOUT)
+    layout: str = shared(options.LAYOUT)
     column_map: Mapping[str, str] | None = option(
         None, COLUMN_MAP, "the ten standard names and their real names",
         example={name: name for name in LogRow._fields},
     )  # fmt: skip
-    column_sort: str = shared(parameters.COLUMN_SORT)
-    fold_distance: int = shared(parameters.FOLD_DISTANCE)
-    fold_span: int = shared(parameters.FOLD_SPAN)
+    column_sort: str = shared(options.COLUMN_SORT)
+    fold_distance: int = shared(options.FOLD_DISTANCE)
+    fold_span: int = shared(options.FOLD_SPAN)
     driver_user: str | None = option(
         None, TEXT, "the publisher's database user; default: the database is asked", example="publisher"
     )
@@ -251,18 +251,18 @@ class FormatSettings:
         choice(*PUBLISHED_FORMATS),
         "XDS documents, CloudEvents, Debezium's events, or Qlik messages (need sink type kafka)",
     )
-    insert_query_back: str = shared(parameters.INSERT_QUERY_BACK)
-    time_syntax: str = shared(parameters.TIME_SYNTAX)
-    time_zone: str = shared(parameters.TIME_ZONE)
-    special_times: str = shared(parameters.SPECIAL_TIMES)
-    meta_identifiers: bool = shared(parameters.META_IDENTIFIERS)
-    referential: str = shared(parameters.REFERENTIAL)
+    insert_query_back: str = shared(options.INSERT_QUERY_BACK)
+    time_syntax: str = shared(options.TIME_SYNTAX)
+    time_zone: str = shared(options.TIME_ZONE)
+    special_times: str = shared(options.SPECIAL_TIMES)
+    meta_identifiers: bool = shared(options.META_IDENTIFIERS)
+    referential: str = shared(options.REFERENTIAL)
     noop_updates: str = option("drop", choice("drop", "emit"), "rows of type 2 whose two values are equal")
     emit_keys: bool = option(False, BOOLEAN, "send key columns as attributes too")
-    char_padding: str = shared(parameters.CHAR_PADDING)
-    indent: int = shared(parameters.INDENT)
-    product_name: str = shared(parameters.PRODUCT_NAME)
-    product_version: str = shared(parameters.PRODUCT_VERSION)
+    char_padding: str = shared(options.CHAR_PADDING)
+    indent: int = shared(options.INDENT)
+    product_name: str = shared(options.PRODUCT_NAME)
+    product_version: str = shared(options.PRODUCT_VERSION)
     mode: str | None = shared(cloudevents.MODE, only_for=CLOUDEVENTS)
     source: str | None = shared(cloudevents.SOURCE, only_for=CLOUDEVENTS)
     event_type: str = shared(cloudevents.EVENT_TYPE, only_for=CLOUDEVENTS)
@@ -299,7 +299,7 @@ class WatchSettings(CheckedOptions):
         (), NAMES, "with tables: names and patterns of those that are left alone", example=["tmp_*"]
     )
     view: str | None = option(None, TEXT, "or view to watch (direct model)", example="view_usr")
-    style: str = shared(parameters.STYLE)
+    style: str = shared(options.STYLE)
     capture: str = option("row", choice("row", "statement"), "triggers a row, or a statement for bulk writes")
     columns: tuple[str, ...] | None = option(None, NAMES, "only these columns", example=["fname", "lname"])
     exclude: tuple[str, ...] = option((), NAMES, "all columns but these", example=["password_hash"])

@@ -1,4 +1,5 @@
-"""How options are declared and checked: those of eventlog.toml, and those of the formats' readers and writers.
+"""How the options of eventlog.toml and of the formats' readers and writers are declared and checked, and those that
+several of them share.
 
 An option is a field of a frozen dataclass, made by ``option``: its kind, default, line of help and, if it has them, its
 aliases and the types that it is for stand in one place. ``parse_options``, ``eventlog.config.load``,
@@ -17,8 +18,10 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from eventlog import __version__
 from eventlog.core.moments import time_zone_named
 from eventlog.errors import ConfigError, together, with_location
+from eventlog.model import EventType
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,3 +359,49 @@ def toml(value: Any) -> str:
 def _toml_key(key: Any) -> str:
     name = str(key)
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else toml(name)
+
+
+# --- options that eventlog.toml and formats share (spec/event-log.md 9, spec/triggers.md 1) ---------------------------
+
+MANY: Final = 2147483647
+
+STYLES: Final = {
+    "field": (EventType.INSERT_FIELD, EventType.UPDATE_FIELD),
+    "remove_all": (EventType.INSERT_FIELD, EventType.UPDATE_FIELD_REMOVE_ALL),
+    "field_query_back": (EventType.INSERT_FIELD_QUERY_BACK, EventType.UPDATE_FIELD_QUERY_BACK),
+    "row_query_back": (EventType.INSERT_ROW_QUERY_BACK, EventType.UPDATE_ROW_QUERY_BACK),
+}
+"""The types of inserts and of updates by style (spec/triggers.md 1)."""
+
+STYLE: Final = Option("field", choice(*STYLES), "what the triggers log")
+LOG_TABLE: Final = Option("eventlog", TEXT, "the log table, schema-qualified or in schema_name", aliases=("log-table",))
+LAYOUT: Final = Option("2.x", choice("2.x", "3.5"), "order of the log's columns where names do not tell")
+COLUMN_SORT: Final = Option(
+    "bytes", choice("bytes", "collation"), "order of the log's columns in databases that do not number them",
+    aliases=("column-position-comparator",),
+)  # fmt: skip
+FOLD_DISTANCE: Final = Option(1000, integer(0, MANY), "largest distance of record_ids between rows of one event")
+FOLD_SPAN: Final = Option(10000, integer(0, MANY), "largest distance of first and last, 0 = no bound")
+BATCH_SIZE: Final = Option(128, integer(1, 128), "events a document", aliases=("batch-size",), idm=1)
+
+TIME_SYNTAX: Final = Option(
+    "integer", choice("integer", "canonical", "java"), "form of dates and times", aliases=("time-syntax",),
+    alias_values={"1": "integer", "2": "canonical", "3": "java"},
+)  # fmt: skip
+TIME_ZONE: Final = Option("UTC", ZONE, "zone of values without one")
+SPECIAL_TIMES: Final = Option(
+    "text", choice("text", "error"), "PostgreSQL: infinite times, years before 0001 or beyond 9999, 24:00:00: sent "
+    "as their text, or bad rows",
+)  # fmt: skip
+CHAR_PADDING: Final = Option("trim", choice("trim", "keep"), "trailing blanks of CHAR(n) values")
+META_IDENTIFIERS: Final = Option(
+    True, BOOLEAN, "view columns have prefixes such as pk_, mv_", aliases=("enable-meta-identifiers",)
+)
+REFERENTIAL: Final = Option(
+    "value", choice("value", "dn"), "foreign keys as stored, or as associations", aliases=("enable-refs",),
+    alias_values={"1": "dn", "yes": "dn", "true": "dn", "0": "value", "no": "value", "false": "value"},
+)  # fmt: skip
+INSERT_QUERY_BACK: Final = Option("modify", choice("modify", "add"), "element of events that are only read back")
+INDENT: Final = Option(0, integer(0, 16), "blanks a level with form = documents, 0 = no indentation")
+PRODUCT_NAME: Final = Option("eventlog", TEXT, "text of the element product in each document")
+PRODUCT_VERSION: Final = Option(__version__, TEXT, "version in that element")

@@ -8,12 +8,21 @@ from typing import Any, Final
 
 from eventlog.changes.catalog_file import CATALOG, CatalogOption
 from eventlog.changes.format import EXISTING_KEYS
-from eventlog.core import parameters
 from eventlog.core.options import (
+    CHAR_PADDING,
+    COLUMN_SORT,
     FLAG,
+    FOLD_DISTANCE,
+    FOLD_SPAN,
+    LAYOUT,
+    LOG_TABLE,
+    META_IDENTIFIERS,
+    SPECIAL_TIMES,
     STRING,
+    STYLE,
     TEXT_OBJECT,
     TEXTS,
+    TIME_ZONE,
     CheckedOptions,
     Kind,
     choice,
@@ -36,7 +45,7 @@ def _parse_status(value: Any) -> str:
     return status
 
 
-_STYLES: Final = object_of(parameters.STYLE.kind, f"an object of {parameters.STYLE.kind.legal}")
+_STYLES: Final = object_of(STYLE.kind, f"an object of {STYLE.kind.legal}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +54,11 @@ class LogOptions(CheckedOptions):
 
     catalog: CatalogOption = shared(CATALOG)
     schema_name: str | None = option(None, STRING, "schema of the live log and its classes")
-    log_table: str = shared(parameters.LOG_TABLE)
-    layout: str = shared(parameters.LAYOUT)
+    log_table: str = shared(LOG_TABLE)
+    layout: str = shared(LAYOUT)
     column_map: Mapping[str, str] | None = option(None, TEXT_OBJECT, "real names of the ten standard columns")
-    column_sort: str = shared(parameters.COLUMN_SORT)
-    time_zone: str = shared(parameters.TIME_ZONE)
+    column_sort: str = shared(COLUMN_SORT)
+    time_zone: str = shared(TIME_ZONE)
     file_format: str | None = option(None, choice(*FILE_FORMATS), "form of the file, if its name does not say it")
 
 
@@ -63,11 +72,11 @@ class LogReaderOptions(LogOptions):
     schema: str | None = option(None, STRING, "schema of the changes; default: that of the catalogue")
     database_url: str | None = option(None, STRING, "URL of the database to read rows back from, for a log in files")
     tables: Sequence[str] | None = option(None, TEXTS, "parent tables and views that are classes; default: all")
-    meta_identifiers: bool = shared(parameters.META_IDENTIFIERS)
-    fold_distance: int = shared(parameters.FOLD_DISTANCE)
-    fold_span: int = shared(parameters.FOLD_SPAN)
-    char_padding: str = shared(parameters.CHAR_PADDING)
-    special_times: str = shared(parameters.SPECIAL_TIMES)
+    meta_identifiers: bool = shared(META_IDENTIFIERS)
+    fold_distance: int = shared(FOLD_DISTANCE)
+    fold_span: int = shared(FOLD_SPAN)
+    char_padding: str = shared(CHAR_PADDING)
+    special_times: str = shared(SPECIAL_TIMES)
     driver_user: str | None = option(None, STRING, "the publisher's database user, whose rows are left out")
     status: str = option(_STATUS, Kind(_parse_status, f"letters of {_STATUS}"), "letters of the rows that are read")
     sort: bool = option(False, FLAG, "the file is not in the order of record_id: sort it in memory")
@@ -77,7 +86,7 @@ class LogReaderOptions(LogOptions):
 class LogWriterOptions(LogOptions):
     """Options of the writer (spec/triggers.md 1)."""
 
-    style: str = shared(parameters.STYLE, about="what is logged of a change, as the style of a watch")
+    style: str = shared(STYLE, about="what is logged of a change, as the style of a watch")
     styles: Mapping[str, str] = option({}, _STYLES, "the style of single tables, by table")
     schema: str | None = option(
         None, STRING, "schema of the log; default: that of the catalogue, else of the first change that has one"

@@ -19,7 +19,7 @@ from eventlog.changes.keys import (
 from eventlog.changes.to_events import existing_keys
 from eventlog.core.catalog import Catalog, ObjectClass
 from eventlog.core.moments import time_zone_named
-from eventlog.core.parameters import STYLES
+from eventlog.core.options import STYLES
 from eventlog.core.typed import is_multi_valued, to_text, values_of
 from eventlog.errors import BadValue, NotExpressible, shown
 from eventlog.log.options import LogWriterOptions

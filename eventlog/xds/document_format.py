@@ -15,9 +15,26 @@ from eventlog.changes.catalog_file import CATALOG, CatalogOption, catalog_of
 from eventlog.changes.format import EXISTING_KEYS, Format, Report, keys_of, written
 from eventlog.changes.from_events import event_to_change
 from eventlog.changes.to_events import EventWriting, change_to_events
-from eventlog.core import parameters
 from eventlog.core.catalog import Catalog
-from eventlog.core.options import STRING, CheckedOptions, choice, integer, option, shared
+from eventlog.core.options import (
+    BATCH_SIZE,
+    CHAR_PADDING,
+    INDENT,
+    INSERT_QUERY_BACK,
+    META_IDENTIFIERS,
+    PRODUCT_NAME,
+    PRODUCT_VERSION,
+    REFERENTIAL,
+    SPECIAL_TIMES,
+    STRING,
+    TIME_SYNTAX,
+    TIME_ZONE,
+    CheckedOptions,
+    choice,
+    integer,
+    option,
+    shared,
+)
 from eventlog.core.values import ValueOptions
 from eventlog.errors import FormatError, XdsError
 from eventlog.files.atomic import whole_directory, whole_file
@@ -34,12 +51,12 @@ class DocumentOptions(CheckedOptions):
     """Options of reader and writer, those of spec/event-log.md 9 under their names there."""
 
     catalog: CatalogOption = shared(CATALOG)
-    time_syntax: str = shared(parameters.TIME_SYNTAX)
-    time_zone: str = shared(parameters.TIME_ZONE)
-    char_padding: str = shared(parameters.CHAR_PADDING)
-    special_times: str = shared(parameters.SPECIAL_TIMES)
-    meta_identifiers: bool = shared(parameters.META_IDENTIFIERS)
-    referential: str = shared(parameters.REFERENTIAL)
+    time_syntax: str = shared(TIME_SYNTAX)
+    time_zone: str = shared(TIME_ZONE)
+    char_padding: str = shared(CHAR_PADDING)
+    special_times: str = shared(SPECIAL_TIMES)
+    meta_identifiers: bool = shared(META_IDENTIFIERS)
+    referential: str = shared(REFERENTIAL)
 
     def values(self) -> ValueOptions:
         """How values are spelled."""
@@ -63,12 +80,12 @@ class DocumentReaderOptions(DocumentOptions):
 class DocumentWriterOptions(DocumentOptions):
     """Options of the writer."""
 
-    insert_query_back: str = shared(parameters.INSERT_QUERY_BACK)
-    batch_size: int = shared(parameters.BATCH_SIZE)
-    product_name: str = shared(parameters.PRODUCT_NAME, kind=STRING)
-    product_version: str = shared(parameters.PRODUCT_VERSION, kind=STRING)
+    insert_query_back: str = shared(INSERT_QUERY_BACK)
+    batch_size: int = shared(BATCH_SIZE)
+    product_name: str = shared(PRODUCT_NAME, kind=STRING)
+    product_version: str = shared(PRODUCT_VERSION, kind=STRING)
     form: str = option("lines", choice("lines", "directory"), "an envelope a line, or an envelope a file")
-    indent: int = shared(parameters.INDENT)
+    indent: int = shared(INDENT)
     existing_keys: Any = shared(EXISTING_KEYS)
 
 

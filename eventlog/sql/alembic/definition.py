@@ -13,7 +13,7 @@ from typing import Any, Final
 from sqlalchemy import Connection
 
 from eventlog.core.catalog import Column, Database, ForeignKey, Table, build_catalog, match_name
-from eventlog.core.parameters import STYLES
+from eventlog.core.options import STYLES
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import ConfigError, TriggerError
 from eventlog.sql import registry

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 from eventlog.core.catalog import Catalog, ChildTable, Column, Database, ObjectClass, Table, match_name, missing_table
-from eventlog.core.parameters import STYLES
+from eventlog.core.options import STYLES
 from eventlog.errors import TriggerError, together
 from eventlog.model import EventType
 from eventlog.sql.log_table import split_name
