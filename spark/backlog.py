@@ -61,6 +61,7 @@ from spark.session import (
     Done,
     Watch,
     as_spark_failed,
+    by_number,
     context_of,
     cores_of,
     is_local,
@@ -74,7 +75,6 @@ from spark.session import (
 from spark.stages import fold, read, shuffle, write
 from spark.stages.in_flight import Recorded, write_flights
 from spark.stages.marks import is_marked, mark
-from spark.versions import by_number
 
 _log = logging.getLogger("eventlog.backlog")
 

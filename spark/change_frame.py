@@ -22,9 +22,8 @@ from eventlog.core.typed import to_text, values_of
 from eventlog.errors import FormatError
 from eventlog.model import Change, Lob, Row, Value
 from spark.captures import captures
-from spark.session import tune_collector
+from spark.session import arrow_schema, arrow_type, tune_collector
 from spark.sorting import work_on
-from spark.versions import arrow_schema, arrow_type
 
 _TEXTS: Final = t.ArrayType(t.StringType())
 _BATCH: Final = 1000

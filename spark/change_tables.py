@@ -36,7 +36,7 @@ from eventlog.qlik.file_tables import TableFiles
 from eventlog.qlik.sequence import LENGTH, last_sequence_of
 from eventlog.qlik.stored_tables import Reading, layout_of, nothing_found, reading, source_table, stored_row_reader
 from spark.change_frame import SCHEMA, batches_of
-from spark.versions import READS_TIMES, arrow_schema, new_session
+from spark.session import READS_TIMES, arrow_schema, new_session
 
 _TOGETHER: Final = 10_000
 """Rows of whole objects that are brought up to date together."""

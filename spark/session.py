@@ -1,4 +1,7 @@
-"""A SparkSession for a laptop or a cluster, and what Spark raises as errors of ours."""
+"""A SparkSession for a laptop or a cluster, its progress as its users see it, and what Spark raises as errors of ours.
+
+All that differs between the versions of PySpark, 4.0 and later, stands here.
+"""
 
 from __future__ import annotations
 
@@ -15,21 +18,64 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib import resources
+from inspect import signature
 from pathlib import Path
 from threading import Event, Thread
-from typing import ClassVar, Final, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 import pyarrow as pa
 import pyspark
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as t
+from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
 
 from eventlog.errors import ConfigError, EventlogError, number_of
-from spark.versions import JAVA_TOO_NEW, OLDEST_JAVA, new_session
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+# --- versions ---------------------------------------------------------------------------------------------------------
+
+OLDEST_JAVA: Final = 17
+JAVA_TOO_NEW: Final = 23 if pyspark.__version__.startswith(("4.0.", "4.1.")) else None
+"""The first Java that this Spark does not run on: its Hadoop, or its Arrow, asks for what is not there any more."""
+
+READS_TIMES: Final = hasattr(t, "TimeType")
+"""Whether Spark knows columns of a time of day: since 4.1."""
+
+_IN_UTC: Final[dict[str, Any]] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_type).parameters else {}
+"""Moments are in UTC: since 4.2 this is to be said."""
+
+
+def new_session(running: SparkSession) -> SparkSession:
+    """A session beside one that runs, with settings of its own. Of Spark Connect it can be asked for since 4.3."""
+    if hasattr(running, "newSession"):
+        return running.newSession()
+    of_connect: Any = running
+    return type(of_connect)(of_connect.client._builder)  # type: ignore[no-any-return]
+
+
+def by_number(frame: DataFrame, partitions: int, column: str) -> DataFrame:
+    """Rows of one number in one partition. Before 4.1 several numbers may share one: each stands together there."""
+    if hasattr(frame, "repartitionById"):
+        return frame.repartitionById(partitions, column)
+    return frame.repartition(partitions, column).sortWithinPartitions(column)
+
+
+def arrow_schema(schema: t.StructType) -> pa.Schema:
+    """A schema of Spark as Arrow batches have it."""
+    return to_arrow_schema(schema, **_IN_UTC)
+
+
+def arrow_type(kind: t.DataType) -> pa.DataType:
+    """A type of Spark as Arrow batches have it."""
+    return to_arrow_type(kind, **_IN_UTC)
+
+
+# --- a session --------------------------------------------------------------------------------------------------------
 
 _LOCAL: Final = re.compile(r"local(?:\[(\*|\d+)\])?")
 _ATTEMPTS: Final = 4
@@ -44,13 +90,6 @@ _DAEMON: Final = "spark.worker_daemon"
 """The module that starts Python workers."""
 
 
-class SparkFailed(EventlogError):
-    """The Spark job failed, after the attempts that Spark makes of its own."""
-
-    code: ClassVar[str] = "spark"
-    cure: ClassVar[str] = "Do what the message says, then run the same command again; Spark's own log says more."
-
-
 _OWN_SETTINGS: Final = {
     "spark.sql.adaptive.enabled": "false",  # the sizes of all stages are known
     "spark.sql.session.timeZone": "UTC",
@@ -61,14 +100,6 @@ def running_session() -> SparkSession | None:
     """The session that this program has already, if it has one."""
     running: SparkSession | None = SparkSession.getActiveSession() or SparkSession._instantiatedSession
     return running
-
-
-def own_session(running: SparkSession) -> SparkSession:
-    """A session of our own beside one that runs: its settings are ours, and the other's stay as they are."""
-    own = new_session(running)
-    for name, value in _OWN_SETTINGS.items():
-        own.conf.set(name, value)
-    return own
 
 
 def context_of(spark: SparkSession) -> SparkContext | None:
@@ -129,7 +160,10 @@ def open_session(
     if running is not None:
         if conf:
             raise ConfigError(f"{next(iter(conf))} cannot be set: Spark runs already; set it where that is started")
-        return own_session(running)
+        own = new_session(running)
+        for name, value in _OWN_SETTINGS.items():
+            own.conf.set(name, value)
+        return own
     # It speaks of pandas' own types; we hand Spark Arrow batches alone.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
@@ -231,9 +265,18 @@ def check_java() -> str:
     return version[1]
 
 
+# --- failures ---------------------------------------------------------------------------------------------------------
+
 _OWN_ERROR: Final = re.compile(r"^(?:\w+: )?eventlog\.errors\.\w+: (.+)$", re.MULTILINE)
 _LOST_TASK: Final = re.compile(r"most recent failure: Lost task .*?\(TID \d+\) \(.*?\): (.+)$", re.MULTILINE)
 _PYTHON_ERROR: Final = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception): .+$", re.MULTILINE)
+
+
+class SparkFailed(EventlogError):
+    """The Spark job failed, after the attempts that Spark makes of its own."""
+
+    code: ClassVar[str] = "spark"
+    cure: ClassVar[str] = "Do what the message says, then run the same command again; Spark's own log says more."
 
 
 @contextmanager
@@ -259,6 +302,8 @@ def _reason(text: str) -> str:
 def _first_line(text: str) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), "no reason given")
 
+
+# --- progress ---------------------------------------------------------------------------------------------------------
 
 _log = logging.getLogger("eventlog.backlog")
 
@@ -314,11 +359,13 @@ def shown(what: str, done: Callable[[], Done], quiet: bool, watch: Watch = unwat
 
     ``watch`` is told of it too.
     """
-    console = Console(stderr=True)
     if quiet:
         with watch(what, done):
             yield
         return
+    from rich.console import Console
+
+    console = Console(stderr=True)
     stop = Event()
     began = time.monotonic()
     draw = _bar if console.is_terminal else _lines
@@ -333,6 +380,8 @@ def shown(what: str, done: Callable[[], Done], quiet: bool, watch: Watch = unwat
 
 
 def _bar(console: Console, what: str, done: Callable[[], Done], stop: Event, began: float) -> None:
+    from rich.progress import BarColumn, Progress, TextColumn
+
     columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[told]}")
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(what, total=1.0, told="")
@@ -352,6 +401,9 @@ def _told(at: Done, began: float) -> str:
     events = f", {number_of(at.events, 'event')}" if at.events else ""
     parts = f", {at.parts}" if at.parts else ""
     return f"{at.share:.0%}{parts}, {at.rows:,} {at.name}{events}, {at.rows / seconds:,.0f} {at.name}/s, {left}"
+
+
+# --- in tasks ---------------------------------------------------------------------------------------------------------
 
 
 def tune_collector() -> None:

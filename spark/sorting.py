@@ -39,8 +39,7 @@ from eventlog.qlik.file_tables import Part, TableFiles, rows_of_part
 from eventlog.qlik.sequence import Waiting, count_events
 from eventlog.qlik.stored_tables import Reading, nothing_found, reading
 from spark.captures import Capture, files_of, read_capture, readable
-from spark.session import task_numbers, tune_collector
-from spark.versions import by_number
+from spark.session import by_number, task_numbers, tune_collector
 
 _MOST_TASKS: Final = 10_000
 

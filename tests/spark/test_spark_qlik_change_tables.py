@@ -25,7 +25,7 @@ from eventlog.model import Change, ChangeOp
 from spark import change_tables as module
 from spark.change_frame import SCHEMA, change_of
 from spark.change_tables import change_tables, live_view, read_changes, read_rows
-from spark.versions import READS_TIMES
+from spark.session import READS_TIMES
 
 NOON = datetime(2026, 5, 10, 12, tzinfo=UTC)
 AT = [{"name": "at", "type": "TIME"}] if READS_TIMES else []
