@@ -1,27 +1,37 @@
-"""The format ``gbase``: files of concatenated records (``.cdc``) read as Changes, and Changes written as one."""
+"""The format ``gbase``: files of concatenated records (``.cdc``) read as Changes, or listed as text for people who look
+into a dump, and Changes written as one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import struct
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from eventlog.changes.format import Format, Report
 from eventlog.core.options import parse_options
 from eventlog.errors import FormatError, with_location
 from eventlog.files.atomic import whole_file
 from eventlog.files.lines import source_files
-from eventlog.gbase.listing import listing
+from eventlog.gbase import records
+from eventlog.gbase.column_types import ColumnType
+from eventlog.gbase.errors import ColumnError, at_offset, error_name
+from eventlog.gbase.layout import Layout, Layouts
 from eventlog.gbase.options import ReadOptions, WriteOptions
+from eventlog.gbase.packed import datetime_text
 from eventlog.gbase.reader import StreamReader
+from eventlog.gbase.records import Frame, Framer
 from eventlog.gbase.writer import write_stream
-from eventlog.model import Change
+from eventlog.model import Change, Lob, Value
 
 _CHUNK: Final = 1 << 18
 
 
-class StoredCapture:
+class _Capture:
     """A capture: a file of records, or a directory whose files continue one another in the order of their names."""
 
     def __init__(self, source: str) -> None:
@@ -65,7 +75,7 @@ def read(source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
     Counts in ``report`` what the specification counts; rows that cannot be read are passed over. Raises FormatError,
     ConfigError.
     """
-    capture = StoredCapture(source)
+    capture = _Capture(source)
     reader = StreamReader(options, on_bad_row=lambda error: report.skip(capture.with_location(error)))
     try:
         with capture.locating():
@@ -75,17 +85,6 @@ def read(source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
     finally:
         reader.close()
         report.counters.update(reader.counters)
-
-
-def listing_of(source: str, options: Mapping[str, Any], report: Report) -> Iterator[str]:
-    """A capture as annotated text (``listing``); rows that cannot be read are passed over behind what is known of them.
-
-    Raises FormatError, ConfigError.
-    """
-    capture = StoredCapture(source)
-    chosen = parse_options(ReadOptions, options, "the gbase reader")
-    with capture.locating():
-        yield from listing(capture.chunks(), chosen, lambda error: report.skip(capture.with_location(error)))
 
 
 def write(changes: Iterable[Change], target: str, options: WriteOptions, report: Report) -> None:
@@ -99,3 +98,207 @@ def write(changes: Iterable[Change], target: str, options: WriteOptions, report:
 
 
 FORMAT: Final = Format("gbase", read, write, (ReadOptions,), (WriteOptions,))
+
+
+# --- the listing ------------------------------------------------------------------------------------------------------
+
+_FORMS: Final = {"seq": ">Q", "time": ">q", "code": ">i"}
+_MEANINGS: Final = {"seq": "sequence", "tx": "transaction id", "os_user": "operating system user"}
+_HEX_SHOWN: Final = 16  # bytes of a line; longer fields go on in an ellipsis
+_COLUMN: Final = 2 * _HEX_SHOWN + 3
+
+
+def listing_of(source: str, options: Mapping[str, Any], report: Report) -> Iterator[str]:
+    """A capture as annotated text (``listing``); rows that cannot be read are passed over behind what is known of them.
+
+    Raises FormatError, ConfigError.
+    """
+    capture = _Capture(source)
+    chosen = parse_options(ReadOptions, options, "the gbase reader")
+    with capture.locating():
+        yield from listing(capture.chunks(), chosen, lambda error: report.skip(capture.with_location(error)))
+
+
+def listing(
+    chunks: Iterable[bytes],
+    options: ReadOptions | None = None,
+    on_bad_row: Callable[[ColumnError], None] | None = None,
+) -> Iterator[str]:
+    """The lines of a stream: every field of every record with its offset, its bytes and what they mean.
+
+    A transaction is named by its BEGINTX sequence. What cannot be read ends the listing with a line that says so, and
+    its error is raised then: FormatError. ``on_bad_row`` is called with what is wrong with a row, which the listing
+    goes on behind if that returns.
+    """
+    options = options or ReadOptions()
+    framer, layouts = Framer(options.max_record), Layouts(options, Counter())
+    open_transactions: dict[int, int] = {}
+    offset = 0
+    bad_row: FormatError | None = None
+    try:
+        for chunk in chunks:
+            for frame in framer.feed(chunk):
+                offset = frame[0]
+                try:
+                    record = read_record(frame, layouts)
+                except ColumnError as error:
+                    if on_bad_row is None or frame[1] not in records.ROWS:
+                        raise
+                    yield from _record(read_head(frame), open_transactions)
+                    yield _fault(offset, error)
+                    bad_row = error
+                    on_bad_row(at_offset(error, offset))
+                else:
+                    yield from _record(record, open_transactions)
+            offset = framer.offset
+        framer.finish()
+    except FormatError as error:
+        if error is not bad_row:
+            yield _fault(offset if error.offset is None else error.offset, error)
+        raise at_offset(error, offset) from None
+    yield f"{framer.offset:08x}  end of the stream, {len(open_transactions)} transactions open"
+
+
+class Record(NamedTuple):
+    """One record read, ``data`` are its bytes.
+
+    ``fields`` by the names of FIELD_NAMES, none of a record that is not known; a TABSCHEM has ``layout`` beside them,
+    a row record also ``sizes`` and ``values`` in the order of ``layout.names``.
+    """
+
+    offset: int
+    number: int
+    header_size: int
+    data: bytes
+    fields: Mapping[str, int]
+    layout: Layout | None = None
+    sizes: Sequence[int] = ()
+    values: Sequence[Value] = ()
+
+
+def read_record(frame: Frame, layouts: Layouts) -> Record:
+    """A record with all that is in it; a TABSCHEM record is taken up in ``layouts``.
+
+    Raises FormatError: SchemaMissing for a row without TABSCHEM, a ColumnError for a row that cannot be read.
+    """
+    record = read_head(frame)
+    _, number, header_size, data = frame
+    if number == records.TABSCHEM:
+        return record._replace(layout=layouts.define(data, header_size))
+    if number not in records.ROWS:
+        return record
+    layout = layouts[record.fields["label"]]
+    layout.check_header(header_size, record.offset)
+    sizes = layout.sizes(data, header_size)
+    return record._replace(layout=layout, sizes=sizes, values=layout.decode(data, header_size))
+
+
+def read_head(frame: Frame) -> Record:
+    """A record without what a TABSCHEM is needed for."""
+    number, data = frame[1], frame[3]
+    fields = records.fields_of(number, data) if number in records.FIELDS else ()
+    return Record(*frame, dict(zip(records.FIELD_NAMES.get(number, ()), fields, strict=True)))
+
+
+def _fault(offset: int, error: FormatError) -> str:
+    return f"{offset:08x}  !! {type(error).__name__}: {error}"
+
+
+def _record(record: Record, open_transactions: dict[int, int]) -> Iterator[str]:
+    yield f"{record.offset:08x}  {_name(record)}{_of_transaction(record, open_transactions)}"
+    at = 0
+    for size, field, meaning in chain(_header(record), _payload(record)):
+        shown = record.data[at : at + min(size, _HEX_SHOWN)].hex().upper() + ("..." if size > _HEX_SHOWN else "")
+        yield f"  {record.offset + at:08x}  {shown:{_COLUMN}}  {field}: {meaning}"
+        at += size
+    if record.number == records.TABSCHEM and record.layout is not None:
+        for column in record.layout.columns:
+            yield f"{'':10}  {'':{_COLUMN}}  {column.name}  {column.type.spelled}"
+    if record.number in (records.COMMTX, records.RBTX):
+        open_transactions.pop(record.fields["tx"], None)
+
+
+def _name(record: Record) -> str:
+    return records.RECORD_NAMES.get(record.number, f"unknown record {record.number}")
+
+
+def _of_transaction(record: Record, open_transactions: dict[int, int]) -> str:
+    tx = record.fields.get("tx")
+    if tx is None:
+        return ""
+    if record.number == records.BEGINTX:
+        open_transactions[tx] = record.fields["seq"]
+        return f"  transaction {record.fields['seq']:016x} begins"
+    if tx not in open_transactions:
+        return "  of a transaction that did not begin here"
+    ends = {records.COMMTX: " is committed", records.RBTX: " is rolled back"}.get(record.number, "")
+    table = "" if record.layout is None else f" of {record.layout.qualified}"
+    return f"{table}  transaction {open_transactions[tx]:016x}{ends}"
+
+
+def _meaning(record: Record, field: str, number: int) -> str:
+    match field:
+        case "seq":
+            discarded = " and above are discarded" if record.number == records.DISCARD else ""
+            return f"{number:016x}{discarded}" if number or record.number != records.TIMEOUT else "no data yet"
+        case "time":
+            time = records.moment(number, record.offset)
+            return "not known" if time is None else f"{number} = {time:%Y-%m-%dT%H:%M:%SZ}"
+        case "label":
+            return str(number) if record.layout is None else f"{number} = {record.layout.qualified}"
+        case "code":
+            return f"{number} = {error_name(number)}"
+        case "flags" if record.number == records.ERROR:
+            return f"{number}, the session is dead" if number & 1 else str(number)
+        case _:
+            return str(number)
+
+
+_Part = tuple[int, str, str]
+"""Bytes that lie behind those of the part before: how many, of which field, and what they mean."""
+
+
+def _header(record: Record) -> Iterator[_Part]:
+    header_size, payload_size, scheme, number = records.HEADER.unpack_from(record.data)
+    yield 4, "header size", str(header_size)
+    yield 4, "payload size", str(payload_size)
+    yield 4, "packet scheme", str(scheme)
+    yield 4, "record number", f"{number} = {_name(record)}"
+    for field, value in record.fields.items():
+        size = struct.calcsize(_FORMS.get(field, ">I"))
+        yield size, _MEANINGS.get(field, field.replace("_", " ")), _meaning(record, field, value)
+    left = header_size - records.HEADER_SIZES.get(number, records.HEADER.size)
+    if number in records.ROWS and record.layout is not None:
+        variable = (column.name for column in record.layout.columns if column.type.variable)
+        for name, size in zip(variable, record.sizes, strict=True):
+            yield 4, f"size of {name}", f"{size} bytes"
+            left -= 4
+    elif number in records.ROWS:
+        yield left, "size array", "not read"
+        left = 0
+    if left:
+        yield left, "unknown header", "skipped"
+
+
+def _payload(record: Record) -> Iterator[_Part]:
+    data = record.data[record.header_size :]
+    if record.layout is None:
+        if data:
+            yield len(data), "payload", "not read" if record.number in records.ROWS else "skipped"
+    elif record.number == records.TABSCHEM:
+        yield len(data), "columns", repr(data.split(b"\0", 1)[0].decode())
+    else:
+        sizes = iter(record.sizes)
+        for column, value in zip(record.layout.columns, record.values, strict=True):
+            size = next(sizes) if column.type.variable else column.type.width
+            yield size, f"{column.name} {column.type.spelled}", _shown(value, column.type)
+
+
+def _shown(value: Value, column_type: ColumnType) -> str:
+    if value is None:
+        return "NULL"
+    if column_type.qualifier is not None:
+        return datetime_text(value, column_type.qualifier)
+    if isinstance(value, Lob):
+        return "locator"
+    return repr(value) if isinstance(value, str) else str(value)

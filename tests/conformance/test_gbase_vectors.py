@@ -16,8 +16,8 @@ from eventlog.errors import FormatError
 from eventlog.gbase import records
 from eventlog.gbase.column_types import ColumnType, Kind
 from eventlog.gbase.errors import FramingError, TruncatedStream
+from eventlog.gbase.format import Record, read_record
 from eventlog.gbase.layout import Layouts, parse_columns
-from eventlog.gbase.listing import Record, read_record
 from eventlog.gbase.options import ReadOptions
 from eventlog.gbase.packed import datetime_text
 from eventlog.gbase.reader import StreamReader

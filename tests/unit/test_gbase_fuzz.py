@@ -17,7 +17,7 @@ from eventlog.changes.json_form import to_json
 from eventlog.errors import FormatError
 from eventlog.gbase import records
 from eventlog.gbase.emulator.workload import SCENARIOS, play, stream
-from eventlog.gbase.listing import listing
+from eventlog.gbase.format import listing
 from eventlog.gbase.options import ReadOptions
 from eventlog.gbase.reader import StreamReader
 from eventlog.gbase.records import HEADER_SIZES

@@ -11,7 +11,7 @@ from eventlog.errors import FormatError
 from eventlog.gbase.emulator.session import Switches
 from eventlog.gbase.emulator.workload import LABELS, SCENARIOS, play
 from eventlog.gbase.errors import RowLengthError, TruncatedStream
-from eventlog.gbase.listing import listing
+from eventlog.gbase.format import listing
 from eventlog.gbase.options import ReadOptions
 
 VECTORS = Path(__file__).parents[1] / "conformance" / "vectors" / "gbase.json"
