@@ -38,7 +38,6 @@ from eventlog.qlik import sequence
 from eventlog.qlik.errors import SequenceExhausted
 from eventlog.qlik.file_tables import STATE_FILE
 from eventlog.sql.connection import as_database_errors, describe
-from spark.cluster import counting_cores, preflight
 from spark.hold import (
     ACKNOWLEDGED,
     Extent,
@@ -52,11 +51,12 @@ from spark.hold import (
     settings_of,
     verify,
 )
-from spark.job import Job, Numbered, Output, waiting_parts, without_settings_of_others
+from spark.job import Job, Numbered, Output, without_settings_of_others
 from spark.log_source import PARTITION_ROWS, Place, place_for
 from spark.output.directory import MANIFEST, Claim, Directory, begin, finish, resume
 from spark.output.formats import format_named
 from spark.output.part_files import COMPRESSIONS, IDS, MARKED, Manifest, PartReport, manifest_of, part_report
+from spark.preflight import counting_cores, preflight, waiting_parts
 from spark.session import (
     Done,
     Watch,

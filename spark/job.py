@@ -15,14 +15,13 @@ from sqlalchemy import Connection
 from eventlog.config.load import Config
 from eventlog.config.settings import SinkSettings
 from eventlog.core.catalog import Catalog, Database
-from eventlog.model import Status
 from eventlog.publisher.context import Context, Counters, PublisherOptions
 from eventlog.publisher.open import catalog_of, xds_format
 from eventlog.qlik.sequence import WriterState
 from eventlog.sql.bulk import Part
 from eventlog.sql.connection import as_database_errors, connect
 from eventlog.sql.registry import for_url
-from spark.log_source import LAST_ID, Place, worker_url
+from spark.log_source import Place, worker_url
 
 
 class Numbered(NamedTuple):
@@ -110,11 +109,6 @@ class Job:
 
 
 _FIRST: Final = attrgetter("first")
-
-
-def waiting_parts(context: Context, connection: Connection, partition_rows: int, cores: int) -> list[Part]:
-    """The parts that a job divides the rows N into, of at most so many rows each: two a core, where it is worth it."""
-    return context.dialect.log_parts(connection, context.log, Status.NEW, 1, LAST_ID, partition_rows, 2 * cores)
 
 
 def without_settings_of_others(config: Config) -> Config:

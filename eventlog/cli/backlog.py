@@ -105,7 +105,7 @@ def backlog(
         context = replace(context, config_file=config_file)
     if estimate:
         config = context.config(format__type="xds")
-        expected = spark_module("spark.estimate").estimate(config, master_of(master), partition_rows)
+        expected = spark_module("spark.preflight").estimate(config, master_of(master), partition_rows)
         print_json(asdict(expected)) if as_json else _print_estimate(expected)
         return
     if abandon:

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from shared import url_of
 
 from eventlog import cli
-from spark.estimate import CORE_SECONDS_A_ROW, DELETE_SECONDS_A_ROW, MARK_SECONDS_A_ROW, START_SECONDS
+from spark.preflight import CORE_SECONDS_A_ROW, DELETE_SECONDS_A_ROW, MARK_SECONDS_A_ROW, START_SECONDS
 
 _CLUSTER, _HERE, _STORE = "test_cluster", "test_backlog_page", "test_object_store"
 RUN_BY = {

@@ -31,9 +31,9 @@ from eventlog.publisher.doctor import examine
 from eventlog.publisher.held import read_recorded
 from eventlog.publisher.open import open_unlocked
 from spark import backlog
-from spark.estimate import estimate
 from spark.hold import abandon, differences
 from spark.output.directory import Directory, masked
+from spark.preflight import estimate
 
 
 def add_row(log: sa.Engine, key: str, value: str = "later") -> int:

@@ -21,10 +21,10 @@ import eventlog
 from eventlog.sql.connection import connect
 from eventlog.sql.locate import locate_log
 from eventlog.sql.registry import for_url
-from spark import cluster
-from spark.cluster import counting_cores, preflight
+from spark import preflight as module
 from spark.log_source import Place
 from spark.output.directory import Directory
+from spark.preflight import counting_cores, preflight
 from spark.session import SparkFailed
 
 ROOT = Path(__file__).parents[2]
@@ -112,7 +112,7 @@ def arrow() -> list[Path]:
 _LOOK = """
 import pickle, sys
 from pathlib import Path
-from spark.cluster import preflight
+from spark.preflight import preflight
 from spark.output.directory import Directory
 from spark.session import SparkFailed, open_session
 
@@ -171,7 +171,7 @@ class Registering:
 def test_cores_are_those_of_the_executors_that_have_registered_when_no_more_come(
     monkeypatch: pytest.MonkeyPatch, registered: Sequence[int], cores: int
 ) -> None:
-    monkeypatch.setattr(cluster, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(module, "_LOOK_SECONDS", 0.01)
     context = Registering(registered)
     session: Any = SimpleNamespace(sparkContext=context)
     with counting_cores(session) as number:

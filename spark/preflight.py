@@ -1,23 +1,99 @@
-"""What a job has to know of the cluster that it runs on: how much runs at once there, and whether an executor has all
-that it needs.
+"""What is known before a job begins: what it would take, how much runs at once, and whether an executor has all that it
+needs.
 """
 
 from __future__ import annotations
 
+import os
 import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from threading import Event, Thread
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
+from sqlalchemy import Connection
 
 import eventlog
-from spark.log_source import Place
+from eventlog.config.load import Config
+from eventlog.model import Status
+from eventlog.publisher.context import Context, Counters
+from eventlog.publisher.cycle import recover
+from eventlog.publisher.open import open_unlocked
+from eventlog.publisher.queue import build_events, take_window
+from eventlog.sql.bulk import Part
+from eventlog.sql.connection import as_database_errors
+from eventlog.xds.writer import write_outgoing
+from spark.log_source import LAST_ID, Place
 from spark.output.directory import TEMPORARY, Directory
-from spark.session import SparkFailed, as_spark_failed, context_of
+from spark.session import SparkFailed, as_spark_failed, context_of, cores_of
+
+# --- what it would take -----------------------------------------------------------------------------------------------
+
+START_SECONDS = 7.0
+CORE_SECONDS_A_ROW = 9.2e-6
+MARK_SECONDS_A_ROW = 3.5e-6
+DELETE_SECONDS_A_ROW = 0.56e-6
+"""Measured on the machine of docs/sizing.md: a core's seconds, and, of marks, a server's."""
+
+
+def waiting_parts(context: Context, connection: Connection, partition_rows: int, cores: int) -> list[Part]:
+    """The parts that a job divides the rows N into, of at most so many rows each: two a core, where it is worth it."""
+    return context.dialect.log_parts(connection, context.log, Status.NEW, 1, LAST_ID, partition_rows, 2 * cores)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a job is expected to take. ``bytes`` of XDS lines without compression; ``temporary_bytes`` beside them until
+    the job ends. ``held``: whether rows are held, so that none can be converted but for a copy.
+    """
+
+    rows: int
+    parts: int
+    events: int
+    bytes: int
+    temporary_bytes: int
+    cores: int
+    converting_seconds: float
+    mark_seconds: float
+    delete_seconds: float
+    held: bool
+
+
+def estimate(config: Config, master: str | None, partition_rows: int) -> Estimate:
+    """The plan of a job on ``master``, told without Spark, lock or output. Raises ConfigError, DatabaseError.
+
+    The first of the waiting rows are folded and written, to see how much comes of a row.
+    """
+    cores = cores_of(master) if master is not None else os.cpu_count() or 1
+    with open_unlocked(config, Counters()) as context, as_database_errors(context.connection):
+        parts = waiting_parts(context, context.connection, partition_rows, cores)
+        state = recover(context)
+        sampled = take_window(context, 1, None, frozenset(), state.parking).groups if parts else []
+        events = [event for event in build_events(context, sampled) if event.operation is not None]
+        text = sum(len(write_outgoing(event).encode()) for event in events)
+        context.connection.rollback()
+    rows = sum(part.rows for part in parts)
+    share = rows / max(1, sum(map(len, sampled)))
+    size = round(text * share)
+    return Estimate(
+        rows=rows,
+        parts=len(parts),
+        events=round(len(events) * share),
+        bytes=size,
+        temporary_bytes=size,
+        cores=cores,
+        converting_seconds=START_SECONDS + rows * CORE_SECONDS_A_ROW / cores,
+        mark_seconds=rows * MARK_SECONDS_A_ROW,
+        delete_seconds=rows * DELETE_SECONDS_A_ROW,
+        held=state.hold is not None,
+    )
+
+
+# --- the cluster ------------------------------------------------------------------------------------------------------
 
 _GUESS: Final = 8
 """Tasks at once where Spark does not tell (Spark Connect)."""
