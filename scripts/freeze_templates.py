@@ -19,7 +19,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "dialects")]
 
 from frozen_templates import FROZEN, PACKAGES, hash_of, names_in_use, sha256  # noqa: E402
 
-from eventlog.sql import registry  # noqa: E402
+from eventlog.sql.connection import SUPPORTED  # noqa: E402
 from eventlog.sql.triggers.templates import CURRENT  # noqa: E402
 
 
@@ -27,7 +27,7 @@ def main() -> None:
     known = json.loads(FROZEN.read_text(encoding="utf-8"))
     for name, digest in known.items():
         place, _, version = name.rpartition(" v")
-        if place in registry.SUPPORTED or int(version) != CURRENT - 1 or hash_of(name) == digest:
+        if place in SUPPORTED or int(version) != CURRENT - 1 or hash_of(name) == digest:
             continue
         file = PACKAGES / place
         copy = file.parent / "frozen" / f"v{CURRENT - 1}" / file.name

@@ -19,8 +19,7 @@ from eventlog.publisher.context import Context, Counters, PublisherOptions
 from eventlog.publisher.open import catalog_of, xds_format
 from eventlog.qlik.sequence import WriterState
 from eventlog.sql.bulk import Part
-from eventlog.sql.connection import as_database_errors, connect
-from eventlog.sql.registry import for_url
+from eventlog.sql.connection import as_database_errors, connect, dialect_of
 from spark.log_source import Place, worker_url
 
 
@@ -137,7 +136,7 @@ def snapshot_context(job: Job) -> Iterator[Context]:
     Raises DatabaseError for what fails in the block too.
     """
     url = worker_url(job.place.url, job.place.url_file)
-    dialect = for_url(url)
+    dialect = dialect_of(url)
     with connect(url).connect() as connection:
         conn: Connection = connection.execution_options(**dialect.snapshot_options)
         with as_database_errors(conn):

@@ -26,10 +26,9 @@ from eventlog.config.urls import masked, secrets_of
 from eventlog.errors import ConfigError
 from eventlog.model import LogRow
 from eventlog.sql.bulk import Part, is_letter
-from eventlog.sql.connection import connect
+from eventlog.sql.connection import connect, dialect_of, parse_url
 from eventlog.sql.locate import check_rights, locate_log
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.registry import for_url, parse_url
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +171,7 @@ class _LogReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         url = worker_url(self.options.get("url", ""), self.options.get("url_file"))
-        dialect = for_url(url)
+        dialect = dialect_of(url)
         with connect(url).connect() as opened:
             conn = opened.execution_options(**dialect.snapshot_options)
             if "snapshot" in self.options:
@@ -229,4 +228,4 @@ def read_batches(
     One connection, open while the batches are taken. Raises DatabaseError.
     """
     url = worker_url(place.url, place.url_file)
-    return for_url(url).read_part(url, place.log, snapshot, status, part, fields)
+    return dialect_of(url).read_part(url, place.log, snapshot, status, part, fields)

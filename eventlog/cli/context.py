@@ -51,11 +51,10 @@ class Context:
 
 def engine_of(config: Config) -> tuple[Engine, Dialect]:
     """An engine for the configured database, and its dialect. Raises ConfigError; connecting raises DatabaseError."""
-    from eventlog.sql import registry
-    from eventlog.sql.connection import connect
+    from eventlog.sql.connection import connect, dialect_of
 
     url = connection_url(config.database)
-    return connect(url), registry.for_url(url)
+    return connect(url), dialect_of(url)
 
 
 @contextmanager

@@ -15,13 +15,14 @@ from eventlog.config.load import Config
 from eventlog.config.urls import connection_url
 from eventlog.errors import ConfigError, LogTableError
 from eventlog.publisher.open import find_log
-from eventlog.sql import migrations, registry
+from eventlog.sql import migrations
+from eventlog.sql.connection import SUPPORTED, dialect_of
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.locate import new_log
 from eventlog.sql.log_table import split_name
 from eventlog.sql.rows import tail
 
-dialect_option = click.option("--dialect", "dialect_name", type=click.Choice(registry.SUPPORTED),
+dialect_option = click.option("--dialect", "dialect_name", type=click.Choice(SUPPORTED),
     help="With --sql: the database to write it for; neither a connection nor a URL is needed.",
 )  # fmt: skip
 
@@ -46,7 +47,7 @@ def upgrade(context: Context, revision: str, companions_only: bool, as_sql: bool
         return
     refuse_dialect(dialect_name)
     url = connection_url(config.database)
-    registry.for_url(url).prepare(url)
+    dialect_of(url).prepare(url)
     with transaction(config) as (conn, _):
         before = migrations.current(conn, **names(config))
         migrations.upgrade(conn, revision=revision, companions_only=companions_only, **names(config))
@@ -128,7 +129,7 @@ def names(config: Config) -> dict[str, Any]:
 
 def offline(config: Config, dialect_name: str | None = None) -> dict[str, Any]:
     """The arguments of migrations that only write SQL: without ``dialect_name`` for the configured URL's database."""
-    return {**names(config), "dialect_name": dialect_name or registry.for_url(connection_url(config.database)).name}
+    return {**names(config), "dialect_name": dialect_name or dialect_of(connection_url(config.database)).name}
 
 
 def refuse_dialect(dialect_name: str | None) -> None:

@@ -42,7 +42,8 @@ from eventlog.publisher.open import (
     publisher_user,
     with_tables,
 )
-from eventlog.sql import migrations, registry
+from eventlog.sql import migrations
+from eventlog.sql.connection import load_dialect
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.locate import new_log
 from eventlog.sql.log_table import LogTable, split_name
@@ -230,7 +231,7 @@ def show(context: Context, as_sql: bool, as_json: bool, dialect_name: str | None
     if dialect_name is not None or catalog_file is not None:
         if not as_sql or dialect_name is None or catalog_file is None:
             raise click.UsageError("--dialect and --catalog go together, with --sql")
-        print_compiled(context, registry.load(dialect_name), catalog_file)
+        print_compiled(context, load_dialect(dialect_name), catalog_file)
         return
     config = context.config()
     with reading(config) as (conn, dialect):

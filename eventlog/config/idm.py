@@ -23,7 +23,7 @@ from sqlalchemy import URL
 from eventlog.config.settings import SECTIONS
 from eventlog.core.options import Option, options_of, toml
 from eventlog.errors import ConfigError, XdsError
-from eventlog.sql.registry import SUPPORTED
+from eventlog.sql.connection import SUPPORTED
 from eventlog.xds.reader import parse_document
 
 if TYPE_CHECKING:

@@ -78,6 +78,6 @@ def read_url(file: Path, source: str) -> str:
 
 def _parse_url(text: str) -> URL:
     # SQLAlchemy is heavy, and most of the command line does without.
-    from eventlog.sql.registry import parse_url
+    from eventlog.sql.connection import parse_url
 
     return parse_url(text)

@@ -19,11 +19,10 @@ from eventlog.core.values import Kind
 from eventlog.errors import ConfigError
 from eventlog.log.options import LogOptions
 from eventlog.model import LogRow
-from eventlog.sql.connection import as_database_errors, connect
+from eventlog.sql.connection import as_database_errors, connect, dialect_of
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.locate import locate_log
 from eventlog.sql.log_table import LogTable, quoted, schema_of
-from eventlog.sql.registry import for_url
 
 _PASSWORD: Final = "that it holds the password, or is the URL of [database] with EVENTLOG_DATABASE_PASSWORD set"  # noqa: S105
 
@@ -88,7 +87,7 @@ def live(url: str, schema: str | None) -> Iterator[LiveDatabase]:
     """A connection to the database of a URL for as long as it is needed; what was written is rolled back unless
     committed. Raises ConfigError, DatabaseError, DatabaseAway.
     """
-    dialect = for_url(url)
+    dialect = dialect_of(url)
     engine = connect(url, secret=_PASSWORD)
     try:
         with engine.connect() as connection, as_database_errors(connection):

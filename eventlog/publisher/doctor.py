@@ -36,13 +36,12 @@ from eventlog.publisher.open import (
     with_tables,
 )
 from eventlog.sql import migrations
-from eventlog.sql.connection import TO_THE_PRIMARY, as_database_errors, connect, is_pooled
+from eventlog.sql.connection import TO_THE_PRIMARY, as_database_errors, connect, dialect_of, is_pooled
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.doctor import Finding, Limits, capture, facts
 from eventlog.sql.doctor import log as of_log
 from eventlog.sql.locate import new_log
 from eventlog.sql.log_table import LogTable, split_name
-from eventlog.sql.registry import for_url
 from eventlog.sql.triggers.plan import TriggerPlan
 from eventlog.sql.windows import Window
 
@@ -120,7 +119,7 @@ def examine(config: Config, compare: Compare, limits: Limits = _NO_LIMITS) -> li
     Raises ConfigError, and DatabaseError if the database cannot be reached.
     """
     url = connection_url(config.database)
-    dialect = for_url(url)
+    dialect = dialect_of(url)
     with connect(url).connect() as conn, as_database_errors(conn):
         pooled = is_pooled(conn, dialect)
         dialect.begin_reading(conn, limits.statement)

@@ -21,11 +21,18 @@ from eventlog.errors import AnotherPublisher, ConfigError, DatabaseError, Eventl
 from eventlog.publisher.context import Context, Counters, PublisherOptions
 from eventlog.publisher.formats import Form, OutputFormat, XdsFormat
 from eventlog.publisher.sinks.files import Owner, claim
-from eventlog.sql.connection import TO_THE_PRIMARY, as_database_errors, connect, describe, refuse_pooling
+from eventlog.sql.connection import (
+    TO_THE_PRIMARY,
+    as_database_errors,
+    connect,
+    describe,
+    dialect_of,
+    parse_url,
+    refuse_pooling,
+)
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.locate import check_rights, locate_log
 from eventlog.sql.log_table import LogTable, split_name
-from eventlog.sql.registry import for_url, parse_url
 from eventlog.sql.rows import next_flight
 from eventlog.sql.triggers.watch import (
     TableChoice,
@@ -90,7 +97,7 @@ def _claim_for_log(config: Config, context: Context) -> None:
 def open_unlocked(config: Config, counters: Counters) -> Iterator[Context]:
     """A context without the lock of the log: for reading only."""
     url = connection_url(config.database)
-    dialect = for_url(url)
+    dialect = dialect_of(url)
     with connect(url).connect() as connection, as_database_errors(connection):
         log = find_log(connection, dialect, config)
         check_rights(connection, dialect, log, delete=config.publisher.delete_from_log)

@@ -1,10 +1,14 @@
-"""From a database URL to sessions that are set up for reading the log and its values, and what their errors mean."""
+"""The databases that eventlog speaks to: from a name or URL to a dialect, from there to sessions, and their errors.
+
+The sessions are set up for reading the log and its values.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final
@@ -15,28 +19,41 @@ from sqlalchemy.engine.interfaces import Dialect as Driver
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
 from eventlog.errors import ConfigError, DatabaseAway, DatabaseError
-from eventlog.sql import embedded, registry
+from eventlog.sql import embedded
 from eventlog.sql.database import WRITES
 from eventlog.sql.dialect import Dialect
+
+SUPPORTED: Final = ("postgresql", "oracle", "sqlite")
+_EMBEDDED: Final = "embedded"
+"""The scheme of ``embedded:///DIRECTORY``: a PostgreSQL of its own in a directory."""
+_ALIASES: Final = {"postgres": "postgresql", _EMBEDDED: "postgresql"}
 
 SECRET: Final = "EVENTLOG_DATABASE_PASSWORD or url_file"  # noqa: S105 - where it belongs
 """Where the password of the configured database belongs."""
 
-
 _statements = logging.getLogger("eventlog.statements")
 
 
-def _log_statements(engine: Engine) -> None:
-    """Log each statement with its time and the number of its rows, and never a value."""
+def load_dialect(name: str) -> Dialect:
+    """The dialect of this name. Raises ConfigError that names the supported ones."""
+    known = _ALIASES.get(name, name)
+    if known not in SUPPORTED:
+        raise ConfigError(f"database {name!r} is not supported: use one of {', '.join(SUPPORTED)}")
+    dialect: Dialect = import_module(f"eventlog.sql.dialects.{known}").DIALECT
+    return dialect
 
-    @event.listens_for(engine, "before_cursor_execute")
-    def begin(_conn: object, _cursor: object, _statement: str, _parameters: object, context: Any, _many: bool) -> None:
-        context.begun = monotonic()
 
-    @event.listens_for(engine, "after_cursor_execute")
-    def end(_conn: object, cursor: Any, statement: str, _parameters: object, context: Any, _many: bool) -> None:
-        seconds = monotonic() - context.begun
-        _statements.debug("%.4f s, %s rows: %s", seconds, cursor.rowcount, " ".join(statement.split()))
+def dialect_of(url: str | URL) -> Dialect:
+    """The dialect of a database URL, such as ``postgresql://user@host/db``. Raises ConfigError."""
+    return load_dialect(parse_url(url).drivername.partition("+")[0])
+
+
+def parse_url(url: str | URL) -> URL:
+    """A URL in its parts. Raises ConfigError, without the text, which may hold a password."""
+    try:
+        return make_url(url)
+    except (ArgumentError, ValueError):
+        raise ConfigError("the database URL cannot be read: write it as postgresql://user@host:port/database") from None
 
 
 def connect(url: str | URL, *, password: str | None = None, connect_timeout: int = 10, secret: str = SECRET) -> Engine:
@@ -50,10 +67,10 @@ def connect(url: str | URL, *, password: str | None = None, connect_timeout: int
     when it refuses, without secrets. Raises ConfigError for a URL that cannot be read or names a database or driver
     that is not supported or not installed.
     """
-    parsed = registry.parse_url(url)
-    if parsed.drivername == registry.EMBEDDED:
-        parsed = registry.parse_url(embedded.start(Path(parsed.database or "")))
-    dialect = registry.for_url(parsed)
+    parsed = parse_url(url)
+    if parsed.drivername == _EMBEDDED:
+        parsed = parse_url(embedded.start(Path(parsed.database or "")))
+    dialect = dialect_of(parsed)
     if "+" in parsed.drivername and parsed.drivername != dialect.driver:
         raise ConfigError(
             f"the database URL names the driver {parsed.drivername}; write {dialect.driver}:// or {dialect.name}://"
@@ -106,8 +123,8 @@ def connect_any(url: str) -> Engine:
     """
     try:
         parsed = make_url(url)
-        if parsed.drivername in registry.SUPPORTED:
-            parsed = parsed.set(drivername=registry.load(parsed.drivername).driver)
+        if parsed.drivername in SUPPORTED:
+            parsed = parsed.set(drivername=load_dialect(parsed.drivername).driver)
         engine = create_engine(parsed, poolclass=NullPool, hide_parameters=True)
     except (ArgumentError, ImportError, ValueError) as error:
         scheme = url.partition("://")[0]
@@ -123,6 +140,19 @@ def connect_any(url: str) -> Engine:
         ),
     )
     return engine
+
+
+def _log_statements(engine: Engine) -> None:
+    """Log each statement with its time and the number of its rows, and never a value."""
+
+    @event.listens_for(engine, "before_cursor_execute")
+    def begin(_conn: object, _cursor: object, _statement: str, _parameters: object, context: Any, _many: bool) -> None:
+        context.begun = monotonic()
+
+    @event.listens_for(engine, "after_cursor_execute")
+    def end(_conn: object, cursor: Any, statement: str, _parameters: object, context: Any, _many: bool) -> None:
+        seconds = monotonic() - context.begun
+        _statements.debug("%.4f s, %s rows: %s", seconds, cursor.rowcount, " ".join(statement.split()))
 
 
 def _translate_sockets(engine: Engine, translated: Callable[[OSError], DatabaseError]) -> None:
@@ -150,15 +180,21 @@ def will_write(conn: Connection) -> None:
 
 def describe(url: URL) -> str:
     """Database and server of a URL for messages: no user and no secret."""
-    if "server" not in registry.for_url(url).capabilities:
+    if "server" not in dialect_of(url).capabilities:
         return f"database file {url.database!r}"
     host = url.host or url.query.get("host") or "the local socket"
     place = host if isinstance(host, str) else ", ".join(host)
     return f"database {url.database or url.username!r} at {place}" + (f":{url.port}" if url.port else "")
 
 
+def reason_of(error: BaseException, url: URL) -> str:
+    """What a driver's error says, on one line and without the password of the URL."""
+    reason = " ".join(str(error).split())
+    return reason.replace(str(url.password), "***") if url.password else reason
+
+
 def _not_connected(dialect: Dialect, url: URL, error: BaseException, secret: str) -> DatabaseError:
-    reason = registry.reason_of(error, url)
+    reason = reason_of(error, url)
     for sign, advice in dialect.connect_advice.items():
         if sign in reason:
             advice = advice.replace("{secret}", secret)
@@ -186,7 +222,7 @@ _RIGHT_ADVICE: Final = "; run this as the owner, or have the right granted: `eve
 def as_database_errors(connection: Connection) -> Iterator[None]:
     """Turn errors of SQLAlchemy and of the bare driver into DatabaseAway (worth trying again) or DatabaseError."""
     driver: Any = connection.dialect.loaded_dbapi
-    dialect = registry.load(connection.dialect.name)
+    dialect = load_dialect(connection.dialect.name)
     try:
         yield
     except DBAPIError as error:

@@ -22,6 +22,32 @@ from eventlog.sql.text import qualified, quote_identifier
 WRITES: Final = "eventlog_writes"
 """Key of ``Connection.info``: the transactions of this session are going to write (``eventlog.sql.connection``)."""
 
+CAPABILITIES: Final[Mapping[str, str]] = {
+    "server": "the database is a server, not a file",
+    "schemas": "tables stand in schemas",
+    "roles": "sessions have users, with rights; triggers log them as perpetrator",
+    "sequences": "numbers come from sequences",
+    "partial_indexes": "an index can hold the rows N alone",
+    "transactional_ddl": "DDL is part of a transaction and goes back with it",
+    "concurrent_writers": "several transactions write at the same time",
+    "statement_capture": "capture = statement",
+    "truncate": "TRUNCATE is captured",
+    "partitions": "partitioned tables",
+    "deferrable_keys": "primary keys that are checked later than row by row",
+    "fixed_char": "CHAR(n) values are padded with blanks",
+    "boolean": "a boolean type whose text is true and false",
+    "single_precision": "a type of approximate numbers of 32 bits",
+    "exact_decimals": "exact numbers keep all their digits",
+    "time_types": "types of dates and times",
+    "time_zones": "a timestamp type that knows its zone",
+    "empty_text": "'' is a value of its own, not NULL",
+    "binary_values": "binary columns are logged by value (spec/triggers.md 6.1)",
+    "owner_look_up": "a child row's DELETE looks whether its owner is still there (spec/triggers.md 2)",
+    "key_cascades": "child rows that follow their owner's new key log that themselves, after it (spec/triggers.md 2)",
+    "upsert_captured": "a row that INSERT replaces is logged as gone",
+    "wake": "a writer wakes a publisher that sleeps (spec/triggers.md 8)",
+}
+"""What a database may be able to do: names for ``SqlDatabase.capabilities``, and what each means."""
 
 _ALL_RIGHTS: Final = ("SELECT", "INSERT", "UPDATE", "DELETE")
 
@@ -64,7 +90,7 @@ class SqlDatabase(ABC):
 
     name: str
     capabilities: frozenset[str]
-    """Names of ``eventlog.sql.registry.CAPABILITIES``."""
+    """Names of ``CAPABILITIES``."""
     driver: str
     """The SQLAlchemy driver name that its URLs get."""
     package: str = "eventlog-publisher"

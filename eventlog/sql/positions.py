@@ -17,9 +17,17 @@ import sqlalchemy as sa
 from sqlalchemy.schema import CreateTable
 
 from eventlog.errors import AnotherPublisher, DatabaseError
-from eventlog.sql.connection import as_database_errors, connect, describe, refuse_pooling, will_write
+from eventlog.sql.connection import (
+    as_database_errors,
+    connect,
+    describe,
+    dialect_of,
+    load_dialect,
+    parse_url,
+    refuse_pooling,
+    will_write,
+)
 from eventlog.sql.log_table import LogTable, split_name, storable
-from eventlog.sql.registry import for_url, load, parse_url
 
 DEFAULT_TABLE: Final = "eventlog_position"
 
@@ -80,7 +88,7 @@ def tables(name: str) -> PositionTables:
 
 def ddl(name: str, database: str) -> str:
     """The statements that make both tables in a database of this name (``postgresql``, ``oracle``, ``sqlite``)."""
-    dialect = sa.make_url(f"{load(database).driver}://").get_dialect()()
+    dialect = sa.make_url(f"{load_dialect(database).driver}://").get_dialect()()
     return "".join(f"{str(CreateTable(table).compile(dialect=dialect)).strip()};\n" for table in tables(name))
 
 
@@ -153,7 +161,7 @@ def position_table(url: str | sa.URL, name: str, source: str) -> Iterator[TableP
     """
     url, source_tables = parse_url(url), tables(name)
     position, _ = source_tables
-    dialect = for_url(url)
+    dialect = dialect_of(url)
     dialect.prepare(url)
     engine = connect(url, secret=POSITION_SECRET)
     try:

@@ -17,8 +17,8 @@ from sqlalchemy import Connection
 
 from eventlog.errors import ConfigError
 from eventlog.model import EventType, LogRow, Status
+from eventlog.sql.connection import load_dialect
 from eventlog.sql.log_table import LogTable, quoted, schema_of, storable
-from eventlog.sql.registry import load
 from eventlog.sql.windows import Ranges
 
 _NEW: Final[sa.ColumnElement[str]] = sa.literal_column(f"'{Status.NEW}'")
@@ -239,7 +239,7 @@ def add_errors(conn: Connection, log: LogTable, lines: Sequence[tuple[int, str, 
 
 def next_flight(conn: Connection, log: LogTable) -> int:
     """A flight number that was never given before."""
-    return load(conn.dialect.name).next_flight(conn, log)
+    return load_dialect(conn.dialect.name).next_flight(conn, log)
 
 
 def write_inflight(conn: Connection, log: LogTable, flight_no: int, composition: str) -> None:

@@ -14,7 +14,7 @@ from eventlog.core.options import CheckedOptions, parse_options, same_fields, sh
 from eventlog.model import LogRow, origins_of
 from eventlog.publisher.cloudevents import CloudEvents, source_of
 from eventlog.publisher.open import value_options
-from eventlog.sql.registry import parse_url
+from eventlog.sql.connection import parse_url
 from spark.job import Job, catalog
 from spark.output.directory import Directory
 from spark.output.formats import Columns, OutputFormat, Render, renderer_of_events, write_lines, write_placed

@@ -27,9 +27,9 @@ from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.open import open_context
 from eventlog.publisher.sinks import Document
+from eventlog.sql.connection import load_dialect
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.registry import load
 
 BASE_SCHEMA = "base of views"
 
@@ -193,7 +193,7 @@ def lacking(target: Target, case: Case) -> str | None:
 
 @pytest.fixture(params=["postgresql", "sqlite"])
 def target(request: pytest.FixtureRequest, tmp_path: Path) -> Target:
-    dialect = load(request.param)
+    dialect = load_dialect(request.param)
     if request.param == "postgresql":
         return Target(dialect, request.getfixturevalue("database"))
     return Target(dialect, sa.create_engine(f"sqlite:///{tmp_path}/case.db", poolclass=sa.NullPool))

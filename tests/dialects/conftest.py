@@ -18,7 +18,8 @@ import sqlalchemy as sa
 from platforms import Platform
 from trigger_log import LOG_DDL, USR_DDL, Watched, run
 
-from eventlog.sql import migrations, registry
+from eventlog.sql import migrations
+from eventlog.sql.connection import SUPPORTED, load_dialect
 
 
 @pytest.fixture
@@ -88,7 +89,7 @@ def _clear(engine: sa.Engine) -> None:
 @contextmanager
 def _oracle_platform(server: oracle_server.Server, place: Path) -> Iterator[Platform]:
     with _oracle(server.url) as engine:
-        made = Platform(registry.load("oracle"), engine, place)
+        made = Platform(load_dialect("oracle"), engine, place)
         made.install()
         yield made
 
@@ -117,14 +118,14 @@ def _sqlite(file: Path) -> sa.Engine:
 @pytest.fixture(scope="session")
 def _sqlite_with_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("sqlite") / "app.db"
-    Platform(registry.load("sqlite"), _sqlite(file), file.parent).install()
+    Platform(load_dialect("sqlite"), _sqlite(file), file.parent).install()
     return file
 
 
-@pytest.fixture(params=registry.SUPPORTED)
+@pytest.fixture(params=SUPPORTED)
 def platform(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Platform]:
     """An application's engine on a database of each dialect, with a log: a copy where databases can be copied."""
-    dialect = registry.load(request.param)
+    dialect = load_dialect(request.param)
     if request.param == "postgresql":
         with request.getfixturevalue("filled_database")(_install) as engine:
             yield Platform(dialect, engine, tmp_path)

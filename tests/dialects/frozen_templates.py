@@ -8,8 +8,8 @@ from pathlib import Path
 
 import eventlog.sql.dialects
 from eventlog.changes.catalog_file import database_from_json
-from eventlog.sql import registry
 from eventlog.sql.alembic.definition import WatchDefinition, compile_definition, with_tables
+from eventlog.sql.connection import SUPPORTED, load_dialect
 from eventlog.sql.triggers import templates
 from eventlog.sql.triggers.watch import Watch
 
@@ -57,7 +57,7 @@ STYLES = ("field", "remove_all", "field_query_back", "row_query_back")
 def names_in_use() -> list[str]:
     """Each dialect, and each of its templates that triggers are compiled by, with the version in use."""
     files = [file for file in PACKAGES.glob("*/*.j2") if file.name not in NO_TRIGGERS]
-    names = [*registry.SUPPORTED, *(file.relative_to(PACKAGES).as_posix() for file in files)]
+    names = [*SUPPORTED, *(file.relative_to(PACKAGES).as_posix() for file in files)]
     return [f"{name} v{templates.CURRENT}" for name in sorted(names)]
 
 
@@ -72,7 +72,7 @@ def hash_of(name: str) -> str:
 
 def compiled(dialect_name: str, version: int) -> Iterator[str]:
     """The SQL of watches of every style and capture."""
-    dialect = registry.load(dialect_name)
+    dialect = load_dialect(dialect_name)
     has_schemas = "schemas" in dialect.capabilities
     database = database_from_json({**CATALOGUE, "dialect": dialect_name, "schema": "hr" if has_schemas else None})
     for capture in ("row", "statement"):

@@ -24,9 +24,9 @@ from eventlog.model import LogRow
 from eventlog.publisher.open import catalog_of, class_names, declared_watches, find_log
 from eventlog.sql import migrations
 from eventlog.sql.connection import connect
+from eventlog.sql.database import CAPABILITIES
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.registry import CAPABILITIES
 from eventlog.sql.triggers.plan import TriggerPlan
 from eventlog.sql.windows import Window
 

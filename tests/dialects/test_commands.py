@@ -15,8 +15,8 @@ from lxml import etree
 from platforms import Platform
 
 from eventlog.cli import run
-from eventlog.sql import registry
 from eventlog.sql.bulk import Part
+from eventlog.sql.connection import SUPPORTED
 
 
 @pytest.fixture
@@ -183,7 +183,7 @@ def test_a_bulk_job_sees_every_row_once(usr_platform: Platform) -> None:
         assert all(row["event_time"] is not None for row in found)
 
 
-@pytest.mark.parametrize("name", registry.SUPPORTED)
+@pytest.mark.parametrize("name", SUPPORTED)
 def test_no_database_is_needed_to_print_sql(
     name: str,
     request: pytest.FixtureRequest,

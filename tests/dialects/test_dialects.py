@@ -10,9 +10,9 @@ import pytest
 
 from eventlog.cli import run
 from eventlog.errors import ConfigError
-from eventlog.sql import registry
+from eventlog.sql.connection import SUPPORTED, load_dialect
+from eventlog.sql.database import CAPABILITIES
 from eventlog.sql.dialects.stepwise import StepwiseDialect
-from eventlog.sql.registry import CAPABILITIES
 from eventlog.sql.triggers.base import MarkedTriggers
 
 CATALOG = {
@@ -35,9 +35,9 @@ CATALOG = {
 }
 
 
-@pytest.mark.parametrize("name", registry.SUPPORTED)
+@pytest.mark.parametrize("name", SUPPORTED)
 def test_capabilities_are_of_the_known_ones(name: str) -> None:
-    dialect = registry.load(name)
+    dialect = load_dialect(name)
     assert dialect.name == name
     assert dialect.capabilities <= set(CAPABILITIES)
     assert (dialect.wake is not None) == ("wake" in dialect.capabilities)
@@ -52,10 +52,10 @@ def test_a_further_database_has_no_more_than_23_methods_to_write() -> None:
 
 def test_an_unknown_database_is_refused_by_name() -> None:
     with pytest.raises(ConfigError, match="postgresql, oracle, sqlite"):
-        registry.load("mysql")
+        load_dialect("mysql")
 
 
-@pytest.mark.parametrize("name", registry.SUPPORTED)
+@pytest.mark.parametrize("name", SUPPORTED)
 def test_what_migrations_print_is_one_transaction_where_ddl_is_part_of_one(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -64,13 +64,13 @@ def test_what_migrations_print_is_one_transaction_where_ddl_is_part_of_one(
         assert run([*command, "--sql", "--dialect", name]) == 0
         lines = [line for line in capsys.readouterr().out.splitlines() if line]
         transactions = [line for line in lines if line in ("BEGIN;", "COMMIT;")]
-        if "transactional_ddl" in registry.load(name).capabilities:
+        if "transactional_ddl" in load_dialect(name).capabilities:
             assert transactions == [lines[0], lines[-1]] == ["BEGIN;", "COMMIT;"]
         else:
             assert transactions == [lines[-1]] == ["COMMIT;"]
 
 
-@pytest.mark.parametrize("name", registry.SUPPORTED)
+@pytest.mark.parametrize("name", SUPPORTED)
 def test_everything_is_printed_without_a_database_or_a_url(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from trigger_log import BrokenOff, broken_off
 
 from eventlog.errors import LogTableError
-from eventlog.sql import migrations, registry
+from eventlog.sql import connection, migrations
 from eventlog.sql.dialects.sqlite import SQLite
 from eventlog.sql.log_table import LogTable
 
@@ -35,7 +35,8 @@ class CommittingSQLite(SQLite):
 
 @pytest.fixture
 def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> sa.Engine:
-    monkeypatch.setattr(registry, "load", lambda _name: CommittingSQLite())
+    for module in (connection, migrations):
+        monkeypatch.setattr(module, "load_dialect", lambda _name: CommittingSQLite())
     made = sa.create_engine(f"sqlite:///{tmp_path / 'app.db'}", isolation_level="AUTOCOMMIT", poolclass=sa.NullPool)
     sa.event.listen(made, "connect", lambda driver, _: driver.execute("PRAGMA synchronous = OFF"))
     return made

@@ -11,10 +11,9 @@ from backlog_job import LOG, fetch, log_rows, random_rows
 from pyspark.sql import DataFrame, SparkSession, datasource
 
 from eventlog.model import LogRow
-from eventlog.sql.connection import connect
+from eventlog.sql.connection import connect, dialect_of
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.locate import locate_log
-from eventlog.sql.registry import for_url
 from spark.log_source import Place, place_for, register, without_secrets, worker_url
 
 
@@ -137,7 +136,7 @@ def test_the_plan_shows_no_password(spark: SparkSession, log: sa.Engine, url_fil
 def place_of(log: sa.Engine, url_file: Path) -> Place:
     engine = connect(log.url)
     with engine.connect() as connection:
-        return Place("", str(url_file), locate_log(connection, for_url(log.url), name="eventlog", schema="hr"))
+        return Place("", str(url_file), locate_log(connection, dialect_of(log.url), name="eventlog", schema="hr"))
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,8 @@ from pyspark.sql import SparkSession
 from shared import wait_until
 
 import eventlog
-from eventlog.sql.connection import connect
+from eventlog.sql.connection import connect, dialect_of
 from eventlog.sql.locate import locate_log
-from eventlog.sql.registry import for_url
 from spark import preflight as module
 from spark.log_source import Place
 from spark.output.directory import Directory
@@ -36,7 +35,7 @@ def place(log: sa.Engine, tmp_path: Path) -> Place:
     file = tmp_path / "url"
     file.write_text(log.url.render_as_string(hide_password=False))
     with connect(log.url).connect() as connection:
-        return Place("", str(file), locate_log(connection, for_url(log.url), name="eventlog", schema="hr"))
+        return Place("", str(file), locate_log(connection, dialect_of(log.url), name="eventlog", schema="hr"))
 
 
 def refusal(spark: SparkSession, place: Place, directory: Directory) -> str:

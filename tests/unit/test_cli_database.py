@@ -12,9 +12,8 @@ from shared import Run
 from eventlog.cli.rows import parse_ids, parse_letters
 from eventlog.errors import ConfigError
 from eventlog.publisher.monitor.status import shape
-from eventlog.sql.connection import connect
+from eventlog.sql.connection import connect, load_dialect
 from eventlog.sql.locate import locate_log
-from eventlog.sql.registry import load
 
 LOG = """
 CREATE TABLE eventlog (
@@ -48,7 +47,7 @@ def run(url: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
 @pytest.fixture
 def publisher(url: str) -> Iterator[None]:
     """Somebody who holds the log."""
-    engine, dialect = connect(url), load("postgresql")
+    engine, dialect = connect(url), load_dialect("postgresql")
     with engine.connect() as conn:
         assert dialect.try_lock(conn, locate_log(conn, dialect, name="eventlog"))
         yield

@@ -12,11 +12,10 @@ from sqlalchemy import make_url
 
 from eventlog.errors import ConfigError, DatabaseAway, DatabaseError
 from eventlog.sql import connection
-from eventlog.sql.connection import connect, connect_any
+from eventlog.sql.connection import connect, connect_any, load_dialect
 from eventlog.sql.positions import POSITION_SECRET
-from eventlog.sql.registry import load
 
-SQLITE = load("sqlite")
+SQLITE = load_dialect("sqlite")
 
 
 @pytest.mark.parametrize(
@@ -101,6 +100,6 @@ def test_an_error_of_the_socket_in_the_middle_of_a_statement_is_away(tmp_path: P
 @pytest.mark.parametrize("secret", [connection.SECRET, POSITION_SECRET])
 def test_advice_names_the_variable_of_the_connection_that_failed(name: str, reason: str, secret: str) -> None:
     url = make_url(f"{name}://a@h/d")
-    text = str(connection._not_connected(load(name), url, Exception(reason), secret))
+    text = str(connection._not_connected(load_dialect(name), url, Exception(reason), secret))
     assert secret in text
     assert "{" not in text

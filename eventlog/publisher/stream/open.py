@@ -27,9 +27,8 @@ from eventlog.publisher.sinks.python import load_function
 from eventlog.publisher.stream.position import position_file
 from eventlog.publisher.stream.run import Following, OpenPosition, Position
 from eventlog.publisher.stream.source import BadToken, Source
-from eventlog.sql.connection import describe
+from eventlog.sql.connection import describe, parse_url
 from eventlog.sql.positions import Failure, Saved, position_table
-from eventlog.sql.registry import parse_url
 
 
 def following(config: Config, counters: Counters, report: Report) -> Following:

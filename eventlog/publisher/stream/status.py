@@ -18,10 +18,9 @@ from eventlog.errors import ConfigError, EventlogError
 from eventlog.publisher.stream.open import place_of, source_of
 from eventlog.publisher.stream.position import failures_of, is_locked, read_position
 from eventlog.publisher.stream.source import Backlog
-from eventlog.sql.connection import as_database_errors, connect
+from eventlog.sql.connection import as_database_errors, connect, dialect_of
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.positions import POSITION_SECRET, Failure, Saved, TablePosition, tables
-from eventlog.sql.registry import for_url
 
 SHOWN: Final = 20
 """Of the failures so many, the newest, are shown."""
@@ -92,7 +91,7 @@ def _in_table(url: str, table: str, source: str) -> SourceStatus:
     """What a position table and its table of failures hold. Raises ConfigError, DatabaseError."""
     names = tables(table)
     position, failures = names
-    dialect = for_url(url)
+    dialect = dialect_of(url)
     with connect(url, secret=POSITION_SECRET).connect() as connection, as_database_errors(connection):
         if not sa.inspect(connection).has_table(position.name, position.schema):
             return SourceStatus(source, position.fullname, Saved())

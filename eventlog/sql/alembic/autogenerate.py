@@ -27,7 +27,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from eventlog.core.catalog import Database, build_catalog
 from eventlog.errors import EventlogError, LogTableError, TriggerError
-from eventlog.sql import migrations, registry
+from eventlog.sql import migrations
 from eventlog.sql.alembic.definition import (
     WATCH_OPTIONS,
     LogDefinition,
@@ -39,6 +39,7 @@ from eventlog.sql.alembic.definition import (
     with_tables,
 )
 from eventlog.sql.alembic.operations import CreateEventLogOp, UnwatchTableOp, WatchTableOp
+from eventlog.sql.connection import load_dialect
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.locate import new_log
 from eventlog.sql.log_table import LogTable, quoted
@@ -92,7 +93,7 @@ def compare_watches(context: AutogenContext, upgrade_ops: UpgradeOps, _schemas: 
     if declared is None:
         return
     assert context.connection is not None
-    dialect = registry.load(context.connection.dialect.name)
+    dialect = load_dialect(context.connection.dialect.name)
     before = dialect.reflect(context.connection, declared.schema)
     log = new_log(dialect, declared.log_schema or before.schema, declared.log)
     case = _Case(context, context.connection, dialect, log, before)

@@ -16,7 +16,7 @@ from eventlog.core.catalog import Column, Database, ForeignKey, Table, build_cat
 from eventlog.core.options import STYLES
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import ConfigError, TriggerError
-from eventlog.sql import registry
+from eventlog.sql.connection import load_dialect
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.locate import new_log
 from eventlog.sql.triggers import templates
@@ -92,7 +92,7 @@ class WatchDefinition:
 def compile_definition(definition: WatchDefinition, dialect_name: str) -> tuple[TableSql, ...]:
     """The SQL of a watch, table by table. Raises TriggerError for a watch that cannot be, ConfigError."""
     assert definition.tables is not None
-    dialect = registry.load(dialect_name)
+    dialect = load_dialect(dialect_name)
     log = new_log(dialect, definition.log_schema or definition.schema, definition.log)
     database = Database(dialect.name, definition.schema, definition.tables)
     catalog = build_catalog(database, tables=[definition.watch.table])

@@ -20,7 +20,7 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection
 
 from eventlog.errors import ConfigError, TriggerError
-from eventlog.sql import migrations, registry
+from eventlog.sql import migrations
 from eventlog.sql.alembic.definition import (
     LogDefinition,
     WatchDefinition,
@@ -28,7 +28,7 @@ from eventlog.sql.alembic.definition import (
     from_literals,
     with_facts,
 )
-from eventlog.sql.connection import as_database_errors
+from eventlog.sql.connection import as_database_errors, load_dialect
 from eventlog.sql.migrations import run_or_print
 
 Definition = TypeVar("Definition", LogDefinition, WatchDefinition)
@@ -195,7 +195,7 @@ def complete(context: MigrationContext, definition: WatchDefinition) -> WatchDef
 
     Raises TriggerError if no database can be asked.
     """
-    dialect = registry.load(context.dialect.name)
+    dialect = load_dialect(context.dialect.name)
     if definition.tables is None:
         if context.as_sql:
             raise TriggerError(

@@ -1,1 +1,1 @@
-"""The databases, a package each, found by ``eventlog.sql.registry``."""
+"""The databases, a package each, found by ``eventlog.sql.connection``."""

@@ -27,8 +27,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.expression import ClauseElement, Executable
 
 from eventlog.errors import ConfigError, DatabaseError, LogTableError
-from eventlog.sql import registry
-from eventlog.sql.connection import as_database_errors
+from eventlog.sql.connection import as_database_errors, load_dialect
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.locate import new_log, refuse_schema
 from eventlog.sql.log_table import LogTable, quoted, schema_of, split_name
@@ -178,7 +177,7 @@ def _check_before_upgrade(conn: Connection, log: LogTable, companions_only: bool
         return
     scripts = ScriptDirectory(_SCRIPTS).walk_revisions("base", f"{_LOG_BRANCH}@head")
     is_ours = bool({script.revision for script in scripts}.intersection(_heads(conn, log)))
-    if exists and not is_ours and not (is_begun and registry.load(conn.dialect.name).half_made(conn, log)):
+    if exists and not is_ours and not (is_begun and load_dialect(conn.dialect.name).half_made(conn, log)):
         raise LogTableError(
             f"the table {log} is there already and was not made by `eventlog db upgrade`: "
             "give it its companions with --companions-only, or choose another log_table"
@@ -229,10 +228,10 @@ def _config(
 def _dialect(target: Engine | Connection | None, name: str | None = None) -> Dialect:
     """The dialect of this name, None = that of the database."""
     if name is not None:
-        return registry.load(name)
+        return load_dialect(name)
     if target is None:
         raise ConfigError("the SQL of migrations needs a database or the name of one, such as postgresql")
-    return registry.load(target.dialect.name)
+    return load_dialect(target.dialect.name)
 
 
 @contextmanager
@@ -282,7 +281,7 @@ def _as_it_stands(element: _AsItStands, _compiler: Any, **_: Any) -> str:
 
 def run_or_print(context: MigrationContext, statements: Iterable[str]) -> None:
     """Run or print SQL text as it stands: no colon in it begins a parameter, no percent sign is doubled."""
-    run = registry.load(context.dialect.name).run
+    run = load_dialect(context.dialect.name).run
     for statement in statements:
         if context.as_sql:
             context.impl.execute(_AsItStands(statement))

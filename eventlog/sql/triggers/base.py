@@ -16,9 +16,8 @@ from sqlalchemy.exc import DBAPIError
 
 from eventlog.core.catalog import Catalog, Database
 from eventlog.errors import DatabaseError, LogTableError, TriggerError
-from eventlog.sql.connection import as_database_errors
+from eventlog.sql.connection import as_database_errors, load_dialect
 from eventlog.sql.log_table import LogTable, named_after, quoted, schema_of
-from eventlog.sql.registry import load
 from eventlog.sql.text import qualified
 from eventlog.sql.triggers.compare import (
     Compiled,
@@ -149,7 +148,7 @@ class Triggers(ABC):
         TriggerError for a watch that cannot be compiled or whose triggers could not run, DatabaseError.
         """
         log = self.find_log(conn, log)
-        reflect = partial(load(conn.dialect.name).reflect, conn)
+        reflect = partial(load_dialect(conn.dialect.name).reflect, conn)
         declared, warnings = declared_triggers(database, catalog, watches, reflect)
         plan = self.plan_declared(conn, log, database.schema, declared)
         sentences = dict.fromkeys((*warnings, *warnings_of(declared), *plan.warnings))
@@ -164,7 +163,7 @@ class Triggers(ABC):
         """
         if not plan.changes:
             return
-        action, run = plan.changes[0], load(conn.dialect.name).run
+        action, run = plan.changes[0], load_dialect(conn.dialect.name).run
         with as_database_errors(conn):
             try:
                 with self.applying(conn, lock_timeout):

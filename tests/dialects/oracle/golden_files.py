@@ -19,8 +19,8 @@ from typing import Final
 
 from oracle_catalogue import cases, downgrade_script, migration_script
 
+from eventlog.sql.connection import load_dialect
 from eventlog.sql.dialects.oracle.script import terminated
-from eventlog.sql.registry import load
 from eventlog.sql.triggers.plan import Action, TriggerPlan
 
 GOLDEN: Final = Path(__file__).parent / "golden"
@@ -51,7 +51,7 @@ def texts() -> dict[str, str]:
     )
     return {
         **{name: "\n".join(terminated(statements)) + "\n" for name, statements in cases().items()},
-        "script": load("oracle").triggers.script(plan, 5.0),
+        "script": load_dialect("oracle").triggers.script(plan, 5.0),
         "migrations": migration_script(),
         "migrations_down": downgrade_script(),
     }

@@ -12,6 +12,7 @@ from eventlog.core.catalog import Attribute, Catalog, Column, Database, ForeignK
 from eventlog.core.values import ColumnType, Kind
 from eventlog.model import EventType, LogRow
 from eventlog.sql import migrations
+from eventlog.sql.connection import load_dialect
 from eventlog.sql.dialects.oracle import DIALECT, session
 from eventlog.sql.dialects.oracle.query_back import values_statement
 from eventlog.sql.dialects.oracle.reflect import fingerprint_statement
@@ -19,7 +20,6 @@ from eventlog.sql.dialects.oracle.session import IDENTITY
 from eventlog.sql.dialects.oracle.triggers import OracleTriggers
 from eventlog.sql.dialects.oracle.types import column_type
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.registry import load
 from eventlog.sql.statements import statements
 from eventlog.sql.triggers.declared import declared_triggers
 from eventlog.sql.triggers.plan import Action, TriggerPlan
@@ -308,5 +308,5 @@ def of_scripts() -> Cases:
     return {
         "upgrade": script_statements(migration_script()),
         "downgrade": script_statements(downgrade_script()),
-        "script": script_statements(load("oracle").triggers.script(plan, 5.0)),
+        "script": script_statements(load_dialect("oracle").triggers.script(plan, 5.0)),
     }

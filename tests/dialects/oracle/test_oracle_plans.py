@@ -14,11 +14,11 @@ from oracle_catalogue import DATABASE, LOG, WATCHES, column, number, table, text
 from eventlog.core.catalog import Column, Table, build_catalog
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import DatabaseError, TriggerError
+from eventlog.sql.connection import load_dialect
 from eventlog.sql.dialects.oracle import DIALECT
 from eventlog.sql.dialects.oracle.script import ddl_lock_timeout
 from eventlog.sql.dialects.oracle.tables import create_functions
 from eventlog.sql.dialects.oracle.triggers import OracleTriggers
-from eventlog.sql.registry import load
 from eventlog.sql.triggers.compare import Compiled, Installed, StoredTrigger
 from eventlog.sql.triggers.declared import declared_triggers
 from eventlog.sql.triggers.plan import Action, TriggerPlan
@@ -234,8 +234,8 @@ def test_a_user_who_is_shown_no_triggers_is_not_told_that_they_are_missing() -> 
     with pytest.raises(DatabaseError, match=r"shows user PUBLISHER no trigger of schema APP, .* run it as APP"):
         TRIGGERS.plan(recorder, DATABASE, build_catalog(DATABASE), LOG, [Watch("LINK")])
     assert recorder.run[1][1] == {"owner": "APP"}
-    assert not load("oracle").sees_triggers(conn([]), "APP")
-    assert load("oracle").sees_triggers(conn([(1,)]), "APP")
+    assert not load_dialect("oracle").sees_triggers(conn([]), "APP")
+    assert load_dialect("oracle").sees_triggers(conn([(1,)]), "APP")
 
 
 def test_a_name_that_somebody_else_has_is_left_to_him() -> None:

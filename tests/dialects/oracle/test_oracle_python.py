@@ -22,7 +22,7 @@ from eventlog.core.values import ColumnType, Kind, ValueOptions, converter
 from eventlog.errors import BadValue, ConfigError, DatabaseAway, DatabaseError
 from eventlog.model import EventType, LogRow
 from eventlog.sql.bulk import arrow_schema
-from eventlog.sql.connection import as_database_errors, connect
+from eventlog.sql.connection import as_database_errors, connect, dialect_of, load_dialect
 from eventlog.sql.dialect import NoSuchValue
 from eventlog.sql.dialects.oracle import DIALECT, bulk, doctor, session
 from eventlog.sql.dialects.oracle.query_back import bound
@@ -30,7 +30,6 @@ from eventlog.sql.dialects.oracle.reflect import database
 from eventlog.sql.dialects.oracle.session import CHUNKS, chunks, may_run
 from eventlog.sql.dialects.oracle.text import fold_name, key_value, named, quote_identifier, spelled
 from eventlog.sql.log_table import LogTable, named_after
-from eventlog.sql.registry import for_url, load
 from eventlog.sql.statements import statements
 from eventlog.sql.windows import Batch, Selection, Walk, Window
 
@@ -74,8 +73,8 @@ def test_updating_is_asked_by_name_only_where_it_finds_it() -> None:
 
 
 def test_the_dialect_is_found_by_its_url() -> None:
-    assert for_url("oracle://u@host/?service_name=x") is load("oracle")
-    assert for_url("oracle+oracledb://u@host").driver == "oracle+oracledb"
+    assert dialect_of("oracle://u@host/?service_name=x") is load_dialect("oracle")
+    assert dialect_of("oracle+oracledb://u@host").driver == "oracle+oracledb"
 
 
 # --- the log ----------------------------------------------------------------------------------------------------------
@@ -237,9 +236,9 @@ def test_a_sequence_of_ours_is_cached_in_order() -> None:
 
 def test_a_publisher_does_not_wait_for_ever_for_an_answer() -> None:
     recorder = conn()
-    load("oracle").begin_publishing(recorder)
+    load_dialect("oracle").begin_publishing(recorder)
     assert recorder.connection.driver_connection.call_timeout == 600_000
-    assert load("oracle").connect_args(7) == {"tcp_connect_timeout": 7, "expire_time": 2}
+    assert load_dialect("oracle").connect_args(7) == {"tcp_connect_timeout": 7, "expire_time": 2}
 
 
 @pytest.mark.parametrize(
@@ -266,7 +265,7 @@ def test_what_hinders_a_session_is_told_with_what_to_do(
 def test_the_fingerprint_of_tables_is_one_statement_for_many() -> None:
     recorder = conn([("7-1-2",)])
     catalog = build_catalog(DATABASE, tables=["USR"])
-    assert load("oracle").fingerprint(recorder, catalog) == "7-1-2"
+    assert load_dialect("oracle").fingerprint(recorder, catalog) == "7-1-2"
     ((statement, binds),) = recorder.run
     assert binds["owner"] == "APP"
     assert set(binds.values()) == {"APP", "USR", "USR_NOTE", "USR_PHONE"}

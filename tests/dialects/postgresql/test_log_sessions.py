@@ -9,8 +9,8 @@ import sqlalchemy as sa
 from sqlalchemy import Connection, Engine, make_url
 
 from eventlog.errors import ConfigError, DatabaseAway, DatabaseError
-from eventlog.sql import migrations, registry
-from eventlog.sql.connection import connect
+from eventlog.sql import migrations
+from eventlog.sql.connection import connect, dialect_of, load_dialect
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.locate import locate_log
 from eventlog.sql.log_table import LogTable
@@ -128,6 +128,6 @@ def test_a_url_that_is_not_ours_is_refused_without_showing_it(url: str, message:
 
 
 def test_dialects_are_found_by_name_and_url() -> None:
-    assert registry.load("postgresql") is DIALECT
-    assert registry.for_url(make_url("postgresql+psycopg://u@h/d")) is DIALECT
-    assert registry.for_url("postgres://u@h/d") is DIALECT
+    assert load_dialect("postgresql") is DIALECT
+    assert dialect_of(make_url("postgresql+psycopg://u@h/d")) is DIALECT
+    assert dialect_of("postgres://u@h/d") is DIALECT

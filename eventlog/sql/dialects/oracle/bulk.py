@@ -13,13 +13,12 @@ from sqlalchemy import URL, Connection
 
 from eventlog.errors import ConfigError, DatabaseError
 from eventlog.sql.bulk import Part, arrow_schema
-from eventlog.sql.connection import describe
+from eventlog.sql.connection import describe, reason_of
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.dialects.oracle.session import fetch
 from eventlog.sql.dialects.oracle.text import short_integer
 from eventlog.sql.dialects.stepwise import BATCH_ROWS
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.registry import reason_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

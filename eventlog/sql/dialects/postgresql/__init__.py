@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from eventlog.sql.database import CAPABILITIES
 from eventlog.sql.dialects.postgresql import text
 from eventlog.sql.dialects.postgresql.bulk import PostgresBulk
 from eventlog.sql.dialects.postgresql.log import PostgresLog
@@ -14,7 +15,6 @@ from eventlog.sql.dialects.postgresql.session import PostgresSessions
 from eventlog.sql.dialects.postgresql.tables import PostgresTables
 from eventlog.sql.dialects.postgresql.triggers import PostgresTriggers
 from eventlog.sql.dialects.postgresql.wake import WAKE
-from eventlog.sql.registry import CAPABILITIES
 
 
 class PostgreSQL(

@@ -16,10 +16,9 @@ from sqlalchemy import URL, Connection
 
 from eventlog.errors import ConfigError, DatabaseError
 from eventlog.sql.bulk import Part, arrow_schema
-from eventlog.sql.connection import describe
+from eventlog.sql.connection import describe, reason_of
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.registry import reason_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
