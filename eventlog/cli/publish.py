@@ -30,14 +30,13 @@ from eventlog.publisher.context import Counters
 from eventlog.publisher.cycle import dry_run
 from eventlog.publisher.daemon import publish as run_daemon
 from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.liveness import Progress, liveness_file, patience
+from eventlog.publisher.liveness import Progress, liveness_file, patience, watched_over
 from eventlog.publisher.metrics import remarks, stream_summary, warn_of_loopback
 from eventlog.publisher.observer import SILENT, Observer, together
 from eventlog.publisher.open import ignored_indent, open_to_publish, open_unlocked
 from eventlog.publisher.sinks import Sink, open_sink
 from eventlog.publisher.sinks.stdout import StreamSink
 from eventlog.publisher.waiting import StopRequest
-from eventlog.publisher.watchdog import watched_over
 from eventlog.sql.rows import count_queue
 
 _log = logging.getLogger("eventlog.publisher")

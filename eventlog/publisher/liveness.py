@@ -1,17 +1,24 @@
-"""A file that says that the publisher makes progress, for whoever watches over its process.
+"""What a publisher shows to whoever watches over its process: a health file, and signs of life to systemd.
 
-It is touched when an event gets an answer other than retry, and when a cycle ends well, an empty one too; it is left
-alone while the receiver or the database is away, and while a statement or a receiver hangs. It holds the seconds within
-which the next touch is due, so that a reader needs no configuration. It exists only while a publisher runs.
+The health file is touched when an event gets an answer other than retry, and when a cycle ends well, an empty one too;
+it is left alone while the receiver or the database is away, and while a statement or a receiver hangs. It holds the
+seconds within which the next touch is due, so that a reader needs no configuration. It exists only while a publisher
+runs.
+
+systemd restarts a service that sends no ``WATCHDOG=1`` for ``WatchdogSec``. A thread of its own sends it, as long as
+the publisher has lately told its observer anything, or waits for something that is told beforehand: an idle publisher,
+and one whose receiver or database is away, are not dead. One that hangs in a statement or in a receiver is.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
+import socket
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -19,7 +26,7 @@ from typing import Final, NamedTuple
 from eventlog.config.load import Config
 from eventlog.errors import ConfigError
 from eventlog.model import Answer, Level, Verdict
-from eventlog.publisher.observer import SILENT, Observer
+from eventlog.publisher.observer import SILENT, Doing, Observer, WaitFor
 from eventlog.publisher.sinks import Document, Sink
 from eventlog.publisher.waiting import LONGEST_REST
 
@@ -38,33 +45,60 @@ _INTERVAL: Final = 1.0
 """The shortest time between two touches, in seconds."""
 
 
-class Health(NamedTuple):
-    """What a health file says. ``reason`` is for people; ``age`` and ``due`` are seconds, None if unknown."""
-
-    is_healthy: bool
-    reason: str
-    age: float | None = None
-    due: float | None = None
-
-
-def longest_rest(config: Config) -> float:
+def _longest_rest(config: Config) -> float:
     """Seconds that a publisher of this configuration rests at most."""
     if config.source.type is not None:
         return config.source.poll_interval
     return LONGEST_REST if config.publisher.time_of_day else float(config.publisher.polling_interval)
 
 
-def longest_work(config: Config) -> float:
+def _longest_work(config: Config) -> float:
     """Seconds between two signs of a publisher that neither rests nor waits."""
     return config.sink.timeout + _WORK
 
 
 def patience(config: Config) -> float:
     """Seconds within which a publisher of this configuration touches its file, if it makes any progress."""
-    return _RESTS * longest_rest(config) + longest_work(config)
+    return _RESTS * _longest_rest(config) + _longest_work(config)
 
 
-class LivenessFile:
+@dataclass(frozen=True, slots=True)
+class ReportingSink:
+    """A sink that reports progress for each answer other than retry, so that a long cycle shows its progress; and that
+    tells ``observer`` of each envelope.
+    """
+
+    sink: Sink
+    progress: Progress
+    observer: Observer = SILENT
+
+    def send(self, document: Document) -> Answer:
+        begun = time.monotonic()
+        answer = self.sink.send(document)
+        event_ids = document.event_ids
+        if not event_ids:  # a heartbeat
+            return answer
+        if not answer.is_pending and any(answer.verdict(event_id).level is not Level.RETRY for event_id in event_ids):
+            self.progress()
+        if not answer.culprit_unknown or len(event_ids) == 1:  # else its halves are told of, which decide
+            self.observer.answered(document, answer, time.monotonic() - begun)
+        return answer
+
+    def flush(self) -> Mapping[str, Verdict] | None:
+        refused = self.sink.flush()
+        self.observer.flushed()
+        if refused is not None:  # of a sink whose receiver speaks only now
+            self.progress()
+        return refused
+
+    def close(self) -> None:
+        self.sink.close()
+
+
+# --- the health file --------------------------------------------------------------------------------------------------
+
+
+class _HealthFile:
     """The file of a running publisher. ``due``: seconds within which the next touch is to come."""
 
     __slots__ = ("_due", "_has_failed", "_last", "_path")
@@ -104,7 +138,7 @@ class LivenessFile:
             file.write(f"{self._due:g}\n")
 
 
-@contextlib.contextmanager
+@contextmanager
 def liveness_file(path: Path | None, due: float) -> Iterator[Progress]:
     """Give what touches the file while the block runs; at its end the file is removed. None = no file is wanted.
 
@@ -113,7 +147,7 @@ def liveness_file(path: Path | None, due: float) -> Iterator[Progress]:
     if path is None:
         yield lambda: None
         return
-    file = LivenessFile(path, due)
+    file = _HealthFile(path, due)
     try:
         file.create()
     except OSError as error:
@@ -124,8 +158,17 @@ def liveness_file(path: Path | None, due: float) -> Iterator[Progress]:
     try:
         yield file.touch
     finally:
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             path.unlink()
+
+
+class Health(NamedTuple):
+    """What a health file says. ``reason`` is for people; ``age`` and ``due`` are seconds, None if unknown."""
+
+    is_healthy: bool
+    reason: str
+    age: float | None = None
+    due: float | None = None
 
 
 def read_health(path: Path, now: float) -> Health:
@@ -145,34 +188,114 @@ def read_health(path: Path, now: float) -> Health:
     return Health(abs(age) <= due, reason, age, due)
 
 
-@dataclass(frozen=True, slots=True)
-class ReportingSink:
-    """A sink that reports progress for each answer other than retry, so that a long cycle shows its progress; and that
-    tells ``observer`` of each envelope.
+# --- the service manager (sd_notify(3)) -------------------------------------------------------------------------------
+
+_SIGNS_IN_TIME: Final = 3
+"""Signs within the time after which the service manager acts: one may be late, and one more."""
+
+
+class ServiceManager:
+    """The socket of ``NOTIFY_SOCKET``: a path, or a name without a file, which begins with ``@``."""
+
+    def __init__(self, address: str) -> None:
+        self._address = "\0" + address[1:] if address.startswith("@") else address
+        self._has_failed = False
+
+    def tell(self, *assignments: str) -> None:
+        """Send assignments such as ``READY=1``. A socket that takes none is logged once, and publishing goes on."""
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
+                sender.settimeout(1.0)
+                sender.sendto("\n".join(assignments).encode(), self._address)
+        except OSError as error:
+            if not self._has_failed:
+                _log.error("the service manager cannot be told of the publisher: %s", error.strerror or error)
+            self._has_failed = True
+        else:
+            self._has_failed = False
+
+
+class Watchdog(Observer):
+    """Knows until when a publisher need not be heard of, and tells the service manager its state.
+
+    ``work``, ``rest``: seconds until the next sign of a publisher that works, and of one that rests.
     """
 
-    sink: Sink
-    progress: Progress
-    observer: Observer = SILENT
+    def __init__(self, manager: ServiceManager, work: float, rest: float) -> None:
+        self._manager, self._work, self._rest = manager, work, rest
+        self._state = ""
+        self._until = 0.0
+        self._sign()
 
-    def send(self, document: Document) -> Answer:
-        begun = time.monotonic()
-        answer = self.sink.send(document)
-        event_ids = document.event_ids
-        if not event_ids:  # a heartbeat
-            return answer
-        if not answer.is_pending and any(answer.verdict(event_id).level is not Level.RETRY for event_id in event_ids):
-            self.progress()
-        if not answer.culprit_unknown or len(event_ids) == 1:  # else its halves are told of, which decide
-            self.observer.answered(document, answer, time.monotonic() - begun)
-        return answer
+    @property
+    def is_alive(self) -> bool:
+        """Whether the next sign is not overdue."""
+        return time.monotonic() <= self._until
 
-    def flush(self) -> Mapping[str, Verdict] | None:
-        refused = self.sink.flush()
-        self.observer.flushed()
-        if refused is not None:  # of a sink whose receiver speaks only now
-            self.progress()
-        return refused
+    def does(self, doing: Doing, reason: str = "") -> None:
+        self._sign(self._rest if doing is Doing.RESTING else 0.0)
+        if doing is Doing.RESTING or (doing is Doing.CONNECTING and not self._state):
+            # A short try between two waits is part of the waiting.
+            self._show("publishing" if doing is Doing.RESTING else "connecting to the database")
 
-    def close(self) -> None:
-        self.sink.close()
+    def waits(self, who: WaitFor, reason: str, until: float) -> None:
+        self._sign(until - time.monotonic())
+        # Without the reason, which may be what a receiver said: everybody on the machine can read a status.
+        self._show(f"waiting for the {who.value}; the log says why")
+
+    def connected(self, *, again: bool) -> None:
+        self._sign()
+        self._show("publishing", *(() if again else ("READY=1",)))
+
+    def progressed(self) -> None:
+        self._sign()
+        self._show("publishing")
+
+    def _is_heard(self, *_: object, **__: object) -> None:
+        self._sign()
+
+    window_read = answered = marked = looked = _is_heard
+
+    def feed(self, interval: float, end: threading.Event) -> None:
+        """Send a sign of life every so many seconds, if there is one, until ``end`` is set."""
+        while not end.wait(interval):
+            if self.is_alive:
+                self._manager.tell("WATCHDOG=1")
+
+    def _sign(self, pause: float = 0.0) -> None:
+        self._until = time.monotonic() + pause + self._work
+
+    def _show(self, state: str, *more: str) -> None:
+        if state != self._state or more:
+            self._state = state
+            self._manager.tell(*more, f"STATUS={state}")
+
+
+@contextmanager
+def watched_over(config: Config, environ: Mapping[str, str] | None = None) -> Iterator[Observer]:
+    """Give who tells the service manager of the publisher while the block runs; ``SILENT`` if none has started it.
+
+    ``environ`` has ``NOTIFY_SOCKET``, and with a watchdog ``WATCHDOG_USEC`` (microseconds) and ``WATCHDOG_PID``
+    (sd_watchdog_enabled(3)).
+    """
+    environ = os.environ if environ is None else environ
+    address = environ.get("NOTIFY_SOCKET", "")
+    if not address.startswith(("/", "@")):
+        yield SILENT
+        return
+    manager = ServiceManager(address)
+    watchdog = Watchdog(manager, config.monitor.patience or _longest_work(config), _longest_rest(config))
+    end = threading.Event()
+    microseconds = environ.get("WATCHDOG_USEC", "")
+    if (
+        microseconds.isdecimal()
+        and int(microseconds)
+        and environ.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
+    ):
+        interval = int(microseconds) / 1e6 / _SIGNS_IN_TIME
+        threading.Thread(target=watchdog.feed, args=(interval, end), name="eventlog-watchdog", daemon=True).start()
+    try:
+        yield watchdog
+    finally:
+        end.set()
+        manager.tell("STOPPING=1", "STATUS=stopping")
