@@ -23,7 +23,7 @@ from eventlog.publisher.context import Counters
 from eventlog.publisher.open import open_context
 from eventlog.sql.connection import connect, will_write
 from eventlog.sql.dialects.sqlite import DIALECT
-from eventlog.sql.dialects.sqlite.reflect import column_type
+from eventlog.sql.dialects.sqlite.objects import column_type
 from eventlog.sql.dialects.sqlite.text import base64 as base64_sql
 
 

@@ -160,18 +160,6 @@ class SQLiteSessions(Dialect):
         # The directory too: SQLite keeps its journal there, and the publisher its lock.
         return [f"write access to {str(path)!r}" for path in (file, file.parent) if not os.access(path, os.W_OK)]
 
-    # Sessions cannot share a snapshot, and need none here: SQLite takes one writer at a time, so record_ids are given
-    # in the order of commits, and no row at or below the highest one that was seen can come later. Nobody marks rows
-    # while a job holds the log, so its parts, which end at that row, hold the same rows N for whoever reads them.
-
-    def export_snapshot(self, conn: Connection) -> str:
-        # The version of the schema.
-        return "sqlite-schema-" + str(conn.exec_driver_sql("PRAGMA main.schema_version").scalar_one())
-
-    def join_snapshot(self, conn: Connection, snapshot: str) -> None:
-        if self.export_snapshot(conn) != snapshot:
-            raise DatabaseError("the tables have changed since the job began: run the command again")
-
 
 def file_of(conn: Connection) -> Path | None:
     """The database file of a session, None in memory."""

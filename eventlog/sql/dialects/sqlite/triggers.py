@@ -1,29 +1,52 @@
-"""Triggers on SQLite: what is there, and what is SQLite's own in planning and applying (spec/triggers.md 7.5, 9, 10).
+"""Triggers on SQLite: what they log, as SQL, and how they are compared (spec/triggers.md 2, 4, 5, 6, 7.5, 9, 10).
 
-SQLite keeps the text of a trigger as it was written, and rewrites it when a table or column is renamed: so whole texts
-are compared. A transaction has the whole file for itself.
+The texts are in the .sql.j2 files beside this module. A trigger of SQLite has no function and no comment: all is in its
+own text, the hash of what was compiled too. SQLite keeps that text as it was written, and rewrites it when a table or
+column is renamed: so whole texts are compared. A transaction has the whole file for itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Final
 
 from sqlalchemy import Connection
 
-from eventlog.sql.dialects.sqlite.compile import columns_of, trigger_texts
+from eventlog.core.catalog import Column
+from eventlog.core.values import Kind
+from eventlog.errors import TriggerError
+from eventlog.model import EventType
+from eventlog.sql.dialects.sqlite.text import UTC_NOW, is_changed, is_one_spelling, key_text, value_text
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.text import quote_identifier
+from eventlog.sql.text import all_there, field, fields, literal, log_words, quote_identifier
 from eventlog.sql.triggers.base import MarkedTriggers
 from eventlog.sql.triggers.compare import Compiled, Installed, StoredTrigger
-from eventlog.sql.triggers.declared import TableTriggers
+from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableTriggers, following
 from eventlog.sql.triggers.plan import one_line
+from eventlog.sql.triggers.templates import Templates
 
 
 class SQLiteTriggers(MarkedTriggers):
     """Triggers without functions, users and schemas."""
 
     script_head = ("-- sqlite3 -bail FILE < this script", "BEGIN IMMEDIATE;")
-    texts = staticmethod(trigger_texts)
+
+    def texts(
+        self, home: str | None, log: LogTable, triggers: TableTriggers, declared: Sequence[TableTriggers]
+    ) -> Iterator[tuple[str, Callable[[str, str], str]]]:
+        if triggers.watch.capture != "row":
+            raise TriggerError(
+                f"watch {triggers.class_name}: SQLite has no triggers that see a whole statement; use capture = row"
+            )
+        if isinstance(triggers, ClassTriggers):
+            bodies = _class_bodies(log, triggers, declared)
+        else:
+            bodies = _child_bodies(log, triggers)
+        for operation, when, condition, body in bodies:
+            yield operation, partial(_trigger, triggers, when, condition, body)
 
     def all_triggers(self, conn: Connection) -> list[StoredTrigger]:
         rows = conn.exec_driver_sql(
@@ -38,7 +61,8 @@ class SQLiteTriggers(MarkedTriggers):
         return name.lower()
 
     def columns_of(self, trigger: StoredTrigger) -> Mapping[str, str]:
-        return columns_of(trigger.text)
+        line = re.search(r"^ *-- columns (\{.*\})$", trigger.text, re.MULTILINE)
+        return dict(json.loads(line[1])) if line else {}
 
     def warnings(self, log: LogTable, compiled: Sequence[Compiled], installed: Installed) -> Iterable[str]:
         for one in compiled:
@@ -56,3 +80,146 @@ class SQLiteTriggers(MarkedTriggers):
             "who made a change: SQLite has no users",
             "writes of a connection that has switched triggers off (SQLITE_DBCONFIG_ENABLE_TRIGGER)",
         )
+
+
+# --- their texts ------------------------------------------------------------------------------------------------------
+
+_Body = tuple[str, str, str, str]
+"""A trigger without its name: its operation, which statement fires it, on what condition, and what it does."""
+
+
+def _trigger(triggers: TableTriggers, when: str, condition: str, body: str, name: str, marker: str) -> str:
+    return _render(
+        "trigger.sql.j2",
+        name=name,
+        table=triggers.table.name,
+        when=when,
+        condition=condition,
+        body=body,
+        marker=marker,
+        columns=json.dumps(triggers.columns_told(), ensure_ascii=False),
+    ).rstrip()
+
+
+def _class_bodies(log: LogTable, triggers: ClassTriggers, declared: Sequence[TableTriggers]) -> Iterator[_Body]:
+    key = triggers.log_key
+    old, new = fields("OLD", triggers.key), fields("NEW", triggers.key)
+    rekeyed = " OR ".join(map(is_changed, old, new))
+    changed = [is_changed(field("OLD", column), field("NEW", column)) for column in triggers.columns]
+    columns = triggers.columns
+    another = " AND ".join(f"{field('t', column)} = {ref}" for column, ref in zip(triggers.key, old, strict=True))
+    first = field("NEW", columns[0]) + " IS NOT NULL" if columns else ""
+    all_null = " AND ".join(f"{field('NEW', column)} IS NULL" for column in columns[1:])
+
+    def body(event: str) -> str:
+        return _render(
+            "class_body.sql.j2",
+            event=event,
+            log=log_words(log, triggers.class_name, UTC_NOW),
+            columns=columns,
+            names=triggers.log_names,
+            insert_type=int(triggers.insert_type),
+            update_type=int(triggers.update_type),
+            insert_types={column.name: int(_of(column, triggers.insert_type)) for column in columns},
+            update_types={column.name: int(_of(column, triggers.update_type)) for column in columns},
+            first_condition=f"({first} OR {all_null})" if all_null else None,
+            old_key=key_text(key, old),
+            new_key=key_text(key, new),
+            old_is_there=all_there(old),
+            new_is_there=all_there(new),
+            may_repeat=triggers.may_repeat,
+            another=f"SELECT 1 FROM {quote_identifier(triggers.table.name)} AS t WHERE {another}",  # noqa: S608
+            children=[child.attribute for child in following(triggers, declared)],
+        )
+
+    yield "i", "AFTER INSERT", all_there(new), body("insert")
+    if changed:
+        condition = f"NOT ({rekeyed}) AND {all_there(new)} AND ({' OR '.join(changed)})"
+        yield "u", "AFTER UPDATE", condition, body("update")
+    yield "u", "AFTER UPDATE", rekeyed, body("rekey")
+    yield "d", "AFTER DELETE", all_there(old), body("delete")
+
+
+def _child_bodies(log: LogTable, triggers: ChildTriggers) -> Iterator[_Body]:
+    is_one = triggers.is_spelled_alike(is_one_spelling)
+    owner = quote_identifier(triggers.owner.name)
+    owner_key = key_text(triggers.log_key, fields("o", triggers.key))
+    by_value = triggers.event_type == EventType.UPDATE_FIELD and triggers.column.type.kind is not Kind.BINARY
+
+    def refs(row: str) -> list[str]:
+        return fields(row, triggers.owner_columns)
+
+    def owned(row: str) -> str:
+        # The owner's side first: by its collation a foreign key compares.
+        return " AND ".join(
+            f"{field('o', column)} = {ref}" for column, ref in zip(triggers.key, refs(row), strict=True)
+        )
+
+    def key_of(row: str) -> str:
+        text = key_text(triggers.own_key, refs(row))
+        if is_one:
+            return text
+        # Equal is not identical here ('ABC' for 'abc'): the owner's spelling counts, if the owner is there.
+        return f"coalesce((SELECT {owner_key} FROM {owner} AS o WHERE {owned(row)} LIMIT 1), {text})"  # noqa: S608
+
+    def is_value(row: str) -> str:
+        return all_there([*refs(row), field(row, triggers.column)])
+
+    moved = " OR ".join(map(is_changed, refs("OLD"), refs("NEW")))
+    if not is_one:
+        moved = f"({moved}) AND ({key_of('OLD')}) IS NOT ({key_of('NEW')})"
+    value_changed = is_changed(field("OLD", triggers.column), field("NEW", triggers.column))
+
+    def body(event: str) -> str:
+        return _render(
+            "child_body.sql.j2",
+            event=event,
+            log=log_words(log, triggers.class_name, UTC_NOW),
+            event_type=int(triggers.event_type if by_value else EventType.UPDATE_FIELD_QUERY_BACK),
+            by_value=by_value,
+            attribute=triggers.attribute,
+            column=triggers.column,
+            new_key=key_of("NEW"),
+            owner=owner,
+            owner_key=owner_key,
+            owned=owned("OLD"),
+            old_is_value=is_value("OLD"),
+            new_is_value=is_value("NEW"),
+        )
+
+    stays = f"NOT ({moved}) AND {all_there(refs('NEW'))}"
+    yield "i", "AFTER INSERT", is_value("NEW"), body("insert")
+    yield "u", "AFTER UPDATE", f"{stays} AND {value_changed}", body("update")
+    yield "u", "AFTER UPDATE", moved, body("move")
+    yield "d", "AFTER DELETE", is_value("OLD"), body("delete")
+
+
+_QUERIED_BACK: Final[Mapping[EventType, EventType]] = {
+    EventType.INSERT_FIELD: EventType.INSERT_FIELD_QUERY_BACK,
+    EventType.UPDATE_FIELD: EventType.UPDATE_FIELD_QUERY_BACK,
+    EventType.UPDATE_FIELD_REMOVE_ALL: EventType.UPDATE_FIELD_QUERY_BACK,
+}
+
+
+def _of(column: Column, event_type: EventType) -> EventType:
+    """The type of the row that tells of a column: binary values are read back (spec/triggers.md 6.1)."""
+    return _QUERIED_BACK.get(event_type, event_type) if column.type.kind is Kind.BINARY else event_type
+
+
+# --- templates --------------------------------------------------------------------------------------------------------
+
+
+def _render(template: str, **values: object) -> str:
+    return _TEMPLATES.render(template, **values).strip("\n")
+
+
+def _both(*conditions: str | None) -> str | None:
+    present = [condition for condition in conditions if condition is not None]
+    return " AND ".join(present) or None
+
+
+_TEMPLATES: Final = Templates(
+    __package__,
+    filters={"identifier": quote_identifier, "literal": literal},
+    functions={"is_changed": is_changed, "value_text": value_text, "field": field, "both": _both},
+)

@@ -1,0 +1,231 @@
+"""The application's tables in a SQLite file: the catalogue, and the objects of a class by their keys.
+
+The catalogue is read in three statements, whatever the number of tables (spec/xds.md 5, 6.2). Current rows
+(spec/event-log.md 7.2, spec/xds.md 4.3) are read by one statement for the class and one for each child attribute, for
+up to a thousand keys at once::
+
+    WITH k (n, k0, k1) AS (VALUES (0, ?, ?), (1, ?, ?))
+    SELECT k.n, CAST(p."fname" AS TEXT)
+    FROM k CROSS JOIN "usr" AS p ON p."id" = k.k0 AND p."branch" = k.k1 AND p."branch" COLLATE BINARY = k.k1
+
+The keys are bound as texts (numbers as numbers, binary values as bytes) and take the affinity of the column that they
+are compared with, so that the key's index serves.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, Final
+
+from sqlalchemy import Connection, Row
+
+from eventlog.core.catalog import Catalog, ChildTable, Column, Database, ForeignKey, ObjectClass, Table, match_name
+from eventlog.core.values import ColumnType, Kind, ValueOptions, converter
+from eventlog.sql.dialects.sqlite.text import key_text, value_text
+from eventlog.sql.dialects.stepwise import StepwiseDialect
+from eventlog.sql.statements import by_relation, fetch, statements
+from eventlog.sql.text import field, quote_identifier
+from eventlog.sql.windows import Walk
+
+_KEYS: Final = 1000
+"""Keys that one statement asks for."""
+
+
+class SQLiteObjects(StepwiseDialect):
+    """The tables and views of the file; it has no schemas, so ``schema`` is None. Tables of attached files are not.
+
+    A class is walked by its key's values; a view, whose rows may have one key, by the canonical text itself.
+    """
+
+    # The catalogue
+
+    def reflect(self, conn: Connection, schema: str | None) -> Database:
+        by_table = {
+            name: by_relation(conn.exec_driver_sql(statement).all())
+            for name, statement in statements(__package__, "reflect.sql").items()
+        }
+        keys = {
+            name: tuple(row.name for row in sorted(columns, key=lambda row: row.pk) if row.pk)
+            for name, columns in by_table["columns"].items()
+        }
+        tables = tuple(
+            _table(name, columns, keys, by_table["unique_keys"][name], by_table["foreign_keys"][name])
+            for name, columns in by_table["columns"].items()
+        )
+        return Database(dialect=self.name, schema=None, tables=tables)
+
+    def fingerprint(self, conn: Connection, catalog: Catalog) -> str:
+        # A number that goes up with every change of the schema.
+        return str(conn.exec_driver_sql("PRAGMA main.schema_version").scalar_one())
+
+    # Objects by their keys, and keys behind a position
+
+    def read_values(
+        self,
+        conn: Connection,
+        schema: str | None,
+        cls: ObjectClass,
+        child: ChildTable | None,
+        columns: tuple[Column, ...],
+        keys: Sequence[tuple[Any, ...]],
+    ) -> Iterator[tuple[int, Sequence[Any]]]:
+        for first in range(0, len(keys), _KEYS):
+            chunk = keys[first : first + _KEYS]
+            binds = tuple(value for key in chunk for value in key)
+            for n, *values in fetch(conn, _statement(cls, child, columns, len(chunk)), binds):
+                yield first + n, values
+
+    def key_reader(self, column: Column) -> Callable[[str], object]:
+        match column.type.kind:
+            case Kind.BINARY:
+                return lambda text: b64decode(text, validate=True)
+            case Kind.APPROXIMATE:
+                return float
+            case Kind.BOOLEAN:
+                boolean = converter(column.type, ValueOptions())
+                return lambda text: int(boolean(text) in ("1", "true"))
+            case _:
+                return str
+
+    def keys_behind(self, conn: Connection, walk: Walk, position: str | None, limit: int) -> list[str]:
+        refs = self.walk_key(walk)
+        distinct, order = ("DISTINCT ", "1") if walk.cls.is_view else ("", ", ".join(refs))
+        statement = (
+            f"SELECT {distinct}{key_text(walk.cls.key, refs)} FROM {self.walk_rows(walk)}"  # noqa: S608 - quoted
+            f" WHERE {self.walk_condition(walk, goes_on=position is not None)} ORDER BY {order} LIMIT :limit"
+        )
+        return [key for (key,) in fetch(conn, statement, {**self.position_binds(walk.cls, position), "limit": limit})]
+
+    def behind(self, walk: Walk) -> str:
+        return (
+            f"{key_text(walk.cls.key, self.walk_key(walk))} > :position" if walk.cls.is_view else super().behind(walk)
+        )
+
+    def position_binds(self, cls: ObjectClass, position: str | None) -> Mapping[str, object]:
+        return {"position": position} if cls.is_view and position is not None else super().position_binds(cls, position)
+
+
+# --- the catalogue ----------------------------------------------------------------------------------------------------
+
+_RULES: Final = (
+    (("BOOL",), Kind.BOOLEAN, 0),
+    (("DATETIME", "TIMESTAMP"), Kind.TIMESTAMP, 0),
+    (("DATE",), Kind.DATE, 0),
+    (("TIME",), Kind.TIME, 0),
+    (("INT",), Kind.INTEGER, 64),
+    (("CHAR", "CLOB", "TEXT"), Kind.CHARACTER, 0),
+    (("BLOB",), Kind.BINARY, 0),
+    (("REAL", "FLOA", "DOUB"), Kind.APPROXIMATE, 64),
+)
+
+_WHOLE: Final = re.compile(r"\b(?:DECIMAL|NUMERIC)\s*\(\s*[0-9]+\s*(?:,\s*[+-]?0+\s*)?\)")
+"""A scale of 0, or a precision alone."""
+
+
+def column_type(declared: str) -> ColumnType:
+    """The column type of a declared type, such as ``VARCHAR(40)``; none at all is binary, the rest exact.
+
+    DECIMAL and NUMERIC of scale 0 or with a precision alone are integers without a range.
+    """
+    upper = declared.upper()
+    if not upper.strip():
+        return ColumnType(Kind.BINARY, 0, "")
+    for words, kind, bits in _RULES:
+        if any(word in upper for word in words):
+            return ColumnType(kind, bits, declared)
+    if _WHOLE.search(upper):
+        return ColumnType(Kind.INTEGER, 0, declared)
+    return ColumnType(Kind.EXACT, 0, declared)
+
+
+_STORED: Final = (0, 3)
+"""What ``hidden`` is of ordinary columns, and of generated ones that are stored."""
+
+
+def _table(
+    name: str,
+    columns: list[Row[Any]],
+    keys: Mapping[str, tuple[str, ...]],
+    unique: list[Row[Any]],
+    foreign: list[Row[Any]],
+) -> Table:
+    collated = {row.name for row in unique if row.coll not in (None, "BINARY")}
+    positions = {row.name: position for position, row in enumerate(columns)}
+    indexes: dict[str, list[str | None]] = {}
+    for row in unique:
+        indexes.setdefault(row.index_name, []).append(row.name)
+    unique_keys = {tuple(names) for names in indexes.values() if None not in names}
+    if keys[name]:
+        unique_keys.add(keys[name])
+    return Table(
+        name=name,
+        kind="view" if columns[0].kind == "view" else "table",
+        columns=tuple(_column(row, collated) for row in columns if row.hidden in _STORED),
+        primary_key=keys[name],
+        foreign_keys=tuple(sorted(_foreign_keys(foreign, keys), key=lambda key: positions[key.columns[0]])),
+        unique_keys=tuple(sorted(unique_keys)),  # type: ignore[arg-type]
+    )
+
+
+def _column(row: Row[Any], collated: set[str]) -> Column:
+    type_ = column_type(row.type)
+    return Column(row.name, type_, type_.kind is not Kind.CHARACTER or row.name not in collated)
+
+
+def _foreign_keys(rows: Iterable[Row[Any]], keys: Mapping[str, tuple[str, ...]]) -> Iterable[ForeignKey]:
+    for _, of_key in groupby(rows, attrgetter("id")):
+        pairs = list(of_key)
+        referred = pairs[0].ref_table
+        table = match_name(referred, keys) or referred
+        columns = tuple(row.column_name for row in pairs)
+        named = tuple(row.ref_column for row in pairs)
+        ref_columns = keys.get(table, ()) if None in named else named
+        if len(ref_columns) == len(columns):
+            yield ForeignKey(columns, table, ref_columns)
+
+
+# --- the statement that reads objects ---------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=512)
+def _statement(cls: ObjectClass, child: ChildTable | None, columns: tuple[Column, ...], number: int) -> str:
+    row, join = "p", ""
+    if child is not None:
+        # The owner's side first: by its collation a foreign key compares.
+        owned = " AND ".join(
+            f"{field('p', key)} = c.{quote_identifier(owner)}"
+            for key, owner in zip(cls.key, child.owner_columns, strict=True)
+        )
+        row, join = "c", f"\nJOIN {quote_identifier(child.table.name)} AS c ON {owned}"
+    selected = ", ".join(["k.n", *(_selected(row, column) for column in columns)])
+    found = " AND ".join(_is_key(column, i) for i, column in enumerate(cls.key))
+    # CROSS JOIN keeps the order of the tables: from the keys, by the key's index, to the rows.
+    return (
+        f"{_keys(cls, number)}\nSELECT {selected}\nFROM k\n"
+        f"CROSS JOIN {quote_identifier(cls.table.name)} AS p ON {found}{join}"
+    )
+
+
+def _keys(cls: ObjectClass, number: int) -> str:
+    columns = ", ".join(f"k{i}" for i in range(len(cls.key)))
+    marks = ", ".join("?" * len(cls.key))
+    return f"WITH k (n, {columns}) AS (VALUES {', '.join(f'({n}, {marks})' for n in range(number))})"
+
+
+def _is_key(column: Column, i: int) -> str:
+    ref = field("p", column)
+    if column.type.kind in (Kind.CHARACTER, Kind.FIXED) and not column.deterministic:
+        # The first condition finds it by index, the second one exactly.
+        return f"{ref} = k.k{i} AND {ref} COLLATE BINARY = k.k{i}"
+    return f"{ref} = k.k{i}"
+
+
+def _selected(row: str, column: Column) -> str:
+    ref = field(row, column)
+    # A binary column may hold numbers and texts too.
+    return f"CAST({ref} AS BLOB)" if column.type.kind is Kind.BINARY else value_text(column, ref)
