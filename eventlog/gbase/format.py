@@ -18,13 +18,13 @@ from eventlog.errors import FormatError, with_location
 from eventlog.files.atomic import whole_file
 from eventlog.files.lines import source_files
 from eventlog.gbase import records
-from eventlog.gbase.column_types import ColumnType
-from eventlog.gbase.errors import ColumnError, at_offset, error_name
 from eventlog.gbase.layout import Layout, Layouts
 from eventlog.gbase.options import ReadOptions, WriteOptions
 from eventlog.gbase.packed import datetime_text
 from eventlog.gbase.reader import StreamReader
-from eventlog.gbase.records import Frame, Framer
+from eventlog.gbase.records import ColumnError, Frame, Framer, at_offset
+from eventlog.gbase.session import error_name
+from eventlog.gbase.values import ColumnType
 from eventlog.gbase.writer import write_stream
 from eventlog.model import Change, Lob, Value
 

@@ -1,24 +1,47 @@
-"""The layout of a captured table: made of its TABSCHEM, it reads and writes rows (spec/gbase-cdc.md 3.1, 3.2)."""
+"""The layout of a captured table: its columns, which TABSCHEM spells, and its rows, which they read and write
+(spec/gbase-cdc.md 3.1, 3.2).
+"""
 
 from __future__ import annotations
 
+import re
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from eventlog.changes.keys import Key
-from eventlog.errors import ConfigError, SchemaMissing
-from eventlog.gbase.column_types import Column, parse_type, split_columns
-from eventlog.gbase.errors import ColumnError, DecodeError, FramingError, RowLengthError, SchemaMismatch, SizeArrayError
+from eventlog.errors import ConfigError, FormatError, NotExpressible, SchemaMissing, shown
 from eventlog.gbase.options import ReadOptions
-from eventlog.gbase.records import SIZES_AT, TABSCHEM, fields_of
-from eventlog.gbase.values import codec
+from eventlog.gbase.packed import cuts_off, parse_qualifier
+from eventlog.gbase.records import SIZES_AT, TABSCHEM, ColumnError, FramingError, fields_of, tab_schem
+from eventlog.gbase.values import ColumnType, DecodeError, Kind, SizeArrayError, codec
 from eventlog.model import Row, Value, full_name
 
-_SEQUENCE: Final = struct.Struct(">Q")
-_AMBIGUOUS_FROM: Final = 1 << 16
-"""Below this payload the two readings of a size array cannot both fit (spec/gbase-cdc.md 3.2)."""
+# --- TABSCHEM ---------------------------------------------------------------------------------------------------------
+
+
+class UnknownType(FormatError):
+    """A column of a type that the stream's format does not have (spec/gbase-cdc.md 3.1)."""
+
+    code = "unknown_type"
+    cure = "Leave the table out of the capture."
+
+
+class SchemaMismatch(FormatError):
+    """A table description (TABSCHEM) whose columns disagree with its own counts (spec/gbase-cdc.md 3.1)."""
+
+    code = "schema_mismatch"
+    cure = "Capture again. If it repeats, report it with the bytes of the record."
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A captured column."""
+
+    name: str
+    type: ColumnType
 
 
 def parse_columns(text: str, decimal_no_scale: str = "floating") -> tuple[Column, ...]:
@@ -35,11 +58,123 @@ def stream_order(columns: Iterable[Column]) -> tuple[Column, ...]:
     return tuple(sorted(columns, key=lambda column: column.type.variable))
 
 
-def _key_reader(names: Sequence[str]) -> Callable[[Row], Key]:
-    if len(names) == 1:
-        (name,) = names
-        return lambda row: ((name, row[name]),)
-    return lambda row: tuple([(name, row[name]) for name in names])
+def split_columns(text: str) -> Iterator[tuple[str, str]]:
+    """Name and type of each column of a TABSCHEM text. Raises UnknownType where one lacks its type."""
+    for part in _split_at_commas(text):
+        column = part.strip()
+        if column.startswith('"'):
+            end = _QUOTED.match(column)
+            if end is None:
+                raise UnknownType(f"column name without its closing quote: {column!r}")
+            name, spelled = end[1].replace('""', '"'), column[end.end() :]
+        else:
+            name, _, spelled = column.partition(" ")
+        yield name, spelled.strip()
+
+
+_QUOTED: Final = re.compile(r'"((?:[^"]|"")*)"')
+_TOKENS: Final = re.compile(r'"(?:[^"]|"")*"|\'(?:[^\']|\'\')*\'|.', re.DOTALL)
+
+
+def _split_at_commas(text: str) -> list[str]:
+    if not text.strip():
+        return []
+    parts, depth = [""], 0
+    for piece in _TOKENS.findall(text):
+        if piece == "," and depth == 0:
+            parts.append("")
+            continue
+        depth += (piece == "(") - (piece == ")")
+        parts[-1] += piece
+    return parts
+
+
+_BY_NAME: Final = {name: kind for kind in Kind for name in kind.names}
+_SERIALS: Final = ("serial", "serial8", "bigserial")
+_FLOATING_SCALE: Final = 255
+_MAX_PRECISION: Final = 32
+_TYPE: Final = re.compile(r"([a-z0-9]+(?:\s+precision)?)\s*(?:\(\s*(\d{1,9})\s*(?:,\s*(\d{1,9})\s*)?\))?", re.ASCII)
+
+
+def parse_type(text: str, column: str, decimal_no_scale: str = "floating") -> ColumnType:
+    """The type of its text, in any case; ``column`` is for messages.
+
+    ``decimal_no_scale``: what DECIMAL(p) means, ``floating`` or ``zero``. Raises UnknownType.
+    """
+    spelled = text.strip()
+    parsed = _parsed(spelled, decimal_no_scale)
+    if parsed is None:
+        raise UnknownType(
+            f"column {shown(column)} has the type {shown(spelled)}, which CDC does not capture: "
+            "leave the column out of startcapture"
+        )
+    return parsed
+
+
+def _parsed(spelled: str, no_scale: str) -> ColumnType | None:
+    words = spelled.lower()
+    for word in Kind.DATETIME.names:
+        if words.startswith(word):
+            qualifier = parse_qualifier(words[len(word) :].strip(), word == "interval")
+            return None if qualifier is None else ColumnType(Kind.DATETIME, spelled, qualifier=qualifier)
+    match = _TYPE.fullmatch(words)
+    name = " ".join(match[1].split()) if match else ""
+    kind = _BY_NAME.get(name)
+    if match is None or kind is None:
+        return None
+    parameters = [int(part) for part in match.groups()[1:] if part is not None]
+    if len(parameters) > (1 if name in _SERIALS else kind.parameters):
+        return None
+    if kind is Kind.DECIMAL:
+        return _decimal(name, spelled, parameters, no_scale)
+    if kind not in (Kind.CHAR, Kind.VARCHAR, Kind.LVARCHAR):
+        return ColumnType(kind, spelled)
+    size = parameters[0] if parameters else 1 if kind is Kind.CHAR else None
+    return None if size == 0 else ColumnType(kind, spelled, size)
+
+
+def _decimal(name: str, spelled: str, parameters: list[int], no_scale: str) -> ColumnType | None:
+    precision = parameters[0] if parameters else 16
+    scale: int | None
+    if len(parameters) == 2:
+        scale = None if parameters[1] == _FLOATING_SCALE else parameters[1]
+    elif name == "money":
+        scale = 2
+    else:
+        scale = 0 if no_scale == "zero" and parameters else None
+    if not 1 <= precision <= _MAX_PRECISION or (scale or 0) > precision:
+        return None
+    return ColumnType(Kind.DECIMAL, spelled, precision, scale)
+
+
+def tabschem(label: int, columns: Sequence[Column]) -> bytes:
+    """The TABSCHEM record of columns in stream order."""
+    fixed = [column for column in columns if not column.type.variable]
+    text = ", ".join(f"{_quoted(column.name)} {_spelled(column)}" for column in columns)
+    return tab_schem(label, text, sum(column.type.width for column in fixed), len(fixed), len(columns) - len(fixed))
+
+
+def _spelled(column: Column) -> str:
+    """The type as servers spell it: lower-case, VARCHAR with its reserved minimum."""
+    spelled = " ".join(column.type.spelled.lower().split())
+    if column.type.kind is Kind.VARCHAR and column.type.size is not None:
+        return f"{spelled.partition('(')[0].strip()}({column.type.size},0)"
+    return spelled
+
+
+def _quoted(name: str) -> str:
+    """A column name as TABSCHEM text has it, quoted unless it is a plain word."""
+    return name if re.fullmatch(r"[^\W\d]\w*", name) else '"' + name.replace('"', '""') + '"'
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+class RowLengthError(ColumnError):
+    """A payload that is shorter or longer than its columns (spec/gbase-cdc.md 3.2)."""
+
+    code = "row_length"
+    cure = "Set `size_order` and `varchar_prefix` as the server writes them, and read the capture from its start."
 
 
 class Layout:
@@ -53,7 +188,6 @@ class Layout:
     """
 
     def __init__(self, label: int, columns: tuple[Column, ...], options: ReadOptions, layouts: Layouts) -> None:
-        self.label = label
         self.schema, self.table = options.name_of(label)
         self.qualified = full_name(self.schema, self.table)
         self.columns = columns
@@ -73,6 +207,13 @@ class Layout:
         if header_size < self.header_size:
             size = f"a header of {header_size} bytes instead of {self.header_size}"
             raise FramingError(offset, f"row of {self.table!r} with {size}")
+
+
+def _key_reader(names: Sequence[str]) -> Callable[[Row], Key]:
+    if len(names) == 1:
+        (name,) = names
+        return lambda row: ((name, row[name]),)
+    return lambda row: tuple([(name, row[name]) for name in names])
 
 
 class Layouts(dict[int, Layout]):
@@ -120,6 +261,11 @@ class Layouts(dict[int, Layout]):
     def count_lenient(self) -> None:
         """A DATETIME was read leniently."""
         self._counters["datetime_lenient"] += 1
+
+
+_SEQUENCE: Final = struct.Struct(">Q")
+_AMBIGUOUS_FROM: Final = 1 << 16
+"""Below this payload the two readings of a size array cannot both fit (spec/gbase-cdc.md 3.2)."""
 
 
 def _sequence(record: bytes) -> int:
@@ -226,3 +372,36 @@ def _row_decoder(
         return values
 
     return decode
+
+
+RowWriter = Callable[[Row], tuple[list[int], bytes]]
+"""Writes a row as its record holds it: sizes of the variable slots, and the bytes of all columns."""
+
+
+def row_writer(
+    table: str, columns: Sequence[Column], charset: str, varchar_prefix: int, on_cut: Callable[[str], None]
+) -> RowWriter:
+    """The function that writes rows of a table; ``columns`` in stream order, a row holds them all.
+
+    ``on_cut`` is called with the column whose value lost its end. It raises NotExpressible, ValueRange naming the
+    column.
+    """
+    codecs = [(column, codec(column.type, charset, varchar_prefix)) for column in columns]
+
+    def write(row: Row) -> tuple[list[int], bytes]:
+        sizes, slots = [], []
+        for column, (null, write_value, _) in codecs:
+            value = row[column.name]
+            try:
+                slot = null if value is None else write_value(value)
+            except NotExpressible as error:
+                message = f"column {column.name!r} of {table!r}: {error}"
+                raise type(error)(message, f"{table}.{column.name}") from None
+            if column.type.variable:
+                sizes.append(len(slot))
+            elif column.type.qualifier is not None and cuts_off(value, column.type.qualifier):
+                on_cut(column.name)
+            slots.append(slot)
+        return sizes, b"".join(slots)
+
+    return write

@@ -13,8 +13,23 @@ from typing import Final, NamedTuple
 
 from eventlog.core.moments import naive_utc
 from eventlog.errors import ValueRange, shown
-from eventlog.gbase.errors import BadDatetime, BadDecimal
+from eventlog.gbase.records import ColumnError
 from eventlog.model import Value
+
+
+class BadDecimal(ColumnError):
+    """A packed decimal with a digit above 99, or with digits behind the first byte of zero (spec/gbase-cdc.md 3.4)."""
+
+    code = "bad_decimal"
+    cure = "Capture again. If it repeats, report it with the bytes of the row."
+
+
+class BadDatetime(ColumnError):
+    """A DATETIME or INTERVAL with a field out of its range (spec/gbase-cdc.md 3.5)."""
+
+    code = "bad_datetime"
+    cure = "Capture again. If it repeats, report it with the bytes of the row."
+
 
 # A base-100 digit as two decimal ones in a byte, so that hex() writes a number's decimal digits. What is no digit
 # becomes FF, which no number is made of.

@@ -6,11 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from eventlog.gbase.errors import ColumnError, at_offset
 from eventlog.gbase.layout import Layout, Layouts
 from eventlog.gbase.open_transaction import Entry
 from eventlog.gbase.options import ReadOptions, Token
-from eventlog.gbase.records import Framer, moment
+from eventlog.gbase.records import ColumnError, Framer, at_offset, moment
 from eventlog.gbase.transactions import Committed, Operation, Transactions
 from eventlog.model import Change, ChangeOp, Row, Value, differing
 
@@ -53,7 +52,7 @@ class StreamReader:
     def feed(self, data: bytes | bytearray | memoryview) -> Iterator[Change]:
         """The changes that are committed with ``data``, in the order of their COMMTX records.
 
-        Raises FormatError: the errors of ``eventlog.gbase.errors``, SchemaMissing.
+        Raises FormatError: what is wrong with a record or a row, and SchemaMissing.
         """
         for committed in self.transactions(data):
             yield from self.changes(committed)

@@ -1,14 +1,16 @@
-"""Bytes to records, in any cut; what each record is made of, and how records are written (spec/gbase-cdc.md 2, 3)."""
+"""Bytes to records, in any cut, and what is wrong with them; what each record is made of, and how records are written
+(spec/gbase-cdc.md 2, 3).
+"""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
-from typing import Final, TypeAlias
+from typing import Final, Self, TypeAlias, TypeVar
 
 from eventlog.core.moments import EPOCH_UTC
-from eventlog.gbase.errors import BadValue, FramingError, TruncatedStream, at_offset
+from eventlog.errors import FormatError, with_location
 
 Frame: TypeAlias = tuple[int, int, int, bytes]
 """One record: offset in the stream, record number, header size, all its bytes. A bare tuple, since millions pass."""
@@ -119,6 +121,69 @@ def moment(seconds: int, offset: int) -> datetime | None:
         return EPOCH_UTC + timedelta(seconds=seconds) if seconds else None
     except OverflowError:
         raise at_offset(BadValue(f"the time {seconds} s since 1970 is outside the years 1 to 9999"), offset) from None
+
+
+# --- errors -----------------------------------------------------------------------------------------------------------
+
+_Error = TypeVar("_Error", bound=FormatError)
+
+
+def at_offset(error: _Error, offset: int) -> _Error:
+    """The error, with the offset in the stream of the record that it is about, unless it has one."""
+    if error.offset is None:
+        error.offset = offset
+        with_location(error, f"at offset {offset} (0x{offset:x}) of the stream")
+    return error
+
+
+class FramingError(FormatError):
+    """Bytes that are no record (spec/gbase-cdc.md 2); ``offset`` is where the record begins in the stream."""
+
+    code = "framing"
+    cure = "Read the capture from its start, and its files in their order."
+
+    def __init__(self, offset: int, problem: str) -> None:
+        super().__init__(f"{problem}; is this a CDC stream, read from its start?")
+        at_offset(self, offset)
+
+
+class TruncatedStream(FormatError):
+    """The declared end lies inside a record: ``remainder`` bytes of it are there, from ``offset`` on."""
+
+    code = "truncated_stream"
+    cure = "Read the capture together with the file that continues it, or copy the whole of it again."
+
+    def __init__(self, offset: int, remainder: int) -> None:
+        super().__init__(
+            f"the stream ends inside the record at offset {offset}, of which there are {remainder} bytes: "
+            "the capture was cut, or goes on in another file"
+        )
+        self.offset = offset
+        self.remainder = remainder
+
+
+class ColumnError(FormatError):
+    """A row that cannot be read. Once known, ``table``, ``sequence`` and ``name`` say where; ``column`` is
+    ``schema.table.column``.
+    """
+
+    code = "column"
+    cure = "Read the rows with the description that stood before them in the stream: a capture from its start."
+    table = ""
+    sequence: int | None = None
+    name = ""
+
+    def at(self, table: str, sequence: int, name: str) -> Self:
+        """The error with its place."""
+        self.table, self.sequence, self.name, self.column = table, sequence, name, f"{table}.{name}"
+        return with_location(self, f"column {name!r} of {table!r} of the row with sequence {sequence:016x}")
+
+
+class BadValue(ColumnError):
+    """A byte that its column type does not have: sign of INT8, BOOLEAN, null flag, day number."""
+
+    code = "bad_value"
+    cure = "Capture again. If it repeats, report it with the bytes of the row."
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------

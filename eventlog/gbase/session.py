@@ -1,4 +1,4 @@
-"""A session with a server: the documented call sequence over a DB-API connection (spec/gbase-cdc.md 1).
+"""A session with a server: the documented call sequence over a DB-API connection, and its errors (spec/gbase-cdc.md 1).
 
 No driver is shipped. The connection is any DB-API one to the database ``syscdcv1`` whose parameters are ``?``; what is
 captured is read through a function of the caller's, since DB-API has none for it: the session id serves as the
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, Protocol
 
-from eventlog.gbase.errors import LOGGING_IN_USE, CdcError
+from eventlog.errors import DatabaseError, FormatError
 
 _log = logging.getLogger(__name__)
 
@@ -139,3 +139,68 @@ def _call(connection: Connection, function: str, *arguments: object, about: str 
     if answer < 0:
         raise CdcError(function, answer, about)
     return answer
+
+
+# --- what the server answers ------------------------------------------------------------------------------------------
+
+ERROR_NAMES: Final = {
+    -83701: "NOCDCDB",
+    -83702: "APIVERS",
+    -83703: "NODB",
+    -83704: "DBNOTLOGGED",
+    -83705: "NOTAB",
+    -83706: "TABPROPERTIES",
+    -83707: "NOCOL",
+    -83708: "NOSESS",
+    -83709: "NOREOPEN",
+    -83710: "TABCAPTURED",
+    -83711: "TABNOTCAPTURED",
+    -83712: "ARGNULL",
+    -83713: "LSN",
+    -83714: "DIRECTION",
+}
+"""Error codes of the CDC calls by number (spec/gbase-cdc.md 1); numbers may change between servers, names do not."""
+
+ERROR_NUMBERS: Final = {name: number for number, name in ERROR_NAMES.items()}
+
+LOGGING_IN_USE: Final = -19816
+"""Full-row logging cannot be switched off while the table is captured (spec/gbase-cdc.md 6)."""
+
+
+def error_name(number: int) -> str:
+    """The name of an error code, or ``unknown``."""
+    return ERROR_NAMES.get(number, "unknown")
+
+
+_HINTS: Final = {
+    "NOCDCDB": "create the database syscdcv1 as gbasedbt: cd $GBASEDBTDIR/etc; dbaccess - syscdcv1.sql",
+    "DBNOTLOGGED": "the database must have logging",
+    "TABPROPERTIES": "full-row logging is off, or it is a view, a temporary table or a type that cannot be captured",
+    "LSN": "the position is older than the oldest log that is kept: load the tables anew",
+}
+
+
+class CdcError(DatabaseError):
+    """A call of the CDC interface answered with an error: ``number`` and ``name`` (spec/gbase-cdc.md 1)."""
+
+    code = "cdc"
+    cure = "Look the number up in the server's manual; for the common ones the message says what to do."
+
+    def __init__(self, call: str, number: int, about: str = "") -> None:
+        name = error_name(number)
+        hint = f": {_HINTS[name]}" if name in _HINTS else ""
+        super().__init__(f"{call}{' of ' + about if about else ''} answered {number} ({name}){hint}")
+        self.call = call
+        self.number = number
+        self.name = name
+
+
+class SessionDead(FormatError):
+    """The server has ended the session; ``error`` is its code."""
+
+    code = "session_dead"
+    cure = "Open another session from the last position; a publisher does so by itself."
+
+    def __init__(self, error: int) -> None:
+        super().__init__(f"the server ended the session with error {error} ({error_name(error)}); open another one")
+        self.error = error

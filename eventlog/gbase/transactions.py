@@ -12,7 +12,6 @@ from itertools import chain
 from typing import Final
 
 from eventlog.errors import FormatError
-from eventlog.gbase.errors import DuplicateBegin, OrphanRecord, SessionDead, at_offset, error_name
 from eventlog.gbase.layout import Layout, Layouts
 from eventlog.gbase.open_transaction import ENTRY_OVERHEAD, Entry, OpenTransaction, weight
 from eventlog.gbase.options import ReadOptions, Token
@@ -32,8 +31,10 @@ from eventlog.gbase.records import (
     UPDAFT,
     UPDBEF,
     Frame,
+    at_offset,
     fields_of,
 )
+from eventlog.gbase.session import SessionDead, error_name
 from eventlog.model import ChangeOp
 
 _log = logging.getLogger(__name__)
@@ -50,6 +51,20 @@ _OPERATIONS: Final = {
     UPDBEF: ChangeOp.DELETE,  # one that is no half of an update
     TRUNCATE: ChangeOp.TRUNCATE,
 }
+
+
+class DuplicateBegin(FormatError):
+    """A transaction that begins while one with its id is open (spec/gbase-cdc.md 4)."""
+
+    code = "duplicate_begin"
+    cure = 'Read the capture once and from its start, or set `duplicate_begin = "replace"`.'
+
+
+class OrphanRecord(FormatError):
+    """A record of a transaction that did not begin, with ``orphans = "raise"`` (spec/gbase-cdc.md 4)."""
+
+    code = "orphan_record"
+    cure = 'Begin the capture before the transaction begins, or set `orphans = "skip"`.'
 
 
 @dataclass(frozen=True, slots=True)

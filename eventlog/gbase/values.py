@@ -6,16 +6,100 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal, InvalidOperation
+from enum import Enum
 from typing import Final, NamedTuple
 
 from eventlog.core.typed import whole_number
 from eventlog.errors import NotExpressible, ValueRange, shown
-from eventlog.gbase.column_types import ColumnType, Kind
-from eventlog.gbase.errors import BadValue, DecodeError, SizeArrayError
-from eventlog.gbase.packed import datetime_reader, decimal_reader, decimal_writer, fields_of, pack_fields
+from eventlog.gbase.packed import (
+    Qualifier,
+    datetime_reader,
+    decimal_reader,
+    decimal_width,
+    decimal_writer,
+    fields_of,
+    pack_fields,
+)
+from eventlog.gbase.records import BadValue, ColumnError
 from eventlog.model import Lob, Value
+
+
+class Kind(Enum):
+    """The encodings of spec/gbase-cdc.md 3.3: what each is called, the slot of a fixed one as ``struct`` takes it (None
+    if its type has a size), and how many parameters it may have.
+
+    A start value of SERIAL and a precision of FLOAT mean nothing here.
+    """
+
+    SMALLINT = ("smallint",), "h", 0
+    INTEGER = ("integer", "int", "serial"), "i", 0
+    BIGINT = ("bigint", "bigserial"), "q", 0
+    INT8 = ("int8", "serial8"), "10s", 0
+    FLOAT = ("float", "double precision"), "8s", 1
+    SMALLFLOAT = ("smallfloat", "real"), "4s", 0
+    DATE = ("date",), "i", 0
+    DECIMAL = ("decimal", "dec", "numeric", "money"), None, 2
+    DATETIME = ("datetime", "interval"), None, 0
+    CHAR = ("char", "nchar"), None, 1
+    BOOLEAN = ("boolean",), "H", 0
+    VARCHAR = ("varchar", "nvarchar"), None, 2
+    LVARCHAR = ("lvarchar",), None, 1
+    LOB = ("blob", "clob"), "76s", 0
+
+    def __init__(self, names: tuple[str, ...], slot: str | None, parameters: int) -> None:
+        self.names = names
+        self.slot = slot
+        self.parameters = parameters
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnType:
+    """A column type. ``size``: bytes of CHAR, greatest number of bytes of VARCHAR and LVARCHAR (None = not said),
+    digits of DECIMAL; ``scale`` of DECIMAL, None = floating; ``spelled`` as TABSCHEM has it.
+    """
+
+    kind: Kind
+    spelled: str
+    size: int | None = None
+    scale: int | None = None
+    qualifier: Qualifier | None = None
+
+    @property
+    def variable(self) -> bool:
+        """Whether its values have a length prefix and an entry in the size array."""
+        return self.kind in (Kind.VARCHAR, Kind.LVARCHAR)
+
+    @property
+    def slot(self) -> str:
+        """The slot of a fixed type, as ``struct`` takes it."""
+        if self.qualifier is not None:
+            return f"{self.qualifier.width}s"
+        size = self.size or 0
+        if self.kind is Kind.DECIMAL:
+            size = decimal_width(size, self.scale)
+        return self.kind.slot or f"{size}s"
+
+    @property
+    def width(self) -> int:
+        """Bytes of a value of a fixed type."""
+        return struct.calcsize(f">{self.slot}")
+
+
+class DecodeError(ColumnError):
+    """Text that is not of the configured charset (spec/gbase-cdc.md 3.3)."""
+
+    code = "decode"
+    cure = 'Set `charset` to that of the database, or `charset_errors = "replace"`.'
+
+
+class SizeArrayError(ColumnError):
+    """A size array that fits the payload in no byte order, or disagrees with a length prefix."""
+
+    code = "size_array"
+    cure = "Set `size_order` and `varchar_prefix` as the server writes them."
 
 
 class Codec(NamedTuple):

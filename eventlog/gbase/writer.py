@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from typing import Final, NamedTuple
 
@@ -18,72 +18,18 @@ from eventlog.core.values import Kind as CatalogKind
 from eventlog.errors import (
     ConfigError,
     FormatError,
-    NotExpressible,
     SchemaMissing,
     ValueRange,
 )
 from eventlog.gbase import records
-from eventlog.gbase.column_types import Column, Kind, parse_type, quoted_name
-from eventlog.gbase.layout import parse_columns, stream_order
+from eventlog.gbase.layout import Column, RowWriter, parse_columns, parse_type, row_writer, stream_order, tabschem
 from eventlog.gbase.options import WriteOptions, parse_table_name
-from eventlog.gbase.packed import cuts_off
 from eventlog.gbase.records import BEGINTX, COMMTX, DELETE, INSERT, TRUNCATE, UPDAFT, UPDBEF
-from eventlog.gbase.values import codec
-from eventlog.model import Change, ChangeOp, Row, full_name
+from eventlog.model import Change, ChangeOp, full_name
 
 _LONGEST_LVARCHAR: Final = 32739
 _MAX_DIGITS: Final = 32
 _BYTES_A_CHARACTER: Final = 4
-
-
-RowWriter = Callable[[Row], tuple[list[int], bytes]]
-"""Writes a row as its record holds it: sizes of the variable slots, and the bytes of all columns."""
-
-
-def row_writer(
-    table: str, columns: Sequence[Column], charset: str, varchar_prefix: int, on_cut: Callable[[str], None]
-) -> RowWriter:
-    """The function that writes rows of a table; ``columns`` in stream order, a row holds them all.
-
-    ``on_cut`` is called with the column whose value lost its end. It raises NotExpressible, ValueRange naming the
-    column.
-    """
-    codecs = [(column, codec(column.type, charset, varchar_prefix)) for column in columns]
-
-    def write(row: Row) -> tuple[list[int], bytes]:
-        sizes, slots = [], []
-        for column, (null, write_value, _) in codecs:
-            value = row[column.name]
-            try:
-                slot = null if value is None else write_value(value)
-            except NotExpressible as error:
-                message = f"column {column.name!r} of {table!r}: {error}"
-                raise type(error)(message, f"{table}.{column.name}") from None
-            if column.type.variable:
-                sizes.append(len(slot))
-            elif column.type.qualifier is not None and cuts_off(value, column.type.qualifier):
-                on_cut(column.name)
-            slots.append(slot)
-        return sizes, b"".join(slots)
-
-    return write
-
-
-def tabschem(label: int, columns: Sequence[Column]) -> bytes:
-    """The TABSCHEM record of columns in stream order."""
-    fixed = [column for column in columns if not column.type.variable]
-    text = ", ".join(f"{quoted_name(column.name)} {_spelled(column)}" for column in columns)
-    return records.tab_schem(
-        label, text, sum(column.type.width for column in fixed), len(fixed), len(columns) - len(fixed)
-    )
-
-
-def _spelled(column: Column) -> str:
-    """The type as servers spell it: lower-case, VARCHAR with its reserved minimum."""
-    spelled = " ".join(column.type.spelled.lower().split())
-    if column.type.kind is Kind.VARCHAR and column.type.size is not None:
-        return f"{spelled.partition('(')[0].strip()}({column.type.size},0)"
-    return spelled
 
 
 def columns_of_catalog(table: Table, varchar_prefix: int) -> tuple[Column, ...]:

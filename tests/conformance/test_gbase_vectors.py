@@ -14,16 +14,13 @@ from vector_cases import known_members
 from eventlog.changes.json_form import to_json, value_to_json
 from eventlog.errors import FormatError
 from eventlog.gbase import records
-from eventlog.gbase.column_types import ColumnType, Kind
-from eventlog.gbase.errors import FramingError, TruncatedStream
 from eventlog.gbase.format import Record, read_record
-from eventlog.gbase.layout import Layouts, parse_columns
+from eventlog.gbase.layout import Layouts, parse_columns, tabschem
 from eventlog.gbase.options import ReadOptions
 from eventlog.gbase.packed import datetime_text
 from eventlog.gbase.reader import StreamReader
-from eventlog.gbase.records import RECORD_NAMES, Framer
-from eventlog.gbase.values import codec
-from eventlog.gbase.writer import tabschem
+from eventlog.gbase.records import RECORD_NAMES, Framer, FramingError, TruncatedStream
+from eventlog.gbase.values import ColumnType, Kind, codec
 from eventlog.model import Value
 
 Case = dict[str, Any]

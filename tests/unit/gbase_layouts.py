@@ -6,9 +6,8 @@ from collections import Counter
 from typing import Any
 
 from eventlog.gbase import records
-from eventlog.gbase.layout import Layout, Layouts, parse_columns
+from eventlog.gbase.layout import Layout, Layouts, parse_columns, tabschem
 from eventlog.gbase.options import ReadOptions
-from eventlog.gbase.writer import tabschem
 from eventlog.model import Row
 
 

@@ -18,8 +18,8 @@ from followed_stream import ITEM, OPTIONS, Receiver, Stream, files, following, p
 
 from eventlog.errors import ConfigError
 from eventlog.gbase.emulator.session import Switches
-from eventlog.gbase.errors import FramingError, SessionDead
-from eventlog.gbase.records import Framer
+from eventlog.gbase.records import Framer, FramingError
+from eventlog.gbase.session import SessionDead
 from eventlog.publisher.stream.capture_files import CaptureFiles, CapturePosition
 from eventlog.publisher.stream.run import follow
 from eventlog.publisher.stream.source import Mark, Read, SourceLost

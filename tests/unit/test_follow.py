@@ -27,8 +27,8 @@ from followed_stream import (
 )
 
 from eventlog.errors import FatalAnswer, ReceiverAway
-from eventlog.gbase.errors import FramingError
 from eventlog.gbase.options import ReadOptions
+from eventlog.gbase.records import FramingError
 from eventlog.model import Answer, Level, Verdict
 from eventlog.publisher.sinks import Document
 from eventlog.publisher.stream.capture_files import CaptureFiles

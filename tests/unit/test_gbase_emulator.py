@@ -26,10 +26,10 @@ from eventlog.gbase.emulator.workload import (
     play,
     stream,
 )
-from eventlog.gbase.errors import ERROR_NUMBERS, SessionDead
 from eventlog.gbase.options import ReadOptions
 from eventlog.gbase.reader import StreamReader
 from eventlog.gbase.records import RECORD_NAMES, Framer
+from eventlog.gbase.session import ERROR_NUMBERS, SessionDead
 from eventlog.model import Change, ChangeOp
 
 SWITCHES = [

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventlog.gbase import records
-from eventlog.gbase.errors import FramingError, TruncatedStream
-from eventlog.gbase.records import RECORD_NAMES, Frame, Framer
+from eventlog.gbase.records import RECORD_NAMES, Frame, Framer, FramingError, TruncatedStream
 
 VECTORS = Path(__file__).parents[1] / "conformance" / "vectors" / "gbase.json"
 CAPTURE = bytes.fromhex(json.loads(VECTORS.read_text(encoding="utf-8"))["streams"][0]["hex"])

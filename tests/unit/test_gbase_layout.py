@@ -11,17 +11,20 @@ from gbase_layouts import decoded, layout_of
 
 from eventlog.errors import ConfigError
 from eventlog.gbase import records
-from eventlog.gbase.column_types import Column, parse_type, split_columns
 from eventlog.gbase.emulator.workload import ALL_TYPES, extreme_row, null_row, random_value
-from eventlog.gbase.errors import (
+from eventlog.gbase.layout import (
+    Column,
+    Layouts,
     RowLengthError,
     SchemaMismatch,
-    SizeArrayError,
     UnknownType,
+    parse_columns,
+    parse_type,
+    row_writer,
+    split_columns,
 )
-from eventlog.gbase.layout import Layouts, parse_columns
 from eventlog.gbase.options import ReadOptions, parse_table_name
-from eventlog.gbase.writer import row_writer
+from eventlog.gbase.values import SizeArrayError
 from eventlog.model import Value
 
 # --- rows -------------------------------------------------------------------------------------------------------------

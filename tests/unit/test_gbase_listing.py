@@ -10,9 +10,10 @@ import pytest
 from eventlog.errors import FormatError
 from eventlog.gbase.emulator.session import Switches
 from eventlog.gbase.emulator.workload import LABELS, SCENARIOS, play
-from eventlog.gbase.errors import RowLengthError, TruncatedStream
 from eventlog.gbase.format import listing
+from eventlog.gbase.layout import RowLengthError
 from eventlog.gbase.options import ReadOptions
+from eventlog.gbase.records import TruncatedStream
 
 VECTORS = Path(__file__).parents[1] / "conformance" / "vectors" / "gbase.json"
 CAPTURE = bytes.fromhex(json.loads(VECTORS.read_text(encoding="utf-8"))["streams"][0]["hex"])

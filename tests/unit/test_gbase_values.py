@@ -15,15 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventlog.errors import FormatError, NotExpressible, ValueRange
-from eventlog.gbase.column_types import parse_type
-from eventlog.gbase.errors import (
+from eventlog.gbase.layout import parse_type
+from eventlog.gbase.packed import (
     BadDatetime,
     BadDecimal,
-    BadValue,
-    DecodeError,
-    SizeArrayError,
-)
-from eventlog.gbase.packed import (
     datetime_reader,
     decimal_reader,
     decimal_width,
@@ -35,7 +30,8 @@ from eventlog.gbase.packed import (
     unpack_fields,
     value_of_fields,
 )
-from eventlog.gbase.values import codec
+from eventlog.gbase.records import BadValue
+from eventlog.gbase.values import DecodeError, SizeArrayError, codec
 from eventlog.model import Lob, Value
 
 

@@ -11,7 +11,7 @@ import pytest
 from eventlog.changes.json_form import value_to_json
 from eventlog.core.typed import to_text, whole_number
 from eventlog.errors import EventlogError
-from eventlog.gbase.column_types import parse_type
+from eventlog.gbase.layout import parse_type
 from eventlog.gbase.values import codec
 from eventlog.linter.attributes import ColumnAttrs, Typ, column_value
 from eventlog.linter.rows import integer

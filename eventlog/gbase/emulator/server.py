@@ -14,11 +14,10 @@ from typing import Any, Final
 
 from eventlog.errors import ConfigError, DatabaseError
 from eventlog.gbase import records
-from eventlog.gbase.column_types import Column, parse_type, split_columns
 from eventlog.gbase.emulator.session import ServerLog, Session, Switches
-from eventlog.gbase.errors import ERROR_NUMBERS, LOGGING_IN_USE, UnknownType
-from eventlog.gbase.layout import stream_order
+from eventlog.gbase.layout import Column, UnknownType, parse_type, split_columns, stream_order
 from eventlog.gbase.options import parse_table_name
+from eventlog.gbase.session import ERROR_NUMBERS, LOGGING_IN_USE
 from eventlog.model import ChangeOp, Row
 
 _FIRST_TIME: Final = 1742727439

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from eventlog.gbase import records
-from eventlog.gbase.column_types import Column
-from eventlog.gbase.errors import ERROR_NUMBERS
-from eventlog.gbase.writer import RowWriter, row_writer, tabschem
+from eventlog.gbase.layout import Column, RowWriter, row_writer, tabschem
+from eventlog.gbase.session import ERROR_NUMBERS
 from eventlog.model import Row
 
 _PAGE: Final = 0x1000

@@ -10,10 +10,11 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Final
 
-from eventlog.gbase.column_types import Column, Kind, parse_type
 from eventlog.gbase.emulator.server import CdcServer, Work
 from eventlog.gbase.emulator.session import Switches
+from eventlog.gbase.layout import Column, parse_type
 from eventlog.gbase.packed import DAY, FIELDS, FRACTION, MONTH, SECOND, Fields, Qualifier, holds, text_of_fields
+from eventlog.gbase.values import Kind
 from eventlog.model import ChangeOp, Row, Value
 
 # --- scripts ----------------------------------------------------------------------------------------------------------
