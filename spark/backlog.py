@@ -31,9 +31,9 @@ from eventlog.config.load import Config
 from eventlog.errors import ConfigError, number_of
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.cycle import recorded_ids
-from eventlog.publisher.held import read_recorded
 from eventlog.publisher.metrics import warn_of_loopback
 from eventlog.publisher.open import class_names, class_schema, open_context, with_tables
+from eventlog.publisher.queue import read_recorded
 from eventlog.qlik import sequence
 from eventlog.qlik.errors import SequenceExhausted
 from eventlog.qlik.file_tables import STATE_FILE

@@ -16,9 +16,8 @@ from eventlog.config.load import Config, effective
 from eventlog.core.options import toml
 from eventlog.errors import ConfigError, DatabaseAway, number_of
 from eventlog.publisher.context import Context, Counters
-from eventlog.publisher.held import WAYS_OUT, Hold, encode_hold, in_words, read_recorded
 from eventlog.publisher.open import open_context
-from eventlog.publisher.queue import Writers, open_writers
+from eventlog.publisher.queue import HOLD_WAYS_OUT, Hold, Writers, encode_hold, open_writers, read_recorded
 from eventlog.sql.connection import as_database_errors
 from eventlog.sql.rows import next_flight, strike_inflight, tail, update_inflight, write_inflight
 from spark.output.directory import MANIFEST, SUCCESS, Directory, job_in, masked
@@ -162,7 +161,7 @@ def refuse_if_held(context: Context, directory: Directory) -> None:
     if hold is None:
         return
     if hold.job != job_in(directory) or hold.is_marking:
-        raise ConfigError(f"{in_words(hold)}. Before rows are converted again: {', '.join(WAYS_OUT)}")
+        raise ConfigError(f"{hold.in_words}. Before rows are converted again: {', '.join(HOLD_WAYS_OUT)}")
     release(context, hold)
 
 
@@ -192,10 +191,10 @@ def abandon(config: Config, out: str, *, force: bool = False) -> Hold:
                 f"no rows of the log {context.log} are held by a backlog job; there is nothing to abandon"
             )
         if hold.directory != name_of(directory):
-            raise ConfigError(f"{in_words(hold)}: give --out {hold.directory}")
+            raise ConfigError(f"{hold.in_words}: give --out {hold.directory}")
         if hold.is_marking and not force:
             raise ConfigError(
-                f"{in_words(hold)}. Complete the marks by --mark; --abandon --yes gives back only the rows that are "
+                f"{hold.in_words}. Complete the marks by --mark; --abandon --yes gives back only the rows that are "
                 "not marked yet, and the documents of the others are nowhere else"
             )
         if directory.exists(SUCCESS) and job_in(directory) == hold.job:

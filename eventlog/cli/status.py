@@ -18,9 +18,9 @@ from eventlog.cli.triggers import planned_triggers
 from eventlog.config.load import Config
 from eventlog.errors import DatabaseError, EventlogError, number_of
 from eventlog.model import Status
-from eventlog.publisher.held import WAYS_OUT, in_words, read_recorded
 from eventlog.publisher.monitor.status import shape
 from eventlog.publisher.open import find_log
+from eventlog.publisher.queue import HOLD_WAYS_OUT, read_recorded
 from eventlog.publisher.stream.status import SourceStatus, place_in_words, source_status
 from eventlog.sql.connection import as_database_errors
 from eventlog.sql.dialect import Dialect
@@ -125,7 +125,7 @@ def publishing_status(conn: Connection, dialect: Dialect, log: LogTable) -> dict
         "log": str(log),
         "publisher_runs": dialect.is_locked(conn, log),
         "in_flight": in_flight,
-        "backlog": None if hold is None else in_words(hold),
+        "backlog": None if hold is None else hold.in_words,
     }
 
 
@@ -154,7 +154,7 @@ def _print(status: Mapping[str, Any]) -> None:
             result(f"... and {len(in_flight) - SHOWN} more (--json lists all)")
     if status["backlog"] is not None:
         result(f"{status['backlog']}:")
-        for way_out in WAYS_OUT:
+        for way_out in HOLD_WAYS_OUT:
             result(f"    {way_out}")
     for sentence in status["drift"]:
         result(f"triggers are not as declared: {sentence}; see `eventlog triggers plan`")

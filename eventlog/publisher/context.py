@@ -60,6 +60,11 @@ class PublisherOptions:
     event_time_zone: str = "utc"
     events: EventOptions = EventOptions()
 
+    @property
+    def leave_user(self) -> str | None:
+        """Rows of this perpetrator are not even read; None = there is none such."""
+        return self.driver_user if self.leave_loopback else None
+
 
 @dataclass(slots=True)
 class Counters:

@@ -19,20 +19,25 @@ from eventlog.model import Answer, LogRow, Origins, Status, origins_of, queue_ro
 from eventlog.publisher.context import Context, PublisherOptions
 from eventlog.publisher.delivery import Delivered, FlightResult, Parking, deliver
 from eventlog.publisher.flight import Envelope, Flight, encode, numbered, pack
-from eventlog.publisher.held import Either, HeldObjects, Hold, read_objects, read_recorded, warn_of
 from eventlog.publisher.marks import InflightLine, Marks, count_fates
 from eventlog.publisher.observer import SILENT
 from eventlog.publisher.queue import (
     DueScan,
+    Either,
+    HeldObjects,
+    Hold,
     QueueScan,
     WindowResult,
     begin_due_scan,
     begin_scan,
     build_events,
     is_still_valid,
+    read_objects,
+    read_recorded,
     split_by_rows,
     take_due_window,
     take_window,
+    warn_of,
 )
 from eventlog.publisher.sinks import Document, Sink
 from eventlog.publisher.whole_rows import CurrentRows, read_whole_rows

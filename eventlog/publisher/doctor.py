@@ -23,7 +23,6 @@ from eventlog.model import queue_rows
 from eventlog.publisher.context import PublisherOptions
 from eventlog.publisher.cycle import recorded_ids
 from eventlog.publisher.flight import Flight
-from eventlog.publisher.held import WAYS_OUT, in_words, read_recorded
 from eventlog.publisher.metrics import LOOPBACK_WAYS_OUT, loopback_of_tables, owned_tables
 from eventlog.publisher.open import (
     captured_tables,
@@ -35,6 +34,7 @@ from eventlog.publisher.open import (
     publisher_user,
     with_tables,
 )
+from eventlog.publisher.queue import HOLD_WAYS_OUT, read_recorded
 from eventlog.sql import migrations
 from eventlog.sql.connection import TO_THE_PRIMARY, as_database_errors, connect, dialect_of, is_pooled
 from eventlog.sql.dialect import Dialect
@@ -334,7 +334,7 @@ def _in_flight(case: Case) -> Iterator[Finding]:
     conn, log = case.conn, case.log
     case.flights, hold = read_recorded(conn, log)
     if hold is not None:
-        yield Finding("backlog_waits", "warning", in_words(hold), WAYS_OUT)
+        yield Finding("backlog_waits", "warning", hold.in_words, HOLD_WAYS_OUT)
     events = sum(len(envelope.events) for flight in case.flights for envelope in flight.envelopes)
     seconds = case.ask_one("inflight", lambda seconds: seconds)
     rows = len(recorded_ids(case.flights))
@@ -389,8 +389,7 @@ def _bad_rows(case: Case) -> Iterator[Finding]:
     if case.catalog is None:
         return
     options, limit = case.options, case.limits.rows
-    leave = options.driver_user if options.leave_loopback else None
-    window = case.dialect.read_window(case.conn, case.log, Window(1, None, limit, leave_user=leave))
+    window = case.dialect.read_window(case.conn, case.log, Window(1, None, limit, leave_user=options.leave_user))
     in_flight = recorded_ids(case.flights)
     rows_n = [row for row in window if row.record_id not in in_flight]
     bad = check_rows(queue_rows(rows_n), case.catalog, options.driver_user).bad

@@ -30,7 +30,7 @@ from eventlog.model import LogRow, Status, queue_rows
 from eventlog.publisher.context import Context, remark_in_words
 from eventlog.publisher.cycle import build_recorded, preview, recorded_groups, recorded_ids
 from eventlog.publisher.flight import Flight
-from eventlog.publisher.held import Hold, read_recorded
+from eventlog.publisher.queue import Hold, read_recorded
 from eventlog.sql.connection import as_database_errors
 from eventlog.sql.rows import ErrorLine, read_errors
 from eventlog.sql.windows import Window, to_ranges
@@ -299,10 +299,9 @@ def _recorded(context: Context, recorded: Outgoing) -> _Built | None:
 def _waiting(context: Context, record_id: int, object_id: ObjectId, in_flight: Collection[int]) -> _Built | None:
     """The group that the next cycle would make of the row (spec/event-log.md 6)."""
     options = context.options
-    leave = options.driver_user if options.leave_loopback else None
 
     def read(first: int, last: int) -> list[LogRow]:
-        window = Window(first, last, None, leave_user=leave)
+        window = Window(first, last, None, leave_user=options.leave_user)
         rows = context.dialect.read_window(context.connection, context.log, window)
         rows = [row for row in rows if row.record_id not in in_flight]
         if options.handle_future_events:

@@ -28,8 +28,8 @@ from eventlog import cli
 from eventlog.errors import ConfigError, DatabaseError
 from eventlog.publisher.context import Counters
 from eventlog.publisher.doctor import examine
-from eventlog.publisher.held import read_recorded
 from eventlog.publisher.open import open_unlocked
+from eventlog.publisher.queue import read_recorded
 from spark import backlog
 from spark.hold import abandon, differences
 from spark.output.directory import Directory, masked
