@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Keep the text of trigger templates that have changed since they were released.
 
-Whoever changes a template that is released raises ``eventlog.sql.triggers.templates.CURRENT`` and runs this: the text
+Whoever changes a template that is released raises ``eventlog.sql.statements.TEMPLATE_VERSION`` and runs this: the text
 as the last version had it is taken from git and copied to ``frozen/vN`` of the dialect, and the hashes of the new
 version, and of what is compiled by it, are added to ``tests/dialects/frozen.json``. It may run again until the new
 version is released. The hashes of earlier versions stay as they are: migrations that users have written depend on them.
@@ -20,17 +20,17 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "dialects")]
 from frozen_templates import FROZEN, PACKAGES, hash_of, names_in_use, sha256  # noqa: E402
 
 from eventlog.sql.connection import SUPPORTED  # noqa: E402
-from eventlog.sql.triggers.templates import CURRENT  # noqa: E402
+from eventlog.sql.statements import TEMPLATE_VERSION  # noqa: E402
 
 
 def main() -> None:
     known = json.loads(FROZEN.read_text(encoding="utf-8"))
     for name, digest in known.items():
         place, _, version = name.rpartition(" v")
-        if place in SUPPORTED or int(version) != CURRENT - 1 or hash_of(name) == digest:
+        if place in SUPPORTED or int(version) != TEMPLATE_VERSION - 1 or hash_of(name) == digest:
             continue
         file = PACKAGES / place
-        copy = file.parent / "frozen" / f"v{CURRENT - 1}" / file.name
+        copy = file.parent / "frozen" / f"v{TEMPLATE_VERSION - 1}" / file.name
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_text(text_in_git(file, digest), encoding="utf-8")
         print(f"{copy.relative_to(ROOT)} written")
@@ -45,7 +45,7 @@ def text_in_git(file: Path, digest: str) -> str:
         text = git("show", f"{commit}:{path}")
         if sha256(text) == digest:
             return text
-    sys.exit(f"{path}: git has no text of it that is that of version {CURRENT - 1}")
+    sys.exit(f"{path}: git has no text of it that is that of version {TEMPLATE_VERSION - 1}")
 
 
 def git(*arguments: str) -> str:

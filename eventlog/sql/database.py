@@ -16,8 +16,7 @@ from sqlalchemy import URL, Connection
 from eventlog.core.catalog import Catalog, Column, Database
 from eventlog.core.values import Kind
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.statements import fetch, fetch_chunks
-from eventlog.sql.text import qualified, quote_identifier
+from eventlog.sql.statements import fetch, fetch_chunks, qualified, quote_identifier
 
 WRITES: Final = "eventlog_writes"
 """Key of ``Connection.info``: the transactions of this session are going to write (``eventlog.sql.connection``)."""

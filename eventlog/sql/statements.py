@@ -1,18 +1,174 @@
-"""SQL in files beside a dialect's modules, how statements run by the driver itself, and what becomes of their rows."""
+"""The SQL that is asked for: what it is made of, the files that it stands in, and how it runs by the driver itself.
+
+Names, literals and keys are written as the standard has it; each dialect builds its own of these. The statements of
+files are a dialect's, and so are the templates of its triggers. These may change with every release, while a migration
+that was written once gives the same SQL for ever: it names the version of the templates that it was written with. A
+template that changes leaves its old text in ``frozen/vN`` of the dialect, N being the last version that had it
+(``scripts/freeze_templates.py``); a template that never changed has no copy. A test knows the hash of every version.
+"""
 
 from __future__ import annotations
 
 import gc
 from collections import defaultdict
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from importlib import resources
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import Connection, Row
 
-from eventlog.errors import DatabaseError
+from eventlog.core import table_key
+from eventlog.core.catalog import Column
+from eventlog.errors import ConfigError, DatabaseError
+from eventlog.sql.log_table import LogTable
+
+if TYPE_CHECKING:
+    import jinja2
+
+
+# --- text -------------------------------------------------------------------------------------------------------------
+
+
+def quote_identifier(name: str) -> str:
+    """A name as an SQL identifier, always quoted (spec/triggers.md 9)."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def qualified(schema: str | None, name: str, quote: Callable[[str], str] = quote_identifier) -> str:
+    """A name with its schema as SQL; a name without one is found in the session's current schema."""
+    return quote(name) if schema is None else f"{quote(schema)}.{quote(name)}"
+
+
+def literal(text: str) -> str:
+    """A text as an SQL literal."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def field(row: str, column: Column) -> str:
+    """SQL of a column of a row, such as ``OLD."id"``."""
+    return f"{row}.{quote_identifier(column.name)}"
+
+
+def fields(row: str, columns: Sequence[Column]) -> list[str]:
+    """SQL of columns of a row."""
+    return [field(row, column) for column in columns]
+
+
+def all_there(refs: Iterable[str]) -> str:
+    """SQL: none of these columns is NULL."""
+    return " AND ".join(f"{ref} IS NOT NULL" for ref in refs)
+
+
+def log_words(
+    log: LogTable, class_name: str, now: str, quote: Callable[[str], str] = quote_identifier
+) -> dict[str, str]:
+    """What a template of triggers needs to know of the log that they write, for rows of a class at the time ``now``."""
+    _, *columns = log.columns  # record_id is the database's to number
+    return {
+        "table": qualified(log.schema, log.name, quote),
+        "columns": ", ".join(map(quote, columns)),
+        "now": now,
+        "class_name": class_name,
+    }
+
+
+def key_parts(
+    key: Sequence[Column],
+    refs: Sequence[str],
+    value: Callable[[Column, str], str],
+    literal: Callable[[str], str] = literal,
+) -> Iterator[str]:
+    """The pieces of SQL that make the canonical table_key of a row, to be concatenated (spec/triggers.md 4).
+
+    ``refs``: SQL of the references to the key columns, in key order; ``value``: SQL of a column's value as it stands in
+    the key.
+    """
+    for position, (column, ref) in enumerate(zip(key, refs, strict=True)):
+        yield literal("+" * (position > 0) + table_key.quote(column.name) + "=")
+        yield value(column, ref)
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+@cache
+def statements(package: str, file: str) -> Mapping[str, str]:
+    """The statements of a file of a package, each below its line ``-- name:``, without comments."""
+    text = resources.files(package).joinpath(file).read_text(encoding="utf-8")
+    named = (part.partition("\n") for part in text.split("-- name: ")[1:])
+    return {
+        name.strip(): "\n".join(line for line in body.split("\n") if not line.lstrip().startswith("--"))
+        .strip()
+        .rstrip(";")
+        for name, _, body in named
+    }
+
+
+TEMPLATE_VERSION: Final = 1
+"""The version of the templates in use. To be raised with every change of what they make, once it was released."""
+
+_templates: ContextVar[int] = ContextVar("version of the trigger templates", default=TEMPLATE_VERSION)
+
+
+@contextmanager
+def templates_of(version: int) -> Iterator[None]:
+    """What is compiled in the block is of the templates of a version. Raises ConfigError for an unknown one."""
+    if not 1 <= version <= TEMPLATE_VERSION:
+        raise ConfigError(
+            f"there are no trigger templates of version {version}, only up to {TEMPLATE_VERSION}: the migration was "
+            "written with a newer eventlog; install that one"
+        )
+    token = _templates.set(version)
+    try:
+        yield
+    finally:
+        _templates.reset(token)
+
+
+def read_template(package: str, name: str, version: int) -> str:
+    """The text that a dialect's template had in a version: the first copy from then on, else the one in use."""
+    folder = resources.files(package)
+    for later in range(version, TEMPLATE_VERSION):
+        copy = folder.joinpath("frozen", f"v{later}", name)
+        if copy.is_file():
+            return copy.read_text(encoding="utf-8")
+    return folder.joinpath(name).read_text(encoding="utf-8")
+
+
+def template_renderer(
+    package: str,
+    filters: Mapping[str, Callable[[str], str]] = MappingProxyType({}),
+    functions: Mapping[str, Callable[..., object]] = MappingProxyType({}),
+) -> Callable[..., str]:
+    """What makes the text of a template of a dialect's package, given its name and its values by name.
+
+    The template is of the version in force. ``filters`` quote texts, ``functions`` make SQL of columns: all that stands
+    in the text is quoted by them.
+    """
+
+    @cache
+    def environment(version: int) -> jinja2.Environment:
+        import jinja2  # seldom needed, and slow to load
+
+        loader = jinja2.FunctionLoader(lambda name: read_template(package, name, version))
+        environment = jinja2.Environment(  # noqa: S701 - SQL, quoted by filters
+            loader=loader, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        )
+        environment.filters |= filters
+        environment.globals |= functions
+        return environment
+
+    def render(template: str, /, **values: object) -> str:
+        return environment(_templates.get()).get_template(template).render(**values)
+
+    return render
+
+
+# --- how statements run, and what becomes of their rows ---------------------------------------------------------------
 
 
 def run_as_it_stands(conn: Connection, statement: str) -> None:
@@ -80,16 +236,3 @@ def missing_schema(schema: str | None) -> DatabaseError:
     """What to raise if a schema is not there. None: the connection's current one."""
     what = "the connection has no current schema" if schema is None else f"there is no schema {schema!r}"
     return DatabaseError(f"{what} in this database; set schema_name to one that exists")
-
-
-@cache
-def statements(package: str, file: str) -> Mapping[str, str]:
-    """The statements of a file of a package, each below its line ``-- name:``, without comments."""
-    text = resources.files(package).joinpath(file).read_text(encoding="utf-8")
-    named = (part.partition("\n") for part in text.split("-- name: ")[1:])
-    return {
-        name.strip(): "\n".join(line for line in body.split("\n") if not line.lstrip().startswith("--"))
-        .strip()
-        .rstrip(";")
-        for name, _, body in named
-    }

@@ -10,7 +10,7 @@ import eventlog.sql.dialects
 from eventlog.changes.catalog_file import database_from_json
 from eventlog.sql.alembic.definition import WatchDefinition, compile_definition, with_tables
 from eventlog.sql.connection import SUPPORTED, load_dialect
-from eventlog.sql.triggers import templates
+from eventlog.sql.statements import TEMPLATE_VERSION, read_template
 from eventlog.sql.triggers.watch import Watch
 
 FROZEN = Path(__file__).with_name("frozen.json")
@@ -58,7 +58,7 @@ def names_in_use() -> list[str]:
     """Each dialect, and each of its templates that triggers are compiled by, with the version in use."""
     files = [file for file in PACKAGES.glob("*/*.j2") if file.name not in NO_TRIGGERS]
     names = [*SUPPORTED, *(file.relative_to(PACKAGES).as_posix() for file in files)]
-    return [f"{name} v{templates.CURRENT}" for name in sorted(names)]
+    return [f"{name} v{TEMPLATE_VERSION}" for name in sorted(names)]
 
 
 def hash_of(name: str) -> str:
@@ -67,7 +67,7 @@ def hash_of(name: str) -> str:
     dialect_name, is_template, template = place.partition("/")
     if not is_template:
         return sha256("\n".join(compiled(dialect_name, int(version))))
-    return sha256(templates.read(f"eventlog.sql.dialects.{dialect_name}", template, int(version)))
+    return sha256(read_template(f"eventlog.sql.dialects.{dialect_name}", template, int(version)))
 
 
 def compiled(dialect_name: str, version: int) -> Iterator[str]:

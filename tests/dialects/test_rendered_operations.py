@@ -21,6 +21,7 @@ from eventlog.changes.catalog_file import database_from_json
 from eventlog.core.catalog import Column, Database, ForeignKey, Table
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import ConfigError, EventlogError, TriggerError
+from eventlog.sql import statements
 from eventlog.sql.alembic.definition import (
     LogDefinition,
     WatchDefinition,
@@ -30,7 +31,7 @@ from eventlog.sql.alembic.definition import (
 )
 from eventlog.sql.alembic.operations import CreateEventLogOp, DropEventLogOp, UnwatchTableOp, WatchTableOp
 from eventlog.sql.migrations import run_or_print
-from eventlog.sql.triggers import templates
+from eventlog.sql.statements import TEMPLATE_VERSION, read_template
 from eventlog.sql.triggers.watch import Watch
 
 # --- operations as text -----------------------------------------------------------------------------------------------
@@ -124,7 +125,7 @@ def test_an_argument_that_is_unknown_is_named() -> None:
 
 
 def test_a_version_of_the_templates_and_what_it_compiles_never_change() -> None:
-    """A hash that differs: a released template was edited, or the code that compiles by it. Raise ``templates.CURRENT``
+    """A hash that differs: a released template was edited, or the code that compiles by it. Raise ``TEMPLATE_VERSION``
     and run scripts/freeze_templates.py, which keeps the text that the earlier versions had.
     """
     known = json.loads(FROZEN.read_text(encoding="utf-8"))
@@ -145,16 +146,16 @@ def test_a_template_that_has_changed_is_read_as_each_version_had_it(
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(templates, "CURRENT", 5)
-    assert [templates.read("versioned", "x.sql", version) for version in range(1, 6)] == [
+    monkeypatch.setattr(statements, "TEMPLATE_VERSION", 5)
+    assert [read_template("versioned", "x.sql", version) for version in range(1, 6)] == [
         *("first", "later", "later", "new", "new")
     ]
-    assert [templates.read("versioned", "y.sql", version) for version in range(1, 6)] == ["same"] * 5
+    assert [read_template("versioned", "y.sql", version) for version in range(1, 6)] == ["same"] * 5
 
 
 def test_a_version_that_is_not_there_yet_is_refused() -> None:
     database = database_from_json({**CATALOGUE, "dialect": "postgresql"})
-    definition = WatchDefinition(Watch("usr"), "eventlog", "hr", "hr", None, templates.CURRENT + 1)
+    definition = WatchDefinition(Watch("usr"), "eventlog", "hr", "hr", None, TEMPLATE_VERSION + 1)
     with pytest.raises(ConfigError, match="there are no trigger templates of version 2, only up to 1"):
         compile_definition(with_tables(definition, database), "postgresql")
 

@@ -16,7 +16,7 @@ from eventlog.model import EventType
 from eventlog.sql.dialects.postgresql.compile import render_quote_function
 from eventlog.sql.dialects.postgresql.text import MAX_IDENTIFIER, literal, session_settings
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.text import quote_identifier
+from eventlog.sql.statements import quote_identifier
 from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, compile_watch, secret_names
 from eventlog.sql.triggers.plan import first_free
 from eventlog.sql.triggers.watch import Style, Watch, exclusions

@@ -43,8 +43,7 @@ from eventlog.sql.connection import load_dialect
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.locate import new_log
 from eventlog.sql.log_table import LogTable, quoted
-from eventlog.sql.statements import run_as_it_stands
-from eventlog.sql.text import quote_identifier
+from eventlog.sql.statements import quote_identifier, run_as_it_stands
 from eventlog.sql.triggers.watch import Watch
 
 _log = logging.getLogger("eventlog.alembic")

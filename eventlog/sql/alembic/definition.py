@@ -19,7 +19,7 @@ from eventlog.errors import ConfigError, TriggerError
 from eventlog.sql.connection import load_dialect
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.locate import new_log
-from eventlog.sql.triggers import templates
+from eventlog.sql.statements import TEMPLATE_VERSION, templates_of
 from eventlog.sql.triggers.plan import TableSql
 from eventlog.sql.triggers.watch import Watch
 
@@ -65,7 +65,7 @@ class WatchDefinition:
     log_schema: str | None
     schema: str | None
     tables: tuple[Table, ...] | None
-    template_version: int = templates.CURRENT
+    template_version: int = TEMPLATE_VERSION
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -96,7 +96,7 @@ def compile_definition(definition: WatchDefinition, dialect_name: str) -> tuple[
     log = new_log(dialect, definition.log_schema or definition.schema, definition.log)
     database = Database(dialect.name, definition.schema, definition.tables)
     catalog = build_catalog(database, tables=[definition.watch.table])
-    with templates.frozen(definition.template_version):
+    with templates_of(definition.template_version):
         return dialect.triggers.compile(database, catalog, log, (definition.watch,), definition.facts)
 
 
@@ -149,7 +149,7 @@ def from_literals(table: str, arguments: Literals) -> WatchDefinition:
         log_schema=others.pop("log_schema", None),
         schema=others.pop("schema", None),
         tables=None if tables is None else tuple(map(_table_from_literals, tables)),
-        template_version=others.pop("template_version", templates.CURRENT),
+        template_version=others.pop("template_version", TEMPLATE_VERSION),
         facts=others.pop("facts", {}),
     )
     if others:

@@ -19,8 +19,7 @@ from eventlog.sql.connection import as_database_errors, connect
 from eventlog.sql.dialect import CurrentRow, Dialect, child_of
 from eventlog.sql.doctor.facts import Answer, AnswerFunction, LogTrigger
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.statements import statements
-from eventlog.sql.text import qualified
+from eventlog.sql.statements import qualified, statements
 from eventlog.sql.triggers.base import MarkedTriggers
 from eventlog.sql.triggers.compare import StoredTrigger
 from eventlog.sql.windows import Batch, Walk

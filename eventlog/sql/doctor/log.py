@@ -16,7 +16,7 @@ from eventlog.model import Status
 from eventlog.sql.doctor import Finding, Limits, age, error, info, warning
 from eventlog.sql.doctor.facts import Answer, IndexColumn, Numbering, OpenTransaction
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.text import literal
+from eventlog.sql.statements import literal
 from eventlog.sql.windows import Queue
 
 # --- the session ------------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from eventlog.core.catalog import Catalog, Database
 from eventlog.errors import DatabaseError, LogTableError, TriggerError
 from eventlog.sql.connection import as_database_errors, load_dialect
 from eventlog.sql.log_table import LogTable, named_after, quoted, schema_of
-from eventlog.sql.text import qualified
+from eventlog.sql.statements import qualified
 from eventlog.sql.triggers.compare import (
     Compiled,
     CompiledTrigger,

@@ -37,9 +37,8 @@ from eventlog.sql.dialects.oracle.types import (
     text_bytes,
 )
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.text import literal, log_words
+from eventlog.sql.statements import literal, log_words, template_renderer
 from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableTriggers
-from eventlog.sql.triggers.templates import Templates
 
 OPERATIONS: Final[Mapping[str, str]] = {"i": "INSERT", "u": "UPDATE", "d": "DELETE"}
 MAX_SOURCE: Final = 32 * 1024
@@ -201,11 +200,11 @@ def render_base64_function(log: LogTable) -> str:
 
 def render(template: str, **values: object) -> str:
     """The text of a template, without the blank lines that its conditions leave."""
-    lines = _TEMPLATES.render(template, **values).strip("\n").split("\n")
+    lines = _rendered(template, **values).strip("\n").split("\n")
     return "\n".join(line for at, line in enumerate(lines) if line.strip() or (at and lines[at - 1].strip()))
 
 
-_TEMPLATES: Final = Templates(
+_rendered: Final = template_renderer(
     __package__,
     filters={"identifier": quote_identifier, "literal": literal},
     functions={

@@ -19,8 +19,7 @@ from eventlog.sql.dialects.oracle.triggers import OracleTriggers
 from eventlog.sql.dialects.stepwise import trigger_answers
 from eventlog.sql.doctor.facts import Answer, AnswerFunction, Numbering
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.statements import statements
-from eventlog.sql.text import literal
+from eventlog.sql.statements import literal, statements
 
 _SQL: Final = statements(__package__, "doctor.sql")
 

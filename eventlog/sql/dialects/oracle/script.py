@@ -13,7 +13,7 @@ from typing import Final
 
 from eventlog.errors import TriggerError
 from eventlog.sql.dialects.oracle.text import qualified
-from eventlog.sql.text import literal
+from eventlog.sql.statements import literal
 
 PROLOGUE: Final = (
     "SET DEFINE OFF",  # else & in a text would ask for a value

@@ -13,10 +13,10 @@ from typing import Final
 from eventlog.core.catalog import Column
 from eventlog.core.values import Kind
 from eventlog.errors import ConfigError
-from eventlog.sql import text
+from eventlog.sql import statements
 from eventlog.sql.dialects.oracle.types import Family, family
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.text import key_parts, literal
+from eventlog.sql.statements import key_parts, literal
 
 MAX_IDENTIFIER: Final = 128
 """Bytes of the longest name, since 12.2."""
@@ -30,7 +30,7 @@ def quote_identifier(name: str) -> str:
     """
     if not name or '"' in name or "\0" in name:
         raise ConfigError(f"{name!r} cannot be a name in Oracle, where no name holds a quotation mark: correct it")
-    return text.quote_identifier(name)
+    return statements.quote_identifier(name)
 
 
 def fold_name(name: str) -> str:
@@ -52,7 +52,7 @@ def spelled(name: str) -> str:
 
 def qualified(schema: str | None, name: str) -> str:
     """A name with its schema as SQL; a name without one is found in the session's current schema."""
-    return text.qualified(schema, name, quote_identifier)
+    return statements.qualified(schema, name, quote_identifier)
 
 
 def new_time(*, is_zoned: bool) -> str:
@@ -211,7 +211,7 @@ def key_value(column: Column, ref: str, base64: str | None = None) -> str:
 
 
 def key_text(key: Sequence[Column], refs: Sequence[str], quote: str, base64: str | None = None) -> str:
-    """``text.key_parts`` as one text, of key columns that are not NULL (spec/triggers.md 4).
+    """``key_parts`` as one text, of key columns that are not NULL (spec/triggers.md 4).
 
     ``quote``: SQL name of the function that quotes, and takes NULL for the empty text, which is the same here.
     """

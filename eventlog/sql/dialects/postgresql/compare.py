@@ -23,7 +23,7 @@ from eventlog.sql.dialects.postgresql.compile import (
 from eventlog.sql.dialects.postgresql.installed import MARKER, InstalledFunctions, columns_of, marker_of
 from eventlog.sql.dialects.postgresql.text import QUOTE_FUNCTION, literal, quote_function
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.text import qualified, quote_identifier
+from eventlog.sql.statements import qualified, quote_identifier
 from eventlog.sql.triggers.compare import TableName, declared_otherwise, digest_of, gone, sha256
 from eventlog.sql.triggers.plan import Action, TableSql
 

@@ -26,11 +26,10 @@ from eventlog.sql.dialects.postgresql.text import (
     value_text,
 )
 from eventlog.sql.log_table import LogTable, cut_name
-from eventlog.sql.text import all_there, field, fields, log_words, qualified, quote_identifier
+from eventlog.sql.statements import all_there, field, fields, log_words, qualified, quote_identifier, template_renderer
 from eventlog.sql.triggers.compare import TableName, sha256
 from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableTriggers, following
 from eventlog.sql.triggers.plan import first_free
-from eventlog.sql.triggers.templates import Templates
 
 SEARCH_PATH: Final = "pg_catalog, pg_temp"
 
@@ -187,7 +186,7 @@ def _compile(
     table = facts.place_of(triggers)
     settings = session_settings(shown, facts.enums) | (_STATEMENT_SETTINGS if by_statement else {})
     sql_name = qualified(table[0], function)
-    statement = _TEMPLATES.render("function.sql.j2", function=sql_name, settings=settings, body=body)
+    statement = _rendered("function.sql.j2", function=sql_name, settings=settings, body=body)
     is_replicated = "t" not in names
 
     def enabled(operation: str) -> str:
@@ -295,7 +294,7 @@ def _class_body(
         )
         return relation(child_place[0], child.table), " AND ".join(conditions)
 
-    return _TEMPLATES.render(
+    return _rendered(
         "class_body.sql.j2",
         log=_log_for(facts.log, triggers.class_name),
         table=table,
@@ -344,7 +343,7 @@ def _child_body(facts: Facts, triggers: ChildTriggers, by_statement: frozenset[s
         """SQL: the key of the row's owner if that is in its table now, else NULL."""
         return f"(SELECT {key_of_owner('o')} FROM {owner} AS o WHERE {owns(refs)} LIMIT 1)"  # noqa: S608 - identifiers
 
-    return _TEMPLATES.render(
+    return _rendered(
         "child_body.sql.j2",
         log=_log_for(facts.log, triggers.class_name),
         table=table,
@@ -392,12 +391,12 @@ def _column_is_changed(column: Column) -> str:
 
 def render_quote_function(log: LogTable) -> str:
     """The statement that makes the key quoting function of a log, in the log's schema (spec/triggers.md 4, 9)."""
-    return _TEMPLATES.render("quote_function.sql.j2", function=quote_function(log))
+    return _rendered("quote_function.sql.j2", function=quote_function(log))
 
 
 def render_partition_triggers(compiled: CompiledFunction, *, drop: bool) -> str:
     """The statement that makes the TRUNCATE triggers of the partitions that are there, or takes them away."""
-    return _TEMPLATES.render(
+    return _rendered(
         "partition_triggers.sql.j2",
         drop=drop,
         table=qualified(*compiled.place),
@@ -413,7 +412,7 @@ def _dollar_quoted(body: str) -> str:
     return f"{tag}{body}{tag}"
 
 
-_TEMPLATES: Final = Templates(
+_rendered: Final = template_renderer(
     __package__,
     filters={"identifier": quote_identifier, "literal": literal, "dollar_quoted": _dollar_quoted},
     functions={

@@ -18,8 +18,7 @@ from sqlalchemy import Connection, Row, TextClause, text
 from eventlog.core.catalog import Database
 from eventlog.sql.dialects.postgresql.text import QUOTE_FUNCTION
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.statements import statements
-from eventlog.sql.text import qualified
+from eventlog.sql.statements import qualified, statements
 from eventlog.sql.triggers.base import missing_log
 from eventlog.sql.triggers.compare import TableName
 from eventlog.sql.triggers.declared import ChildTriggers, TableTriggers

@@ -27,8 +27,7 @@ from eventlog.core.values import ColumnType, Kind, ValueOptions, converter
 from eventlog.sql.dialect import CurrentRow, Dialect, NoSuchValue, child_of
 from eventlog.sql.dialects.postgresql.log import usual_plans
 from eventlog.sql.dialects.postgresql.text import bindable, key_value, relation, value_text
-from eventlog.sql.statements import fetch
-from eventlog.sql.text import field
+from eventlog.sql.statements import fetch, field
 
 _TEXT_KINDS: Final = (Kind.CHARACTER, Kind.FIXED)
 

@@ -26,8 +26,7 @@ from eventlog.sql.dialects.postgresql.text import (
     relation,
 )
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.statements import fetch, run_as_it_stands
-from eventlog.sql.triggers.templates import Templates
+from eventlog.sql.statements import fetch, run_as_it_stands, template_renderer
 from eventlog.sql.windows import Batch, Selection, Walk
 
 
@@ -62,7 +61,7 @@ class PostgresResync(Dialect):
         by_value = _by_value(walk.cls)
         places = [f"k{i}" for i in range(len(walk.cls.key))]
         key_refs = self.walk_key(walk)
-        return _TEMPLATES.render(
+        return _rendered(
             "resync.sql.j2",
             **log_words(self, walk.log, "utc"),
             by_value=by_value,
@@ -135,4 +134,4 @@ def _value(column: Column, text: str) -> str:
     return f"CAST({text} AS {column.type.sql})"
 
 
-_TEMPLATES: Final = Templates(__package__)  # what is put in is quoted or bound
+_rendered: Final = template_renderer(__package__)  # what is put in is quoted or bound

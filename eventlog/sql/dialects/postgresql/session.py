@@ -9,7 +9,7 @@ from sqlalchemy import Connection, text
 
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.text import qualified
+from eventlog.sql.statements import qualified
 
 _USER_ADVICE: Final = "check the user in the URL, and {secret}"
 

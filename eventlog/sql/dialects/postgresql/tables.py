@@ -19,7 +19,7 @@ from eventlog.sql.dialects.postgresql.compile import render_quote_function
 from eventlog.sql.dialects.postgresql.text import literal, quote_function
 from eventlog.sql.dialects.postgresql.wake import WAKE
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.text import qualified, quote_identifier
+from eventlog.sql.statements import qualified, quote_identifier
 
 _LOG: Final = {
     # A row is written twice: as N, and when it is marked. The mark cannot be a HOT update, since the partial index

@@ -14,7 +14,7 @@ from typing import Final
 from eventlog.core.catalog import Column, Table
 from eventlog.core.values import Kind
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.text import key_parts, qualified
+from eventlog.sql.statements import key_parts, qualified
 
 MAX_IDENTIFIER: Final = 63
 """Bytes of the longest name."""
@@ -142,7 +142,7 @@ def key_value(column: Column, ref: str) -> str:
 
 
 def key_text(key: Sequence[Column], refs: Sequence[str], quote_function: str) -> str:
-    """``text.key_parts`` as one text (spec/triggers.md 4), NULL if a key column is NULL.
+    """``key_parts`` as one text (spec/triggers.md 4), NULL if a key column is NULL.
 
     ``quote_function``: SQL name of the function that quotes a text where needed.
     """

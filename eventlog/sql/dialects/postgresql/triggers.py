@@ -47,8 +47,7 @@ from eventlog.sql.dialects.postgresql.installed import (
 )
 from eventlog.sql.dialects.postgresql.text import needs_quoting
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.statements import run_as_it_stands
-from eventlog.sql.text import qualified
+from eventlog.sql.statements import qualified, run_as_it_stands
 from eventlog.sql.triggers.base import ALL_GO, Triggers, of_the_log
 from eventlog.sql.triggers.compare import by_table
 from eventlog.sql.triggers.declared import ClassTriggers, TableTriggers

@@ -15,8 +15,7 @@ from sqlalchemy import Connection
 from eventlog.sql.database import Wake
 from eventlog.sql.dialects.postgresql.text import MAX_IDENTIFIER, literal
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.statements import statements
-from eventlog.sql.text import qualified, quote_identifier
+from eventlog.sql.statements import qualified, quote_identifier, statements
 
 _SQL: Final = statements(__package__, "wake.sql")
 _CLASS: Final = int.from_bytes(b"Ewak")

@@ -22,8 +22,7 @@ from eventlog.sql.dialects.sqlite.triggers import SQLiteTriggers
 from eventlog.sql.dialects.stepwise import LOG_SQL, trigger_answers
 from eventlog.sql.doctor.facts import IndexColumn
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.statements import statements
-from eventlog.sql.text import quote_identifier
+from eventlog.sql.statements import quote_identifier, statements
 from eventlog.sql.windows import Ranges
 
 # --- doctor -----------------------------------------------------------------------------------------------------------

@@ -28,8 +28,7 @@ from eventlog.core.catalog import Catalog, ChildTable, Column, Database, Foreign
 from eventlog.core.values import ColumnType, Kind, ValueOptions, converter
 from eventlog.sql.dialects.sqlite.text import key_text, value_text
 from eventlog.sql.dialects.stepwise import StepwiseDialect
-from eventlog.sql.statements import by_relation, fetch, statements
-from eventlog.sql.text import field, quote_identifier
+from eventlog.sql.statements import by_relation, fetch, field, quote_identifier, statements
 from eventlog.sql.windows import Walk
 
 _KEYS: Final = 1000

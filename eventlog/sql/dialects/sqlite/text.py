@@ -7,7 +7,7 @@ from typing import Final
 
 from eventlog.core.catalog import Column
 from eventlog.core.values import Kind
-from eventlog.sql.text import key_parts
+from eventlog.sql.statements import key_parts
 
 MAX_IDENTIFIER: Final = 10_000
 """Bytes. SQLite itself has no limit."""
@@ -102,7 +102,7 @@ def quoted(value: str) -> str:
 
 
 def key_text(key: Sequence[Column], refs: Sequence[str]) -> str:
-    """``text.key_parts`` as one text (spec/triggers.md 4), NULL if a key column is NULL."""
+    """``key_parts`` as one text (spec/triggers.md 4), NULL if a key column is NULL."""
 
     def value(column: Column, ref: str) -> str:
         # A number of no range may be held as an infinite float, and any column as a text.

@@ -21,12 +21,11 @@ from eventlog.errors import TriggerError
 from eventlog.model import EventType
 from eventlog.sql.dialects.sqlite.text import UTC_NOW, is_changed, is_one_spelling, key_text, value_text
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.text import all_there, field, fields, literal, log_words, quote_identifier
+from eventlog.sql.statements import all_there, field, fields, literal, log_words, quote_identifier, template_renderer
 from eventlog.sql.triggers.base import MarkedTriggers
 from eventlog.sql.triggers.compare import Compiled, Installed, StoredTrigger
 from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableTriggers, following
 from eventlog.sql.triggers.plan import one_line
-from eventlog.sql.triggers.templates import Templates
 
 
 class SQLiteTriggers(MarkedTriggers):
@@ -210,7 +209,7 @@ def _of(column: Column, event_type: EventType) -> EventType:
 
 
 def _render(template: str, **values: object) -> str:
-    return _TEMPLATES.render(template, **values).strip("\n")
+    return _rendered(template, **values).strip("\n")
 
 
 def _both(*conditions: str | None) -> str | None:
@@ -218,7 +217,7 @@ def _both(*conditions: str | None) -> str | None:
     return " AND ".join(present) or None
 
 
-_TEMPLATES: Final = Templates(
+_rendered: Final = template_renderer(
     __package__,
     filters={"identifier": quote_identifier, "literal": literal},
     functions={"is_changed": is_changed, "value_text": value_text, "field": field, "both": _both},
