@@ -14,9 +14,8 @@ from eventlog.cli.help import Command
 from eventlog.cli.output import json_option, note, print_json, result, table
 from eventlog.errors import ConfigError, number_of
 from eventlog.publisher.context import Counters
-from eventlog.publisher.explain import Explanation, explain, explanation_data
+from eventlog.publisher.explain import LINES_READ, Explanation, explain, explanation_data, read_refusals, refusals_data
 from eventlog.publisher.open import find_log, open_unlocked, own_user, publisher_user
-from eventlog.publisher.refused import LINES_READ, as_data, read_refusals
 from eventlog.sql import rows
 
 SOURCES: Final = {
@@ -41,7 +40,7 @@ def errors(context: Context, limit: int, as_json: bool) -> None:
         log = find_log(conn, dialect, config)
         groups = read_refusals(conn, dialect, log, limit)
     if as_json:
-        print_json({"log": str(log), "errors": as_data(groups)})
+        print_json({"log": str(log), "errors": refusals_data(groups)})
         return
     if not groups:
         result(f"log {log}: no row of status E or F among the newest error lines")

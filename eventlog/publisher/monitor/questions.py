@@ -15,10 +15,9 @@ from eventlog.config.load import Config
 from eventlog.model import Status
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.doctor import Compare, examine
-from eventlog.publisher.explain import explain, explanation_data
+from eventlog.publisher.explain import explain, explanation_data, read_refusals, refusals_data
 from eventlog.publisher.monitor.status import HIDDEN
 from eventlog.publisher.open import open_unlocked
-from eventlog.publisher.refused import as_data, read_refusals
 from eventlog.sql.doctor import Limits
 from eventlog.sql.rows import count_newest
 
@@ -72,7 +71,7 @@ class Questions:
         """What was refused, as ``eventlog errors --json`` has it."""
         with self._reading() as context:
             groups = read_refusals(context.connection, context.dialect, context.log, _ROWS)
-        shown = as_data(groups if self._shows_values else [group._replace(message=HIDDEN) for group in groups])
+        shown = refusals_data(groups if self._shows_values else [group._replace(message=HIDDEN) for group in groups])
         return {"errors": shown}
 
     def queue(self) -> dict[str, Any]:
