@@ -38,24 +38,25 @@ from eventlog.qlik import sequence
 from eventlog.qlik.errors import SequenceExhausted
 from eventlog.qlik.file_tables import STATE_FILE
 from eventlog.sql.connection import as_database_errors, describe
+from spark.directory import MANIFEST, Claim, Directory, begin, finish, resume
 from spark.hold import (
     ACKNOWLEDGED,
     Extent,
+    Manifest,
     begin_marking,
     extent_of,
     held_rows,
     hold_rows,
+    manifest_of,
     refuse_if_held,
     refuse_other_settings,
     release,
     settings_of,
     verify,
 )
-from spark.job import Job, Numbered, Output, without_settings_of_others
+from spark.job import BLOB_SCHEMA, Job, Numbered, Output, PartReport, part_report, without_settings_of_others
 from spark.log_source import PARTITION_ROWS, Place, place_for
-from spark.output.directory import MANIFEST, Claim, Directory, begin, finish, resume
-from spark.output.formats import format_named
-from spark.output.part_files import COMPRESSIONS, IDS, MARKED, Manifest, PartReport, manifest_of, part_report
+from spark.output.formats import COMPRESSIONS, format_named
 from spark.preflight import counting_cores, preflight, waiting_parts
 from spark.session import (
     Done,
@@ -72,9 +73,9 @@ from spark.session import (
     spark_progress,
     unwatched,
 )
-from spark.stages import fold, read, shuffle, write
+from spark.stages import fold, read, write
 from spark.stages.in_flight import Recorded, write_flights
-from spark.stages.marks import is_marked, mark
+from spark.stages.marks import MARKED, is_marked, mark
 
 _log = logging.getLogger("eventlog.backlog")
 
@@ -82,7 +83,7 @@ _BUCKETS_A_CORE = 2
 _BUCKET_ROWS = 2_000_000
 _LEAST_FILE_BYTES = 128 * 1024
 _NAMES = re.compile(
-    rf"{IDS}|{MARKED}|{re.escape(STATE_FILE)}|part-\d{{6,}}-\d{{5,}}(?:-[0-9a-f]{{12}})?\.(?:xmll|xml|parquet|jsonl)(?:\.gz|\.zst)?"
+    rf"{write.IDS}|{MARKED}|{re.escape(STATE_FILE)}|part-\d{{6,}}-\d{{5,}}(?:-[0-9a-f]{{12}})?\.(?:xmll|xml|parquet|jsonl)(?:\.gz|\.zst)?"
 )
 """What the files and folders of an output directory are called, beside the folders of change tables."""
 _NUMBERS = 10**19
@@ -187,7 +188,7 @@ def _settings(config: Config, request: Request, context: Context) -> dict[str, s
 def _resume(
     context: Context, directory: Directory, settings: Mapping[str, str], explicit: Collection[str]
 ) -> Manifest | None:
-    """The manifest of a directory that is finished. Raises ConfigError as ``spark.output.directory.resume``, and for
+    """The manifest of a directory that is finished. Raises ConfigError as ``spark.directory.resume``, and for
     one that is finished under other settings.
     """
     value = resume(directory, _claim(context))
@@ -292,7 +293,7 @@ def _convert(
             before=_before(request, output, rows),
         )
         begin(directory, _claim(context), form.folders(job), job.name)
-        directory.make(IDS)
+        directory.make(write.IDS)
         recorded = write_flights(job, directory, flights)
         job = replace(job, before=recorded.numbered)
         reports = _run_job(spark, job, request) if parts else []
@@ -353,9 +354,9 @@ def _run_job(spark: SparkSession, job: Job, request: Request) -> list[PartReport
     parts = len(job.parts)
     at_once = min(parts, request.connections) if request.connections else parts
     numbers = spark.range(1, parts + 1, numPartitions=at_once)
-    blobs = numbers.mapInArrow(partial(read.read_parts, job), shuffle.SCHEMA)
+    blobs = numbers.mapInArrow(partial(read.read_parts, job), BLOB_SCHEMA)
     in_buckets = by_number(blobs, job.buckets, "target").sortWithinPartitions("kind", "target", "first_id")
-    folded = in_buckets.mapInArrow(partial(fold.fold_bucket, job), shuffle.SCHEMA)
+    folded = in_buckets.mapInArrow(partial(fold.fold_bucket, job), BLOB_SCHEMA)
     reports = by_number(folded, parts + 1, "target").mapInArrow(partial(write.write_part, job, count), write.SCHEMA)
     what_then = "nothing was marked and nothing is lost; run the same command again"
     with (

@@ -36,7 +36,7 @@ from eventlog.errors import ConfigError, EventlogError, FormatError, number_of
 from eventlog.log.options import FILE_FORMATS
 from eventlog.model import Change
 from spark.captures import Capture, captures
-from spark.output.directory import TEMPORARY, Claim, Directory, abandon, begin, finish, reopen, resume
+from spark.directory import TEMPORARY, Claim, Directory, abandon, begin, finish, reopen, resume
 from spark.session import Done, as_spark_failed, open_session, shown, tune_collector
 from spark.sorting import Read, work_on
 

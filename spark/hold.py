@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -20,8 +21,57 @@ from eventlog.publisher.open import open_context
 from eventlog.publisher.queue import HOLD_WAYS_OUT, Hold, Writers, encode_hold, open_writers, read_recorded
 from eventlog.sql.connection import as_database_errors
 from eventlog.sql.rows import next_flight, strike_inflight, tail, update_inflight, write_inflight
-from spark.output.directory import MANIFEST, SUCCESS, Directory, job_in, masked
-from spark.output.part_files import Manifest
+from spark.directory import MANIFEST, SUCCESS, Directory, job_in, masked
+from spark.job import FlightReport, OutputFile, PartReport, part_report
+
+# --- the manifest -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a finished directory holds. ``totals``: counters of spec/event-log.md 11, and events by operation.
+
+    ``job``: the name of the run, which stands in the names of its files. ``settings``: what decided on documents and
+    marks. ``format``: one of ``spark.output.formats``; of those that number ``last_sequence`` is the highest change
+    sequence, else empty. ``others``: the SHA-256 of files that hold no events.
+    """
+
+    job: str
+    settings: Mapping[str, str]
+    log: str
+    database: str
+    snapshot: str
+    started: str
+    finished: str
+    totals: Mapping[str, int]
+    in_flight: tuple[FlightReport, ...]
+    in_flight_files: tuple[OutputFile, ...]
+    parts: tuple[PartReport, ...]
+    format: str
+    last_sequence: str
+    others: Mapping[str, str]
+
+    @property
+    def files(self) -> list[OutputFile]:
+        """The files of documents, in queue order."""
+        return [*self.in_flight_files, *(file for part in self.parts for file in part.files)]
+
+    @property
+    def checksums(self) -> dict[str, str]:
+        """The SHA-256 of every file that counts, by its name."""
+        ids = {flight.ids: flight.ids_sha256 for flight in self.in_flight}
+        ids |= {part.ids: part.ids_sha256 for part in self.parts}
+        return {**ids, **self.others, **{file.name: file.sha256 for file in self.files}}
+
+
+def manifest_of(value: Mapping[str, Any]) -> Manifest:
+    """A manifest from its JSON form. Raises KeyError, TypeError for what is none."""
+    known = {one.name: value[one.name] for one in fields(Manifest)}
+    known["in_flight"] = tuple(FlightReport(**flight) for flight in known["in_flight"])
+    known["in_flight_files"] = tuple(OutputFile(**file) for file in known["in_flight_files"])
+    known["parts"] = tuple(map(part_report, known["parts"]))
+    return Manifest(**known)
+
 
 # --- settings ---------------------------------------------------------------------------------------------------------
 

@@ -27,8 +27,8 @@ from eventlog.publisher.queue import build_events, take_window
 from eventlog.sql.bulk import Part
 from eventlog.sql.connection import as_database_errors
 from eventlog.xds.writer import write_outgoing
+from spark.directory import TEMPORARY, Directory
 from spark.log_source import LAST_ID, Place
-from spark.output.directory import TEMPORARY, Directory
 from spark.session import SparkFailed, as_spark_failed, context_of, cores_of
 
 # --- what it would take -----------------------------------------------------------------------------------------------
@@ -181,8 +181,8 @@ def _checker(place: Place, uri: str, asked: str, answered: str, nonce: str) -> C
                     return f"eventlog is {eventlog.__version__} there and {version} on the driver"
                 from eventlog.errors import EventlogError
                 from eventlog.sql.connection import connect
+                from spark.directory import Directory
                 from spark.log_source import worker_url
-                from spark.output.directory import Directory
                 from spark.stages import fold, read, write  # noqa: F401 - what tasks will import
             except ImportError as error:
                 return f"{error}: {ship}"

@@ -118,7 +118,7 @@ def backlog(
         )
         return
     spark = spark_module("spark.backlog")
-    location = spark_module("spark.output.directory").masked(out)  # keys may stand in a URI
+    location = spark_module("spark.directory").masked(out)  # keys may stand in a URI
     request = spark.Request(
         out=out,
         master=master_of(master),

@@ -15,10 +15,9 @@ from eventlog.model import LogRow, origins_of
 from eventlog.publisher.cloudevents import CloudEvents, source_of
 from eventlog.publisher.open import value_options
 from eventlog.sql.connection import parse_url
-from spark.job import Job, catalog
-from spark.output.directory import Directory
-from spark.output.formats import Columns, OutputFormat, Render, renderer_of_events, write_lines, write_placed
-from spark.output.part_files import OutputFile
+from spark.directory import Directory
+from spark.job import Columns, Job, OutputFile, catalog
+from spark.output.formats import OutputFormat, Render, renderer_of_events, write_lines, write_placed
 
 
 @dataclass(frozen=True, slots=True)

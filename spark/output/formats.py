@@ -1,37 +1,27 @@
-"""What a format is to a backlog job: an ``OutputFormat`` of functions, made in a module of this package."""
+"""What a format is to a backlog job: an ``OutputFormat`` of functions; and the files of a part that these write."""
 
 from __future__ import annotations
 
+import gzip
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from eventlog.config.load import Config
 from eventlog.core.events import Decided, Outgoing, QueryBack, build_event
 from eventlog.errors import ConfigError
 from eventlog.model import LogRow
 from eventlog.qlik.sequence import WriterState
-from spark.job import NOTHING, Job, Numbered
-from spark.output.directory import Directory
-from spark.output.part_files import ENDINGS, OutputFile, PartFiles
-
-BadLine = tuple[int, str, str]
-"""record_id, code and message of a row that gets E."""
-
-Counts = dict[str, int]
+from spark.directory import Directory, FileStream
+from spark.job import NOTHING, BadLine, Columns, Counts, Job, Numbered, OutputFile
 
 RECEIVER: Final = "receiver"
 """The code of a row whose event the format cannot hold (spec/event-log.md 10)."""
-
-
-Columns = Mapping[str, Sequence[Any]]
-"""What is to be written, as columns of equal length of numbers, texts and bytes. It waits for the third stage as an
-Arrow stream, which tells whoever reads it nothing to do: the storage it waits on may be shared with others.
-"""
 
 
 class Rendered(NamedTuple):
@@ -163,26 +153,146 @@ def renderer_of_events(
 
 # --- files ------------------------------------------------------------------------------------------------------------
 
+COMPRESSIONS: Final = ("none", "gzip", "zstd")
+_ENDINGS: Final = {"none": "", "gzip": ".gz", "zstd": ".zst"}
+"""What a compressed file's name ends in; Parquet compresses inside."""
+_BLOCK_BYTES: Final = 2**20
+"""What is compressed at a time, as a member of its own: so the size of a file is known before it is too large."""
 
-def part_files(
-    job: Job, directory: Directory, part: int, suffix: str, folder: str = "", *, header: bytes = b"", digits: int = 5
-) -> PartFiles:
-    """The files of a part. ``suffix``: of their form; ``folder``: within the output; ``header`` as of ``PartFiles``;
-    ``digits`` of their numbers.
+PARQUET_FOOTER: Final = 64 * 1024
+
+
+def _gzip(content: bytes) -> bytes:
+    return gzip.compress(content, 6, mtime=0)
+
+
+def _zstd(content: bytes) -> bytes:
+    return bytes(pa.Codec("zstd").compress(content, asbytes=True))
+
+
+COMPRESS: Final[dict[str, Callable[[bytes], bytes]]] = {"none": bytes, "gzip": _gzip, "zstd": _zstd}
+
+
+class PartFiles:
+    """The files of a part; a new one begins where the next block would make one too large.
+
+    ``suffix``: of their form; ``folder``: within the output; ``header``: what every file of blocks begins with,
+    compressed like them; ``digits`` of their numbers. The last file gets its name at the end of a ``with`` block,
+    unless that fails.
     """
-    output = job.output
-    ending = suffix if suffix == ".parquet" else f"{suffix}{ENDINGS[output.compression]}"
-    stem = f"{folder}/part-{part:06d}" if folder else f"part-{part:06d}"
 
-    def name(number: int) -> str:
-        return f"{stem}-{number:0{digits}d}-{job.name}{ending}"
+    def __init__(
+        self,
+        job: Job,
+        directory: Directory,
+        part: int,
+        suffix: str,
+        folder: str = "",
+        *,
+        header: bytes = b"",
+        digits: int = 5,
+    ) -> None:
+        self.files: list[OutputFile] = []
+        self.max_bytes = job.output.max_bytes
+        self._directory, self._codec, self._header = directory, job.output.compression, header
+        self._stem, self._digits = f"{folder}/part-{part:06d}" if folder else f"part-{part:06d}", digits
+        self._ending = f"-{job.name}{suffix if suffix == '.parquet' else suffix + _ENDINGS[self._codec]}"
+        self._block: list[bytes] = []
+        self._block_bytes = self._block_events = self._block_documents = self._block_first = self._block_last = 0
+        self._stream: FileStream | None = None
+        self._parquet: pq.ParquetWriter | None = None
+        self._name = self._temporary = ""
+        self._bytes = self._events = self._documents = self._first = self._last = 0
 
-    return PartFiles(directory, name, output.max_bytes, output.compression, header)
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, failure: type[BaseException] | None, *_: object) -> None:
+        if failure is None:
+            self.close()
+        elif self._stream is not None:
+            self._stream.close()
+
+    def add(self, text: Sequence[bytes], events: int, documents: int, first_id: int, last_id: int) -> None:
+        """Add text to a block, which is put into a file when it is large enough."""
+        length = sum(map(len, text))
+        if self._block_bytes + length > min(_BLOCK_BYTES, self.max_bytes):
+            self._put_block()
+        if not self._block:
+            self._block_first = first_id
+        self._block += text
+        self._block_bytes += length
+        self._block_events += events
+        self._block_documents += documents
+        self._block_last = last_id
+
+    def _put_block(self) -> None:
+        if self._block:
+            block = COMPRESS[self._codec](b"".join(self._block))
+            self.put(block, self._block_events, self._block_documents, self._block_first, self._block_last)
+            self._block = []
+            self._block_bytes = self._block_events = self._block_documents = 0
+
+    def put(self, block: bytes, events: int, documents: int, first_id: int, last_id: int) -> None:
+        """Add a block, compressed and whole, to a file."""
+        if self._stream is not None and self._bytes + len(block) > self.max_bytes:
+            self._close_file()
+        stream = self._stream
+        if stream is None:
+            stream = self._begin(first_id)
+            stream.write(self._header)
+            self._bytes = len(self._header)
+        stream.write(block)
+        self._bytes += len(block)
+        self._end(events, documents, last_id)
+
+    def put_table(self, table: pa.Table, most: int, events: int, documents: int, first_id: int, last_id: int) -> None:
+        """Add rows to a Parquet file. ``most``: bytes that they can take at most."""
+        if self._stream is not None and self._stream.tell() + most + PARQUET_FOOTER > self.max_bytes:
+            self._close_file()
+        if self._stream is None:
+            stream = self._begin(first_id)
+            self._parquet = pq.ParquetWriter(stream, table.schema, compression=self._codec)
+        assert self._parquet is not None
+        self._parquet.write_table(table)
+        self._end(events, documents, last_id)
+
+    def _begin(self, first_id: int) -> FileStream:
+        self._name = f"{self._stem}-{len(self.files) + 1:0{self._digits}d}{self._ending}"
+        self._temporary = self._directory.until_settled(self._name)
+        self._stream = self._directory.open(self._temporary)
+        self._first = first_id
+        return self._stream
+
+    def _end(self, events: int, documents: int, last_id: int) -> None:
+        self._events += events
+        self._documents += documents
+        self._last = last_id
+
+    def close(self) -> None:
+        """Finish the file that is open, if there is one, and give it its name."""
+        self._put_block()
+        self._close_file()
+
+    def _close_file(self) -> None:
+        if self._stream is None:
+            return
+        if self._parquet is not None:
+            self._parquet.close()
+            self._bytes = self._stream.tell()
+            self._parquet = None
+        self._stream.close()
+        checksum = self._stream.sha256
+        self._stream = None
+        self._directory.settle(self._temporary, self._name)
+        about = self._bytes, self._events, self._documents, self._first, self._last, checksum
+        self.files.append(OutputFile(self._name, *about))
+        self._bytes = self._events = self._documents = 0
 
 
 def write_lines(job: Job, directory: Directory, part: int, lines: Iterable[tuple[int, bytes]]) -> list[OutputFile]:
     """The lines of events in queue order, each event's with its place, as files of JSON."""
-    with part_files(job, directory, part, ".jsonl") as files:
+    with PartFiles(job, directory, part, ".jsonl") as files:
         for place, text in lines:
             files.add([text], 1, text.count(b"\n"), place, place)
     return files.files
@@ -194,11 +304,3 @@ def write_placed(
     """``Write`` for blobs of two columns, ``place`` and ``lines``, that number nothing."""
     lines = sorted(line for blob in blobs for line in zip(blob["place"], blob["lines"], strict=True))
     return write_lines(job, directory, part, lines), before
-
-
-def arrow_bytes(batch: pa.RecordBatch) -> bytes:
-    """A batch as bytes of an Arrow stream."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as stream:
-        stream.write_batch(batch)
-    return bytes(sink.getvalue())

@@ -23,10 +23,9 @@ from eventlog.qlik.message_options import WriteOptions
 from eventlog.qlik.message_writer import MessageWriter
 from eventlog.qlik.registry import registry_of_writer
 from eventlog.qlik.sequence import WriterState, raise_to
-from spark.job import Job, Numbered, catalog
-from spark.output.directory import Directory
-from spark.output.formats import Columns, OutputFormat, Render, Rendered, counts_of, part_files, refuse
-from spark.output.part_files import OutputFile
+from spark.directory import Directory
+from spark.job import Columns, Job, Numbered, OutputFile, catalog
+from spark.output.formats import OutputFormat, PartFiles, Render, Rendered, counts_of, refuse
 
 _HOLE: Final = WriterState("9999123123595999", 8 * 10**18 + secrets.randbelow(10**18))
 """The state of a writer whose next sequence no data can hold: no time is later than its prefix, none knows its number.
@@ -141,7 +140,7 @@ def write(
             numbered.append(f"{prefix}{number:019}")
     encode = _encoded if job.output.options.encoding == "avro" else str.encode
     described = set(tables)
-    with part_files(job, directory, part, ".jsonl") as files:
+    with PartFiles(job, directory, part, ".jsonl") as files:
         for (place, head, rest, _, _, table), sequence in zip(lines, numbered, strict=True):
             texts = [head, encode(sequence), rest]
             if table not in described:  # its metadata message stands before its first line

@@ -30,8 +30,8 @@ from eventlog.qlik.file_tables import file_name
 from eventlog.qlik.sequence import time_prefix
 from eventlog.qlik.stored_tables import layout_of_new
 from eventlog.qlik.stored_values import arrow_type, converter
-from spark.job import Job, Numbered, catalog
-from spark.output.formats import RECEIVER, BadLine, Columns, Render, Rendered, arrow_bytes
+from spark.job import BadLine, Columns, Job, Numbered, arrow_bytes, catalog
+from spark.output.formats import RECEIVER, Render, Rendered
 
 _OPERATIONS: Final = {
     ChangeOp.INSERT: Operation.ADD,

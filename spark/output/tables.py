@@ -32,10 +32,9 @@ from eventlog.qlik.control_tables import (
 )
 from eventlog.qlik.file_tables import STATE_FILE, write_partitions
 from eventlog.qlik.sequence import LENGTH, PREFIX_LENGTH, UNKNOWN_TRANSACTION, WriterState, resume
-from spark.job import Job, Numbered
-from spark.output.directory import Directory
-from spark.output.formats import Columns, OutputFormat, part_files
-from spark.output.part_files import COMPRESS, PARQUET_FOOTER, OutputFile
+from spark.directory import Directory
+from spark.job import Columns, Job, Numbered, OutputFile
+from spark.output.formats import COMPRESS, PARQUET_FOOTER, OutputFormat, PartFiles
 from spark.output.table_rows import Table, by_class, options_of, renderer, tables
 
 _GROUP_ROWS: Final = 20_000
@@ -176,7 +175,7 @@ def _write_rows(
         else:
             files.put(text, *about)
 
-    with part_files(job, directory, part, SUFFIXES[file_format], folder, header=header) as files:
+    with PartFiles(job, directory, part, SUFFIXES[file_format], folder, header=header) as files:
         for start in range(0, len(stored), _GROUP_ROWS):
             put(stored.slice(start, _GROUP_ROWS), rows.slice(start, _GROUP_ROWS))
     return files.files

@@ -13,10 +13,9 @@ from eventlog.core.events import Outgoing, association_of
 from eventlog.errors import ConfigError
 from eventlog.model import LogRow
 from eventlog.xds.writer import Header, file_form, line_form, write_outgoing
-from spark.job import Job, Numbered, Output
-from spark.output.directory import Directory
-from spark.output.formats import Columns, OutputFormat, Render, part_files, renderer_of_events
-from spark.output.part_files import PARQUET_FOOTER, OutputFile, PartFiles
+from spark.directory import Directory
+from spark.job import Columns, Job, Numbered, Output, OutputFile
+from spark.output.formats import PARQUET_FOOTER, OutputFormat, PartFiles, Render, renderer_of_events
 
 PARQUET_COLUMNS: Final = ("event_id", "class", "operation", "association", "document")
 
@@ -39,7 +38,7 @@ def _write_documents(
     output, config = job.output, job.config
     header = Header(config.format.product_name, config.format.product_version)
     digits = 7 if output.form == "documents" else 5
-    with part_files(job, directory, part, _SUFFIXES[output.form], digits=digits) as files:
+    with PartFiles(job, directory, part, _SUFFIXES[output.form], digits=digits) as files:
         if output.form == "parquet":
             _write_parquet(files, header, envelopes, ids, about)
         else:

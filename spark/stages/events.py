@@ -12,9 +12,8 @@ from eventlog.core.events import CurrentRow, Decided, asks_for_values, decide
 from eventlog.core.fold import Group, first_id
 from eventlog.model import LogRow
 from eventlog.publisher.context import Context
-from spark.job import NOTHING, Job, Numbered, snapshot_context, total
-from spark.output.formats import BadLine, format_named
-from spark.stages.shuffle import EVENTS, FATES, Blob, Fates, pack_columns
+from spark.job import EVENTS, FATES, NOTHING, BadLine, Blob, Fates, Job, Numbered, pack_columns, snapshot_context, total
+from spark.output.formats import format_named
 
 _BLOB_EVENTS: Final = 2_000
 

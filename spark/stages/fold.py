@@ -10,22 +10,25 @@ import pyarrow as pa
 from eventlog.core.events import ids_of
 from eventlog.core.fold import RowFolder
 from eventlog.model import LogRow
-from spark.job import NOTHING, Job, Numbered, before_each, catalog, total
-from spark.session import tune_collector
-from spark.stages.events import Builder
-from spark.stages.shuffle import (
+from spark.job import (
     BEFORE,
+    NOTHING,
     ROWS,
     TAKEN,
     Blob,
-    RowKind,
+    Job,
+    Numbered,
     as_batch,
-    kinds_of,
+    before_each,
+    catalog,
     of_batch,
     pack_numbered,
+    total,
     unpack_numbered,
-    unpack_rows,
 )
+from spark.session import tune_collector
+from spark.stages.events import Builder
+from spark.stages.shuffle import RowKind, kinds_of, unpack_rows
 
 
 def fold_bucket(job: Job, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

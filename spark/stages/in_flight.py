@@ -17,19 +17,10 @@ from eventlog.publisher.cycle import RecordedGroups, build_recorded, recorded_gr
 from eventlog.publisher.flight import Flight
 from eventlog.qlik.sequence import is_sequence, sequence_at
 from eventlog.sql.windows import to_ranges
-from spark.job import Job, Numbered, snapshot_context
-from spark.output.directory import Directory
-from spark.output.formats import (
-    BadLine,
-    Columns,
-    Counts,
-    OutputFormat,
-    WriteEnvelopes,
-    counts_of,
-    format_named,
-)
-from spark.output.part_files import IDS, FlightReport, OutputFile
-from spark.stages.write import write_ids
+from spark.directory import Directory
+from spark.job import BadLine, Columns, Counts, FlightReport, Job, Numbered, OutputFile, snapshot_context
+from spark.output.formats import OutputFormat, WriteEnvelopes, counts_of, format_named
+from spark.stages.write import IDS, write_ids
 
 
 class Recorded(NamedTuple):

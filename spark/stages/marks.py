@@ -22,11 +22,12 @@ from eventlog.publisher.context import Context
 from eventlog.sql.connection import as_database_errors
 from eventlog.sql.rows import add_errors, read_inflight, strike_inflight
 from eventlog.sql.windows import to_ranges
-from spark.hold import committed
-from spark.output.directory import Directory
-from spark.output.formats import BadLine
-from spark.output.part_files import MARKED, Manifest, PartReport
+from spark.directory import Directory
+from spark.hold import Manifest, committed
+from spark.job import BadLine, PartReport
 
+MARKED: Final = "_marked"
+"""The folder that says which parts are marked."""
 _BATCH_ROWS: Final = 20_000
 """Rows marked in one transaction."""
 

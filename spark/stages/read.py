@@ -22,13 +22,12 @@ from eventlog.core.fold import RowFolder
 from eventlog.model import QUEUE_FIELDS, LogRow, log_row, queue_rows
 from eventlog.publisher.context import Context
 from eventlog.sql.windows import Window, to_ranges
-from spark.job import Job, catalog
-from spark.output.directory import Directory
-from spark.output.formats import BadLine
+from spark.directory import Directory
+from spark.job import FATES, TAKEN, BadLine, Blob, Fates, Job, as_batch, catalog, pack_numbered, write_run
 from spark.session import task_numbers, tune_collector
 from spark.stages.boundary import Boundary
 from spark.stages.events import Builder
-from spark.stages.shuffle import FATES, TAKEN, Blob, Fates, as_batch, kinds_of, pack_numbered, pack_rows, write_run
+from spark.stages.shuffle import kinds_of, pack_rows
 
 _RECORD_ID: Final = itemgetter(0)
 

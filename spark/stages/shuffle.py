@@ -1,150 +1,15 @@
-"""What Spark carries from one stage to the next: rows of a kind, a target and a blob.
-
-Spark moves a few large values much faster than many small ones, and needs to know no more than where each goes.
-What waits in a file of the output directory is Arrow and JSON, from which nothing can be run; only ``ROWS``, which
-travel with Spark alone as its tasks do, are marshalled.
-"""
+"""Rows near the ends of parts on their way to the bucket of their object, which travel with Spark alone."""
 
 from __future__ import annotations
 
-import json
 import marshal
-import uuid
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
-from hashlib import sha256
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from zlib import crc32
-
-import pyarrow as pa
 
 from eventlog.core.catalog import Attribute, Catalog, ObjectClass
 from eventlog.core.checks import FIELD_TYPES, ROW_TYPES, CheckedRow, Texts
-from eventlog.errors import EventlogError
 from eventlog.model import ALL, LogRow, log_row
-from spark.job import Numbered
-from spark.output.directory import TEMPORARY, Directory
-from spark.output.formats import BadLine, Columns, Counts, arrow_bytes
-
-ROWS: Final = 0
-"""Good rows of some objects, for the bucket that is the target."""
-TAKEN: Final = 1
-"""What the events of a part take of the numbering, for any bucket: the part, and ``Numbered``."""
-EVENTS: Final = 2
-"""What is written of a part: the columns of its format. The target of this and all that follow is a part."""
-FATES: Final = 3
-"""What became of rows: see ``Fates``."""
-BEFORE: Final = 4
-"""What is numbered before the part: ``Numbered``."""
-RUN: Final = 5
-"""The name of a file that holds blobs of the part, and the checksum of its content."""
-
-SCHEMA: Final = "kind int, target int, first_id bigint, blob binary"
-_ARROW: Final = pa.schema(
-    [("kind", pa.int32()), ("target", pa.int32()), ("first_id", pa.int64()), ("blob", pa.binary())]
-)
-
-
-class Blob(NamedTuple):
-    """A row as Spark has it. ``first_id``: of the first row in it, where the order counts."""
-
-    kind: int
-    target: int
-    first_id: int
-    content: bytes
-
-
-class Fates(NamedTuple):
-    """What became of rows: those that get E, and how many had which fate.
-
-    Where they are read, also ``ranges`` of all record_ids that were read, and how many ``loopback`` rows there were.
-    """
-
-    bad: list[BadLine]
-    counts: Counts
-    ranges: Sequence[tuple[int, int]] = ()
-    loopback: int = 0
-
-    def packed(self) -> bytes:
-        """The content of their blob."""
-        return json.dumps(self).encode()
-
-    @classmethod
-    def unpacked(cls, content: bytes) -> Fates:
-        """Of the content of a blob."""
-        bad, counts, ranges, loopback = json.loads(content)
-        return cls(
-            [(record_id, code, text) for record_id, code, text in bad], counts, list(map(tuple, ranges)), loopback
-        )
-
-
-def pack_numbered(part: int, numbered: Numbered) -> bytes:
-    """The content of a blob ``TAKEN`` or ``BEFORE``."""
-    return json.dumps((part, numbered.number, numbered.prefix, sorted(numbered.tables))).encode()
-
-
-def unpack_numbered(content: bytes) -> tuple[int, Numbered]:
-    """The part, and what is numbered."""
-    part, number, prefix, tables = json.loads(content)
-    return part, Numbered(number, prefix, frozenset(tables))
-
-
-def pack_columns(columns: Columns) -> bytes:
-    """The content of a blob ``EVENTS``."""
-    batch = pa.RecordBatch.from_pydict({name: pa.array(column) for name, column in columns.items()})
-    return arrow_bytes(batch)
-
-
-def unpack_columns(content: bytes) -> Columns:
-    """The columns of a blob."""
-    columns: dict[str, list[Any]] = pa.ipc.open_stream(content).read_all().to_pydict()
-    return columns
-
-
-class RunDamaged(EventlogError):
-    """A file between two stages of a Spark job that is not as it was written."""
-
-    code = "run_damaged"
-    cure = "Look at the disk that holds it, and run the command again, which begins the part anew."
-
-
-def as_batch(blobs: Sequence[Blob]) -> pa.RecordBatch:
-    """Blobs as Spark takes them."""
-    columns = zip(*blobs, strict=True) if blobs else [()] * len(_ARROW)
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, _ARROW, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
-
-
-def of_batch(batch: pa.RecordBatch) -> list[Blob]:
-    """The blobs of a batch."""
-    return [Blob(*row) for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)]
-
-
-# --- files between stages ---------------------------------------------------------------------------------------------
-
-
-def write_run(directory: Directory, part: int, blobs: Sequence[Blob]) -> Blob:
-    """Put blobs of a part into a file, which ``read_run`` reads; what Spark has to carry of them."""
-    name = f"{TEMPORARY}/{uuid.uuid4().hex}"
-    with directory.open(name) as file:
-        with pa.ipc.new_stream(file, _ARROW) as stream:
-            for blob in blobs:
-                stream.write_batch(as_batch([blob]))
-        return Blob(RUN, part, 0, f"{name} {file.sha256}".encode())
-
-
-def read_run(directory: Directory, run: Blob) -> Iterator[Blob]:
-    """The blobs of a run in their order. Raises RunDamaged unless the file holds what was written to it."""
-    name, checksum = run.content.decode().split(" ")
-    content = directory.read(name)
-    if sha256(content).hexdigest() != checksum:
-        raise RunDamaged(
-            f"{directory.location}/{name} is not what was written to it ({len(content)} bytes, another checksum): "
-            "look at the disk that holds it, and run the command again, which begins the part anew"
-        )
-    return (blob for batch in pa.ipc.open_stream(content) for blob in of_batch(batch))
-
-
-# --- rows -------------------------------------------------------------------------------------------------------------
+from spark.job import ROWS, Blob
 
 RowKind = tuple[int, ObjectClass, Attribute | None]
 """Event type, class and attribute: few of them, so a row carries the number of its kind."""

@@ -15,25 +15,32 @@ import pyarrow.parquet as pq
 
 from eventlog.model import Status
 from eventlog.sql.windows import Ranges
-from spark.job import Job, Numbered, total
-from spark.output.directory import Directory
-from spark.output.formats import BadLine, Columns, format_named
-from spark.output.part_files import IDS, PartReport
-from spark.session import tune_collector
-from spark.stages.shuffle import (
+from spark.directory import Directory
+from spark.job import (
     BEFORE,
     EVENTS,
     FATES,
     RUN,
+    BadLine,
     Blob,
+    Columns,
     Fates,
+    Job,
+    Numbered,
+    PartReport,
     of_batch,
     read_run,
+    total,
     unpack_columns,
     unpack_numbered,
 )
+from spark.output.formats import format_named
+from spark.session import tune_collector
 
 SCHEMA: Final = "report string"
+
+IDS: Final = "_ids"
+"""The folder of the files that name every row that was read."""
 
 _IDS_SCHEMA: Final = pa.schema(
     [("first", pa.int64()), ("last", pa.int64()), ("status", pa.string()), ("code", pa.string()),

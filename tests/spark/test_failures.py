@@ -16,10 +16,10 @@ from pyspark.sql import SparkSession
 
 from eventlog.config.load import load
 from eventlog.errors import ConfigError, DatabaseError
-from spark import session
-from spark.output.directory import TEMPORARY, Directory
+from spark import backlog, session
+from spark import job as jobs
+from spark.directory import TEMPORARY, Directory
 from spark.session import SparkFailed, as_spark_failed, check_java, cores_of
-from spark.stages import shuffle
 
 ROOT = Path(__file__).parents[2]
 
@@ -64,7 +64,7 @@ def test_a_job_that_fails_says_why_and_marks_nothing(
     log: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log_rows(log, random_rows(500, seed=31))
-    monkeypatch.setattr(shuffle, "SCHEMA", "kind int, target int, first_id bigint, blob int")
+    monkeypatch.setattr(backlog, "BLOB_SCHEMA", "kind int, target int, first_id bigint, blob int")
     with pytest.raises(SparkFailed, match="nothing was marked and nothing is lost; run the same command again"):
         convert(config_of(log), tmp_path / "out", mark=True)
     assert set(statuses(log).values()) == {"N"}
@@ -106,7 +106,7 @@ def test_a_database_that_cannot_be_reached_is_named_before_spark_starts(tmp_path
 def test_a_worker_that_does_not_reach_the_directory_says_so(tmp_path: Path) -> None:
     directory = Directory(str(tmp_path / "mounted elsewhere"))
     with pytest.raises(ConfigError, match="mounted elsewhere a directory that the driver and all workers reach"):
-        shuffle.write_run(directory, 1, [])
+        jobs.write_run(directory, 1, [])
 
 
 def _java(directory: Path, version: str) -> None:
@@ -186,9 +186,9 @@ def test_spark_submit_runs_the_program(log: sa.Engine, spark: SparkSession, tmp_
 def test_a_file_between_two_stages_that_is_not_as_it_was_written_is_refused(tmp_path: Path, damage: str) -> None:
     directory = Directory(str(tmp_path))
     directory.make(TEMPORARY)
-    kept = [shuffle.Blob(shuffle.EVENTS, 1, 7, b"content"), shuffle.Blob(shuffle.FATES, 1, 9, b"")]
-    run = shuffle.write_run(directory, 1, kept)
-    assert list(shuffle.read_run(directory, run)) == kept
+    kept = [jobs.Blob(jobs.EVENTS, 1, 7, b"content"), jobs.Blob(jobs.FATES, 1, 9, b"")]
+    run = jobs.write_run(directory, 1, kept)
+    assert list(jobs.read_run(directory, run)) == kept
     (path,) = (tmp_path / TEMPORARY).iterdir()
     content = bytearray(path.read_bytes())
     if damage == "changed":
@@ -196,9 +196,9 @@ def test_a_file_between_two_stages_that_is_not_as_it_was_written_is_refused(tmp_
     elif damage == "cut":
         del content[-3:]
     else:
-        shuffle.write_run(directory, 1, kept[:1])
+        jobs.write_run(directory, 1, kept[:1])
         (other,) = (one for one in (tmp_path / TEMPORARY).iterdir() if one != path)
         content = bytearray(other.read_bytes())
     path.write_bytes(content)
-    with pytest.raises(shuffle.RunDamaged, match=f"{path.name} is not what was written to it"):
-        shuffle.read_run(directory, run)
+    with pytest.raises(jobs.RunDamaged, match=f"{path.name} is not what was written to it"):
+        jobs.read_run(directory, run)

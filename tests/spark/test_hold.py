@@ -31,8 +31,8 @@ from eventlog.publisher.doctor import examine
 from eventlog.publisher.open import open_unlocked
 from eventlog.publisher.queue import read_recorded
 from spark import backlog
+from spark.directory import Directory, masked
 from spark.hold import abandon, differences
-from spark.output.directory import Directory, masked
 from spark.preflight import estimate
 
 

@@ -24,8 +24,8 @@ from shared import execute, url_of
 
 from eventlog import cli
 from eventlog.errors import ConfigError
-from spark.output.directory import SUCCESS, Claim, Directory, begin, finish, job_in, resume
-from spark.stages import shuffle
+from spark import job as jobs
+from spark.directory import SUCCESS, Claim, Directory, begin, finish, job_in, resume
 
 CLAIM = Claim("backlog job", {"log": "hr.eventlog"}, lambda said: f"documents of {said['log']}")
 
@@ -91,14 +91,14 @@ def test_an_empty_log_makes_a_finished_directory(log: sa.Engine, store: Store) -
 def test_a_job_of_which_only_a_part_was_written_is_begun_anew_and_a_finished_one_is_resumed(store: Store) -> None:
     directory = Directory(store.uri("halved"))
     begin(directory, CLAIM, (), "job1")
-    shuffle.write_run(directory, 1, [shuffle.Blob(shuffle.EVENTS, 1, 7, b"content")])  # and killed
+    jobs.write_run(directory, 1, [jobs.Blob(jobs.EVENTS, 1, 7, b"content")])  # and killed
 
     directory = Directory(store.uri("halved"))
     assert resume(directory, CLAIM) is None
     begin(directory, CLAIM, (), "job2")
     assert job_in(directory) == "job2"
-    run = shuffle.write_run(directory, 1, [shuffle.Blob(shuffle.EVENTS, 1, 7, b"content")])
-    assert [blob.content for blob in shuffle.read_run(directory, run)] == [b"content"]
+    run = jobs.write_run(directory, 1, [jobs.Blob(jobs.EVENTS, 1, 7, b"content")])
+    assert [blob.content for blob in jobs.read_run(directory, run)] == [b"content"]
     directory.write("_ids/part-000001-job2.parquet", b"ids")
     told: list[str] = []
     finish(directory, CLAIM, {"job": "job2"}, {"_ids/part-000001-job2.parquet": 3}, told.append)

@@ -21,8 +21,8 @@ import eventlog
 from eventlog.sql.connection import connect, dialect_of
 from eventlog.sql.locate import locate_log
 from spark import preflight as module
+from spark.directory import Directory
 from spark.log_source import Place
-from spark.output.directory import Directory
 from spark.preflight import counting_cores, preflight
 from spark.session import SparkFailed
 
@@ -112,7 +112,7 @@ _LOOK = """
 import pickle, sys
 from pathlib import Path
 from spark.preflight import preflight
-from spark.output.directory import Directory
+from spark.directory import Directory
 from spark.session import SparkFailed, open_session
 
 place, out, *pythons = sys.argv[1:]
