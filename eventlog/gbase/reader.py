@@ -1,30 +1,98 @@
-"""A stream to Changes (spec/gbase-cdc.md 4.2)."""
+"""A stream to Changes: records to the transactions that they commit, with interleaving, rollback, savepoints and update
+pairs, and these to Changes (spec/gbase-cdc.md 4).
+"""
 
 from __future__ import annotations
 
+import logging
+import struct
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from heapq import merge
+from itertools import chain
 from typing import Final
 
+from eventlog.errors import FormatError
 from eventlog.gbase.layout import Layout, Layouts
-from eventlog.gbase.open_transaction import Entry
+from eventlog.gbase.open_transaction import ENTRY_OVERHEAD, Entry, OpenTransaction, weight
 from eventlog.gbase.options import ReadOptions, Token
-from eventlog.gbase.records import ColumnError, Framer, at_offset, moment
-from eventlog.gbase.transactions import Committed, Operation, Transactions
+from eventlog.gbase.records import (
+    BEGINTX,
+    COMMTX,
+    DELETE,
+    DISCARD,
+    ERROR,
+    FIELDS,
+    INSERT,
+    RBTX,
+    RECORD_NAMES,
+    ROWS,
+    TABSCHEM,
+    TRUNCATE,
+    UPDAFT,
+    UPDBEF,
+    ColumnError,
+    Framer,
+    at_offset,
+    fields_of,
+    moment,
+)
+from eventlog.gbase.session import SessionDead, error_name
 from eventlog.model import Change, ChangeOp, Row, Value, differing
 
+_log = logging.getLogger(__name__)
+
+_ROW: Final = struct.Struct(">QII")  # what row records and TRUNCATE begin with
+_DEAD: Final = 1
 _LAST: Final = Change._fields.index("last_in_transaction")
-_NOTHING: Final[frozenset[str]] = frozenset()
+
+Operation = tuple[ChangeOp, Entry, Entry | None]
+"""What one change is made of: the record that gives its place and row, and of an update the one with the old row."""
+
+_OPERATIONS: Final = {
+    INSERT: ChangeOp.INSERT,
+    DELETE: ChangeOp.DELETE,
+    UPDBEF: ChangeOp.DELETE,  # one that is no half of an update
+    TRUNCATE: ChangeOp.TRUNCATE,
+}
+
+
+class DuplicateBegin(FormatError):
+    """A transaction that begins while one with its id is open (spec/gbase-cdc.md 4)."""
+
+    code = "duplicate_begin"
+    cure = 'Read the capture once and from its start, or set `duplicate_begin = "replace"`.'
+
+
+class OrphanRecord(FormatError):
+    """A record of a transaction that did not begin, with ``orphans = "raise"`` (spec/gbase-cdc.md 4)."""
+
+    code = "orphan_record"
+    cure = 'Begin the capture before the transaction begins, or set `orphans = "skip"`.'
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A committed transaction. ``begin_seq`` names it; ``commit_time`` in seconds since 1970; ``offset`` is that of its
+    COMMTX record. ``operations`` can be read once, while the transaction is the last that was handed out.
+    """
+
+    begin_seq: int
+    commit_seq: int
+    commit_time: int
+    os_user: int
+    offset: int
+    operations: Iterator[Operation]
 
 
 class StreamReader:
     """Reads one stream: ``feed`` it bytes in any cut, tell it the declared end by ``finish``.
 
-    ``counters`` hold what was skipped or odd, by the names of the specification. ``token`` is from where to read again
-    after the changes that ``feed`` has given and its caller has come back from: save it once those are delivered.
-    ``on_idle`` is called at each TIMEOUT record with the sequence of the last data; ``on_bad_row`` with what is wrong
-    with a row that cannot be read, which is left out then; without it the error is raised. A reader that goes on within
-    a stream is given the ``size_order`` that the ``layouts`` of the one before it have shown.
+    ``counters`` hold what was skipped or odd, by the names of the specification. ``on_idle`` is called at each TIMEOUT
+    record with the sequence of the last data; ``on_bad_row`` with what is wrong with a row that cannot be read, which
+    is left out then; without it the error is raised. A reader that goes on within a stream is given the ``size_order``
+    that the ``layouts`` of the one before it have shown.
     """
 
     def __init__(
@@ -33,21 +101,29 @@ class StreamReader:
         on_idle: Callable[[int], None] | None = None,
         on_bad_row: Callable[[ColumnError], None] | None = None,
     ) -> None:
-        self._options = options or ReadOptions()
+        self._options = options = options or ReadOptions()
+        self._on_idle = on_idle
         self._on_bad_row = on_bad_row
         self.counters: Counter[str] = Counter()
-        self._framer = Framer(self._options.max_record)
-        self.layouts = Layouts(self._options, self.counters)
-        self._transactions = Transactions(self._options, self.layouts, self.counters, on_idle)
+        self.layouts = Layouts(options, self.counters)
+        self._framer = Framer(options.max_record)
+        self._open: dict[int, OpenTransaction] = {}
+        self._delivering: OpenTransaction | None = None
+        self._bytes_in_memory = 0
+        self._restarted = options.restart is not None
+        self._last_end, self._commit = options.token
+        self._dead: SessionDead | None = None
 
     @property
     def token(self) -> Token:
-        """The restart token (spec/gbase-cdc.md 4.1)."""
-        return self._transactions.token
-
-    def transactions(self, data: bytes | bytearray | memoryview) -> Iterator[Committed]:
-        """The transactions that are committed with ``data``; with ``empty_transactions`` empty ones too."""
-        return self._transactions.take(self._framer.feed(data))
+        """From where to read again after the changes that ``feed`` has given and its caller has come back from: save it
+        once those are delivered (spec/gbase-cdc.md 4.1).
+        """
+        begun = [transaction.begin_seq for transaction in self._open.values()]
+        if self._delivering is not None:
+            begun.append(self._delivering.begin_seq)
+        restart = min(begun, default=self._last_end)
+        return Token(restart, self._commit)
 
     def feed(self, data: bytes | bytearray | memoryview) -> Iterator[Change]:
         """The changes that are committed with ``data``, in the order of their COMMTX records.
@@ -59,15 +135,160 @@ class StreamReader:
 
     def finish(self) -> None:
         """The declared end of the stream: open transactions are dropped. Raises TruncatedStream inside a record."""
-        self._transactions.close()
+        self.close()
         self._framer.finish()
 
     def close(self) -> None:
-        """Give back what is held, at an end that is no declared one."""
-        self._transactions.close()
+        """Drop what is open, at an end that is no declared one; ``token`` stays."""
+        self._last_end = self.token.restart
+        for transaction in self._open.values():
+            transaction.close()
+        self._open.clear()
+        self._delivering = None
+
+    # --- records to transactions
+
+    def transactions(self, data: bytes | bytearray | memoryview) -> Iterator[Committed]:
+        """The transactions that are committed with ``data``; with ``empty_transactions`` empty ones too.
+
+        One counts as delivered, for ``token``, when the next one is asked for. Raises FormatError.
+        """
+        if self._dead is not None:
+            raise self._dead
+        layouts, open_transactions = self.layouts, self._open
+        unpack_row, make, max_open_bytes = _ROW.unpack_from, tuple.__new__, self._options.max_open_bytes
+        offset = 0
+        layout: Layout | None
+        try:
+            for offset, number, header_size, record in self._framer.feed(data):
+                if number in ROWS:
+                    seq, tx, label = unpack_row(record, 16)
+                    layout = layouts[label]
+                    if header_size < layout.header_size:
+                        layout.check_header(header_size, offset)
+                elif number == TRUNCATE:
+                    (seq, tx, label), layout = unpack_row(record, 16), None
+                elif number == COMMTX:
+                    yield from self._deliver(offset, *fields_of(number, record))
+                    continue
+                else:
+                    self._other(offset, number, header_size, record)
+                    continue
+                transaction = open_transactions.get(tx)
+                if transaction is None:
+                    self._orphan(number, tx)
+                    continue
+                entry = make(Entry, (number, seq, label, layout, header_size, record, offset, -1, None))
+                if UPDBEF <= number <= UPDAFT:
+                    entry = transaction.pair(entry)
+                transaction.entries.append(entry)
+                size = len(record) + ENTRY_OVERHEAD if entry.before is None else weight(entry)
+                transaction.bytes_in_memory += size
+                self._bytes_in_memory += size
+                if self._bytes_in_memory > max_open_bytes:
+                    self._free_memory()
+        except FormatError as error:
+            raise at_offset(error, offset) from None
+
+    def _other(self, offset: int, number: int, header_size: int, record: bytes) -> None:
+        """Take a record that neither belongs to a transaction's rows nor commits it."""
+        if number not in FIELDS:
+            self.counters["unknown_records"] += 1
+            return
+        if number == TABSCHEM:
+            self.layouts.define(record, header_size)
+            return
+        fields = fields_of(number, record)
+        if number == BEGINTX:
+            self._begin(*fields)
+        elif number == RBTX:
+            seq, tx = fields
+            transaction = self._end(tx)
+            if transaction is not None:
+                transaction.close()
+                self._last_end = seq
+        elif number == DISCARD:
+            seq, tx = fields
+            transaction = self._open.get(tx)
+            if transaction is None:
+                self._orphan(number, tx)
+            else:
+                self._bytes_in_memory -= transaction.bytes_in_memory
+                transaction.discard(seq)
+                self._bytes_in_memory += transaction.bytes_in_memory
+        elif number == ERROR:
+            flags, code = fields
+            if flags & _DEAD:
+                self._dead = SessionDead(code)
+                raise self._dead
+            _log.warning("ERROR record at offset %d: code %d (%s), flags %d", offset, code, error_name(code), flags)
+        elif self._on_idle is not None:
+            self._on_idle(*fields)
+
+    def _begin(self, seq: int, tx: int, _time: int, os_user: int) -> None:
+        transaction = self._open.get(tx)
+        if transaction is not None:
+            if transaction.begin_seq == seq:
+                return
+            if self._options.duplicate_begin == "raise":
+                raise DuplicateBegin(
+                    f"transaction id {tx} begins with sequence {seq:016x} while the one begun with "
+                    f"{transaction.begin_seq:016x} is open; to drop that one set duplicate_begin = replace"
+                )
+            self._bytes_in_memory -= transaction.bytes_in_memory
+            transaction.close()
+        self._open[tx] = OpenTransaction(seq, os_user)
+
+    def _deliver(self, offset: int, seq: int, tx: int, time: int) -> Iterator[Committed]:
+        transaction = self._end(tx)
+        if transaction is None:
+            return
+        delivered_before = self._options.token.commit
+        # Until it was taken whole, a restart has to begin at its BEGINTX.
+        self._delivering = transaction
+        try:
+            if delivered_before is None or seq > delivered_before:
+                operations: Iterator[Operation] = _operations(transaction, self.counters)
+                first = next(operations, None)
+                if first is not None or self._options.empty_transactions:
+                    whole = operations if first is None else chain((first,), operations)
+                    yield Committed(transaction.begin_seq, seq, time, transaction.os_user, offset, whole)
+                self._commit = seq if self._commit is None else max(seq, self._commit)
+        finally:
+            transaction.close()
+        self._delivering = None
+        self._last_end = seq
+
+    def _end(self, tx: int) -> OpenTransaction | None:
+        transaction = self._open.pop(tx, None)
+        if transaction is None:  # nothing of it is lost, or its rows have raised
+            self.counters["orphan_records"] += 1
+            return None
+        self._bytes_in_memory -= transaction.bytes_in_memory
+        return transaction
+
+    def _orphan(self, number: int, tx: int) -> None:
+        if self._options.orphans == "raise" and not self._restarted:
+            raise OrphanRecord(
+                f"{RECORD_NAMES[number]} is of transaction {tx}, which has not begun: "
+                "read the capture from its start, or set orphans = skip"
+            )
+        self.counters["orphan_records"] += 1
+
+    def _free_memory(self) -> None:
+        # The largest ones, until half of the room is free again.
+        for transaction in sorted(
+            self._open.values(), key=lambda transaction: transaction.bytes_in_memory, reverse=True
+        ):
+            self._bytes_in_memory -= transaction.bytes_in_memory
+            transaction.move_to_file()
+            if self._bytes_in_memory <= self._options.max_open_bytes // 2:
+                break
+
+    # --- transactions to changes
 
     def changes(self, committed: Committed) -> Iterator[Change]:
-        """The changes of a transaction."""
+        """The changes of a transaction (spec/gbase-cdc.md 4.2)."""
         make, on_bad_row = _maker(self._options, committed), self._on_bad_row
         event_number = 1
         waiting: Change | None = None
@@ -88,10 +309,51 @@ class StreamReader:
             yield tuple.__new__(Change, (*waiting[:_LAST], True, *waiting[_LAST + 1 :]))
 
 
-def _offset(error: ColumnError, operation: Operation) -> int:
-    """Where the record begins that the error is about: that of the row, or of the row before it."""
-    _, entry, old = operation
-    return old.offset if old is not None and error.sequence == old.sequence != entry.sequence else entry.offset
+def _operations(transaction: OpenTransaction, counters: Counter[str]) -> Iterator[Operation]:
+    if not transaction.plain:
+        yield from _resolved(transaction, counters)
+        return
+    for entry in transaction.entries:
+        number = entry.number
+        if number == UPDAFT:
+            if entry.before is None:
+                counters["unpaired_updaft"] += 1
+            yield ChangeOp.UPDATE, entry, entry.before
+        elif number != UPDBEF:
+            yield _OPERATIONS[number], entry, None
+
+
+def _resolved(transaction: OpenTransaction, counters: Counter[str]) -> Iterator[Operation]:
+    """The operations where an UPDBEF is left without its UPDAFT: with an INSERT beside it it is an update, else a
+    delete (spec/gbase-cdc.md 4). Both wait for the record that follows them.
+    """
+    unpaired = merge(*transaction.unpaired.values())
+    next_unpaired = next(unpaired, None)
+    waiting: Entry | None = None  # the first half of what may be an update
+    for place, entry in transaction.kept():
+        number = entry.number
+        while next_unpaired is not None and next_unpaired < place:
+            next_unpaired = next(unpaired, None)
+        lone = place == next_unpaired
+        if lone:
+            counters["unpaired_updbef"] += 1
+        is_half = lone or number == INSERT
+        if waiting is not None:
+            half, waiting = waiting, None
+            if is_half and entry.label == half.label and number != half.number:
+                yield (ChangeOp.UPDATE, entry, half) if number == INSERT else (ChangeOp.UPDATE, half, entry)
+                continue
+            yield _OPERATIONS[half.number], half, None
+        if is_half:
+            waiting = entry
+        elif number == UPDAFT:
+            if entry.before is None:
+                counters["unpaired_updaft"] += 1
+            yield ChangeOp.UPDATE, entry, entry.before
+        elif number != UPDBEF:
+            yield _OPERATIONS[number], entry, None
+    if waiting is not None:
+        yield _OPERATIONS[waiting.number], waiting, None
 
 
 def _maker(options: ReadOptions, committed: Committed) -> Callable[[Operation, int], Change]:
@@ -146,6 +408,12 @@ def _updated(layout: Layout, values: list[Value], row: Row, old: Entry) -> tuple
     if old_layout is not layout:
         return before, differing(before, row)
     if olds == values:
-        return before, _NOTHING
+        return before, frozenset()
     names = [name for name, was, now in zip(layout.names, olds, values, strict=True) if was != now]
     return before, frozenset(names)
+
+
+def _offset(error: ColumnError, operation: Operation) -> int:
+    """Where the record begins that the error is about: that of the row, or of the row before it."""
+    _, entry, old = operation
+    return old.offset if old is not None and error.sequence == old.sequence != entry.sequence else entry.offset

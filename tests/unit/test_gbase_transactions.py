@@ -14,10 +14,9 @@ from eventlog.errors import SchemaMissing
 from eventlog.gbase import records
 from eventlog.gbase.layout import parse_columns, tabschem
 from eventlog.gbase.options import ReadOptions
-from eventlog.gbase.reader import StreamReader
+from eventlog.gbase.reader import DuplicateBegin, OrphanRecord, StreamReader
 from eventlog.gbase.records import DELETE, INSERT, UPDAFT, UPDBEF
 from eventlog.gbase.session import SessionDead
-from eventlog.gbase.transactions import DuplicateBegin, OrphanRecord
 from eventlog.model import Change, ChangeOp
 
 SCHEM = b"".join(tabschem(label, parse_columns("c integer")) for label in (1, 2))

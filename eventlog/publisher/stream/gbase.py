@@ -10,10 +10,9 @@ from typing import Any, Final
 
 from eventlog.errors import ConfigError, EventlogError, FormatError, with_location
 from eventlog.gbase.options import ReadOptions, Token
-from eventlog.gbase.reader import StreamReader
+from eventlog.gbase.reader import Committed, StreamReader
 from eventlog.gbase.records import ColumnError
 from eventlog.gbase.session import Capture, CdcError, Connection, SessionDead, Transport, capture_session, error_name
-from eventlog.gbase.transactions import Committed
 from eventlog.publisher.stream.source import BadToken, Mark, Read, SourceAway, SourceLost, Step
 from eventlog.sql.positions import Failure
 
