@@ -14,7 +14,7 @@ from functools import partial
 from time import process_time
 from typing import Any, Final
 
-from eventlog.changes.catalog_file import database_from_json
+from eventlog.changes.json_form import database_from_json
 from eventlog.core.catalog import Catalog, build_catalog
 from eventlog.core.checks import check_rows
 from eventlog.core.events import EventOptions, build_event

@@ -12,8 +12,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from eventlog.changes.catalog_file import database_from_json, database_of, read_catalog
 from eventlog.changes.format import Format, Report
+from eventlog.changes.json_form import database_from_json, database_of, read_catalog
 from eventlog.core.catalog import Database
 from eventlog.errors import ConfigError, DatabaseError, with_location
 from eventlog.files.atomic import check_parent

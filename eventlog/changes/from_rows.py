@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
-from eventlog.changes.from_events import net_of_many
-from eventlog.changes.keys import Key, key_reader
+from eventlog.changes.events import net_of_many
+from eventlog.changes.format import Key, key_reader
 from eventlog.core.catalog import Attribute
 from eventlog.core.checks import (
     DELETE_ROW,

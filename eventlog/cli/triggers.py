@@ -11,7 +11,7 @@ from typing import Final
 import click
 from sqlalchemy import Connection
 
-from eventlog.changes.catalog_file import database_from_json, read_catalog
+from eventlog.changes.json_form import database_from_json, read_catalog
 from eventlog.cli.context import Context, reading, transaction
 from eventlog.cli.db import dialect_option, names, offline, refuse_to_lose_rows
 from eventlog.cli.help import Group

@@ -14,9 +14,9 @@ from json.encoder import encode_basestring
 from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import quote
 
-from eventlog.changes.from_events import OPERATIONS, attribute_reader
+from eventlog.changes.events import OPERATIONS, attribute_reader
+from eventlog.changes.format import key_reader, refuse_without_row, written_columns
 from eventlog.changes.json_form import member, utc_text, value_to_plain_json
-from eventlog.changes.keys import key_reader, refuse_without_row, written_columns
 from eventlog.cloudevents.options import is_no_text
 from eventlog.core.catalog import Attribute, Catalog, ObjectClass
 from eventlog.core.events import Outgoing

@@ -11,11 +11,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from eventlog.changes.catalog_file import catalog_of
-from eventlog.changes.format import Format, Report, written
-from eventlog.changes.json_form import typed_change
-from eventlog.changes.keys import class_of_change, with_key
-from eventlog.changes.to_events import association_text
+from eventlog.changes.events import association_text
+from eventlog.changes.format import Format, Report, class_of_change, with_key, written
+from eventlog.changes.json_form import catalog_of, typed_change
 from eventlog.cloudevents.event import change_of, event_writer
 from eventlog.cloudevents.options import BATCHED, ReadOptions, WriteOptions
 from eventlog.core.catalog import Catalog

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from string import Formatter
 from typing import Any, Final
 
-from eventlog.changes.catalog_file import CATALOG, CatalogOption
+from eventlog.changes.json_form import CATALOG, CatalogOption
 from eventlog.core.options import BATCH_SIZE, TEXT, CheckedOptions, Kind, Option, choice, shared
 
 STRUCTURED: Final = "structured"

@@ -13,9 +13,8 @@ from json.encoder import encode_basestring
 from pathlib import Path
 from typing import Any, Final
 
-from eventlog.changes.catalog_file import catalog_of
-from eventlog.changes.format import Format, Report, written
-from eventlog.changes.keys import class_of_change
+from eventlog.changes.format import Format, Report, class_of_change, written
+from eventlog.changes.json_form import catalog_of
 from eventlog.debezium.options import ReadOptions, WriteOptions
 from eventlog.debezium.reader import EnvelopeReader
 from eventlog.debezium.writer import EnvelopeWriter

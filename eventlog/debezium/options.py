@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from eventlog.changes.catalog_file import CATALOG, CatalogOption
-from eventlog.changes.keys import Complete
+from eventlog.changes.format import Complete
+from eventlog.changes.json_form import CATALOG, CatalogOption
 from eventlog.core.options import FLAG, FUNCTION, LIST_OBJECT, CheckedOptions, Kind, choice, option, shared
 from eventlog.model import full_name
 

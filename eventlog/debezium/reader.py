@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from eventlog.changes.keys import Key, may_be_one
+from eventlog.changes.format import Key, may_be_one
 from eventlog.core.catalog import Catalog, ObjectClass, match_name
 from eventlog.core.moments import EPOCH_UTC
 from eventlog.debezium.fields import Decode, decoder_of, field_of, plain

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from eventlog import __version__
-from eventlog.changes.keys import Key, old_and_new_key, refuse_without_row, with_key
+from eventlog.changes.format import Key, old_and_new_key, refuse_without_row, with_key
 from eventlog.core.catalog import Catalog, Column, ObjectClass, Table, row_of
 from eventlog.core.moments import EPOCH_UTC
 from eventlog.core.typed import is_multi_valued, type_of

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from eventlog.changes.keys import Key
+from eventlog.changes.format import Key
 from eventlog.errors import ConfigError, FormatError, NotExpressible, SchemaMissing, shown
 from eventlog.gbase.options import ReadOptions
 from eventlog.gbase.packed import cuts_off, parse_qualifier

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from eventlog.changes.catalog_file import CATALOG, CatalogOption
 from eventlog.changes.format import Report
+from eventlog.changes.json_form import CATALOG, CatalogOption
 from eventlog.core.catalog import match_name
 from eventlog.core.options import FLAG, STRING, CheckedOptions, integer, option, shared
 from eventlog.errors import DatabaseAway, DatabaseError, FormatError

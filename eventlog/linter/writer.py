@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from eventlog.changes.catalog_file import CATALOG, CatalogOption, database_of
-from eventlog.changes.format import Report
-from eventlog.changes.keys import Complete, Key, transactions, whole_images
+from eventlog.changes.format import Complete, Key, Report, transactions, whole_images
+from eventlog.changes.json_form import CATALOG, CatalogOption, database_of
 from eventlog.core.moments import time_zone_named
 from eventlog.core.options import ANY, FUNCTION, STRING, CheckedOptions, Kind, choice, integer, option, shared
 from eventlog.errors import (

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from eventlog.changes.catalog_file import CATALOG, CatalogOption, catalog_of
 from eventlog.changes.format import Format, Report
-from eventlog.changes.json_form import dumps, loads, typed_change
+from eventlog.changes.json_form import CATALOG, CatalogOption, catalog_of, dumps, loads, typed_change
 from eventlog.core.options import CheckedOptions, shared
 from eventlog.errors import FormatError
 from eventlog.files.atomic import whole_file

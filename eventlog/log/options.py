@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from eventlog.changes.catalog_file import CATALOG, CatalogOption
 from eventlog.changes.format import EXISTING_KEYS
+from eventlog.changes.json_form import CATALOG, CatalogOption
 from eventlog.core.options import (
     CHAR_PADDING,
     COLUMN_SORT,

@@ -8,8 +8,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from eventlog.changes.catalog_file import catalog_of, database_of
 from eventlog.changes.format import Format, Report, counted, keys_of, written
+from eventlog.changes.json_form import catalog_of, database_of
 from eventlog.core.catalog import Catalog, Database, build_catalog
 from eventlog.core.options import parse_options
 from eventlog.core.values import ValueOptions

@@ -6,9 +6,10 @@ from datetime import datetime
 from itertools import zip_longest
 from typing import NamedTuple
 
-from eventlog.changes.keys import (
+from eventlog.changes.format import (
     Key,
     class_of_change,
+    existing_keys,
     key_text,
     old_and_new_key,
     refuse_without_row,
@@ -16,7 +17,6 @@ from eventlog.changes.keys import (
     with_key,
     written_columns,
 )
-from eventlog.changes.to_events import existing_keys
 from eventlog.core.catalog import Catalog, ObjectClass
 from eventlog.core.moments import time_zone_named
 from eventlog.core.options import STYLES

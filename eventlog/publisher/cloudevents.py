@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from sqlalchemy import URL
 
-from eventlog.changes.from_events import OPERATIONS, ReadOutgoing, event_to_change, outgoing_reader
+from eventlog.changes.events import OPERATIONS, ReadOutgoing, event_to_change, outgoing_reader
 from eventlog.changes.json_form import utc_text
 from eventlog.cloudevents.event import (
     DATA_TYPE,

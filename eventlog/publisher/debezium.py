@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
 
-from eventlog.changes.from_events import ReadOutgoing, attribute_reader, outgoing_reader
+from eventlog.changes.events import ReadOutgoing, attribute_reader, outgoing_reader
 from eventlog.core.catalog import Catalog, ObjectClass
 from eventlog.core.events import CurrentRow, Outgoing, public_event, sent_ids
 from eventlog.core.typed import ReadValue

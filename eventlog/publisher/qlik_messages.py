@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import count
 
-from eventlog.changes.from_events import outgoing_reader
+from eventlog.changes.events import outgoing_reader
 from eventlog.core.catalog import Catalog, ObjectClass, row_of
 from eventlog.core.events import Outgoing, public_event, sent_ids
 from eventlog.core.values import ValueOptions

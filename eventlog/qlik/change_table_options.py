@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal
 
-from eventlog.changes.catalog_file import CATALOG, CatalogOption, database_of
+from eventlog.changes.json_form import CATALOG, CatalogOption, database_of
 from eventlog.core.options import FLAG, OBJECT, STRING, TEXTS, CheckedOptions, Kind, choice, integer, option, shared
 from eventlog.errors import ConfigError
 from eventlog.model import full_name

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from eventlog.changes.from_events import OPERATIONS, attribute_reader
-from eventlog.changes.keys import key_reader
+from eventlog.changes.events import OPERATIONS, attribute_reader
+from eventlog.changes.format import key_reader
 from eventlog.core.catalog import ObjectClass
 from eventlog.core.events import Outgoing
 from eventlog.core.typed import ReadValue, value_reader

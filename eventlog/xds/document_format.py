@@ -11,10 +11,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-from eventlog.changes.catalog_file import CATALOG, CatalogOption, catalog_of
+from eventlog.changes.events import EventWriting, change_to_events, event_to_change
 from eventlog.changes.format import EXISTING_KEYS, Format, Report, keys_of, written
-from eventlog.changes.from_events import event_to_change
-from eventlog.changes.to_events import EventWriting, change_to_events
+from eventlog.changes.json_form import CATALOG, CatalogOption, catalog_of
 from eventlog.core.catalog import Catalog
 from eventlog.core.options import (
     BATCH_SIZE,

@@ -11,7 +11,7 @@ from typing import Any
 
 from lxml import etree
 
-from eventlog.changes.catalog_file import database_from_json
+from eventlog.changes.json_form import database_from_json
 from eventlog.config.load import Config, load
 from eventlog.core.catalog import Column, Database
 from eventlog.core.values import parse_type

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import eventlog.sql.dialects
-from eventlog.changes.catalog_file import database_from_json
+from eventlog.changes.json_form import database_from_json
 from eventlog.sql.alembic.definition import WatchDefinition, compile_definition, with_tables
 from eventlog.sql.connection import SUPPORTED, load_dialect
 from eventlog.sql.statements import TEMPLATE_VERSION, read_template

@@ -17,7 +17,7 @@ from frozen_templates import CATALOGUE, FROZEN, STYLES, hash_of, names_in_use
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.changes.catalog_file import database_from_json
+from eventlog.changes.json_form import database_from_json
 from eventlog.core.catalog import Column, Database, ForeignKey, Table
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import ConfigError, EventlogError, TriggerError

@@ -22,8 +22,8 @@ from kafka_cluster import Cluster
 from lxml import etree
 from shared import execute, url_of
 
+from eventlog.changes.events import change_to_events
 from eventlog.changes.format import Report
-from eventlog.changes.to_events import change_to_events
 from eventlog.core.options import toml
 from eventlog.gbase import format
 from eventlog.gbase.emulator.workload import T1, drain, new_server, open_session

@@ -8,7 +8,7 @@ from operator import itemgetter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.changes.catalog_file import database_from_json
+from eventlog.changes.json_form import database_from_json
 from eventlog.core.catalog import build_catalog
 from eventlog.core.checks import CheckedRow
 from eventlog.core.events import ids_of

@@ -13,7 +13,7 @@ from typing import Any
 
 from lxml import etree
 
-from eventlog.changes.to_events import EventWriting
+from eventlog.changes.events import EventWriting
 from eventlog.gbase.emulator.server import CdcServer, Work
 from eventlog.gbase.emulator.session import Switches
 from eventlog.gbase.emulator.workload import drain, open_session

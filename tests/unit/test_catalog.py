@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from samples import PHONE, USR, columns, database, table, view
 
-from eventlog.changes.catalog_file import database_from_json
+from eventlog.changes.json_form import database_from_json
 from eventlog.core.catalog import Catalog, ObjectClass, build_catalog, view_name
 from eventlog.core.values import Kind
 from eventlog.errors import BadValue, BadXmlChar, ConfigError

@@ -11,8 +11,7 @@ import pytest
 from event_samples import DELETE, INSERT, KEY, NOON, TRUNCATE, TYPES, UPDATE, USR_1, add, remove, usr
 from samples import CATALOG, database, table
 
-from eventlog.changes.from_events import event_to_change
-from eventlog.changes.to_events import EventWriting, change_to_events
+from eventlog.changes.events import EventWriting, change_to_events, event_to_change
 from eventlog.core.catalog import build_catalog
 from eventlog.core.values import ValueOptions
 from eventlog.errors import FormatError, NeedsQueryBack, NeedsRowCodec, NotExpressible

@@ -18,8 +18,8 @@ from fuzzing import read as fuzzed
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.changes.catalog_file import database_from_json
 from eventlog.changes.format import Report
+from eventlog.changes.json_form import database_from_json
 from eventlog.core.catalog import Catalog, build_catalog
 from eventlog.core.values import parse_type
 from eventlog.debezium.fields import decoder_of, field_of

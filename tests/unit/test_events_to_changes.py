@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from samples import CATALOG, good, row
 
-from eventlog.changes.from_events import event_to_change, outgoing_reader, parse_association
+from eventlog.changes.events import event_to_change, outgoing_reader, parse_association
 from eventlog.core.events import EventOptions, build_event, public_event
 from eventlog.core.fold import fold
 from eventlog.core.table_key import quote

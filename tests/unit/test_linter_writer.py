@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from eventlog.changes.catalog_file import database_from_json
 from eventlog.changes.format import Report
+from eventlog.changes.json_form import database_from_json
 from eventlog.errors import (
     ConfigError,
     NeedsQueryBack,

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from samples import CATALOG, database, row, table, usr
 
-from eventlog.changes.catalog_file import database_from_json
-from eventlog.changes.from_events import event_to_change
+from eventlog.changes.events import event_to_change
+from eventlog.changes.json_form import database_from_json
 from eventlog.config.load import load
 from eventlog.core import table_key
 from eventlog.core.catalog import Catalog, build_catalog

@@ -14,7 +14,7 @@ from fuzzing import CASES, ODD, OF_A_FILE, changed, damaged, dumped, lines_of, r
 from loss_forms import CATALOG, FORMS
 from loss_samples import SAMPLES
 
-from eventlog.changes.catalog_file import database_of
+from eventlog.changes.json_form import database_of
 from eventlog.config.load import load
 from eventlog.config.settings import SECTIONS
 from eventlog.conversion import convert, format_named, read_map

@@ -10,9 +10,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
-from eventlog.changes.catalog_file import database_of, read_catalog
+from eventlog.changes.events import EventWriting
 from eventlog.changes.format import Report
-from eventlog.changes.to_events import EventWriting
+from eventlog.changes.json_form import database_of, read_catalog
 from eventlog.config.load import Config
 from eventlog.config.settings import PublisherSettings, SourceSettings, kafka_properties
 from eventlog.config.urls import read_url

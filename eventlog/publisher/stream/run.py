@@ -17,8 +17,8 @@ from functools import partial
 from typing import Final, Protocol
 
 from eventlog.changes import json_form as change_json
-from eventlog.changes.keys import class_of_change
-from eventlog.changes.to_events import EventWriting, change_to_events
+from eventlog.changes.events import EventWriting, change_to_events
+from eventlog.changes.format import class_of_change
 from eventlog.core.catalog import Catalog
 from eventlog.errors import (
     ConfigError,

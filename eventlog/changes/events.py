@@ -1,21 +1,51 @@
-"""An event -> Change: how XDS is read into the change model (spec/change-model.md 2, 3.2)."""
+"""Event -> Change, how XDS is read into the change model (spec/change-model.md 2, 3.2), and Change -> events, how the
+change model is written as XDS (spec/change-model.md 4).
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from datetime import datetime, time
+from functools import lru_cache, partial
 from typing import Any, Final, TypeAlias
 
-from eventlog.changes.keys import Key, class_of, key_reader, typed_key
+from eventlog.changes.format import (
+    ExistingKeys,
+    Key,
+    class_of,
+    class_of_change,
+    existing_keys,
+    key_reader,
+    key_text,
+    old_and_new_key,
+    refuse_without_row,
+    refused_column,
+    typed_key,
+    with_key,
+    written_columns,
+)
 from eventlog.core import table_key
 from eventlog.core.catalog import Attribute, Catalog, ObjectClass
 from eventlog.core.events import Outgoing, association_of, public_event
-from eventlog.core.typed import ReadValue, xds_value_reader
-from eventlog.core.values import ValueOptions
-from eventlog.errors import BadTableKey, BadValue, FormatError, shown
-from eventlog.model import ALL, AttributeSteps, Change, ChangeOp, Event, Op, Operation, Step, Value
+from eventlog.core.moments import is_special
+from eventlog.core.typed import ReadValue, to_text, type_of, values_of, xds_value_reader
+from eventlog.core.values import TEMPORAL, ValueOptions, check_xml, converter, xds_type
+from eventlog.errors import BadTableKey, BadValue, FormatError, NotExpressible, RowError, shown
+from eventlog.model import (
+    ALL,
+    AttributeSteps,
+    Change,
+    ChangeOp,
+    Event,
+    Op,
+    Operation,
+    Step,
+    Value,
+    changes_nothing,
+    column_name,
+)
 
 OPERATIONS: Final = {
     Operation.ADD: ChangeOp.INSERT,
@@ -28,8 +58,6 @@ _MOST_ATTRIBUTES: Final = 4096
 _ADD, _REMOVE = Op.ADD, Op.REMOVE
 _IS_ADD, _IS_DELETE = Operation.ADD, Operation.DELETE
 _new: Final = tuple.__new__  # a NamedTuple from its fields, in less than half the time
-
-
 _NO_EXTRAS: Final[Mapping[str, Any]] = {}
 
 
@@ -278,3 +306,170 @@ def net_of_many(steps: Iterable[tuple[Op, tuple[Value, ...]]]) -> Net:
             else:
                 forth.append(value)
     return is_known, tuple(removed) if is_known else None, tuple(added)
+
+
+# --- Change -> events -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class EventWriting:
+    """How changes are written as events: the options of spec/event-log.md 9, ``values`` those that shape values.
+
+    ``existing_keys`` gives the keys that a TRUNCATE deletes; without it a TRUNCATE is refused. ``truncated`` is told
+    the columns (``schema.table.column``) whose fractions of a second are not written.
+    """
+
+    values: ValueOptions = _DEFAULTS
+    insert_query_back: str = "modify"
+    existing_keys: ExistingKeys | None = None
+    truncated: Callable[[str], None] | None = None
+
+
+_AS_IT_COMES: Final = EventWriting()
+
+
+def change_to_events(
+    change: Change, event_id: str, catalog: Catalog | None = None, options: EventWriting = _AS_IT_COMES
+) -> list[Event]:
+    """The events that say a change (spec/change-model.md 4): none if it changes nothing, several for a new key and for
+    TRUNCATE, whose ids are ``event_id``, ``event_id.2``, ``event_id.3``, ...
+
+    ``catalog`` gives keys that the change does not know, and the types that values are written as. Raises
+    NotExpressible (no key, a value that XDS cannot hold, TRUNCATE without ``existing_keys``), NeedsQueryBack and
+    NeedsRowCodec.
+    """
+    object_class = class_of_change(catalog, change)
+    if change.schema is None and object_class is not None and catalog is not None:
+        change = change._replace(schema=catalog.schema)
+    if change.op is ChangeOp.TRUNCATE:
+        keys = existing_keys(change, options.existing_keys)
+        return [
+            _event(change, object_class, Operation.DELETE, key, _numbered(event_id, number))
+            for number, key in enumerate(keys, 1)
+        ]
+    if changes_nothing(change):
+        return []
+    refuse_without_row(change)
+    change = with_key(change, object_class)
+    old, new = old_and_new_key(change)
+    if change.op is ChangeOp.DELETE:
+        return [_event(change, object_class, Operation.DELETE, old, event_id)]
+    if old != new:
+        delete = _event(change, object_class, Operation.DELETE, old, event_id)
+        return [delete, _insert(change, object_class, options, new, _numbered(event_id, 2))]
+    if change.op is not ChangeOp.UPDATE:
+        return [_insert(change, object_class, options, new, event_id)]
+    attributes = _update(change, object_class, options)
+    return [_event(change, object_class, Operation.MODIFY, new, event_id, attributes)] if attributes else []
+
+
+def _numbered(event_id: str, number: int) -> str:
+    return event_id if number == 1 else f"{event_id}.{number}"
+
+
+def _event(
+    change: Change,
+    object_class: ObjectClass | None,
+    operation: Operation,
+    key: Key,
+    event_id: str,
+    attributes: Sequence[AttributeSteps] = (),
+) -> Event:
+    association = association_text(change, key, object_class)
+    _check_written(change, "position", event_id)
+    return Event(operation, change.table, association, event_id, tuple(attributes))
+
+
+def association_text(change: Change, key: Key, object_class: ObjectClass | None) -> str:
+    """The association (spec/xds.md 5.1) of an object of the change's table. Raises NotExpressible as ``key_text``."""
+    schema = "" if change.schema is None else f",schema={table_key.quote(change.schema)}"
+    tail = f",table={table_key.quote(change.table)}{schema}"
+    _check_written(change, "name", tail)
+    return key_text(change, key, object_class) + tail
+
+
+def _check_written(change: Change, what: str, text: str) -> None:
+    try:
+        check_xml(text)
+    except RowError as error:
+        raise NotExpressible(f"the {what} of {change.table!r} cannot be written: {error}") from error
+
+
+_Values: TypeAlias = tuple[Op, tuple[Value, ...]]
+"""A step before its values are text."""
+
+
+def _insert(change: Change, object_class: ObjectClass | None, options: EventWriting, key: Key, event_id: str) -> Event:
+    """add; what was queried back as a modify, unless it has nothing to carry (spec/xds.md 4.1, 4.3)."""
+    write = partial(_attribute, change, object_class, options)
+    of_key = dict(key)
+    columns = {name: value for name, value in (change.after or {}).items() if name not in of_key}
+    if columns and change.extras.get("query_back") and options.insert_query_back == "modify":
+        steps = [write(name, _replaced(value)) for name, value in columns.items()]
+        return _event(change, object_class, Operation.MODIFY, key, event_id, steps)
+    added = [write(name, ((Op.ADD, values_of(value)),)) for name, value in columns.items()]
+    attributes = [attribute for attribute in added if attribute.steps[0].values]
+    return _event(change, object_class, Operation.ADD, key, event_id, attributes)
+
+
+def _update(change: Change, object_class: ObjectClass | None, options: EventWriting) -> list[AttributeSteps]:
+    """Old value and new value where the old one is known, else all removed and the new one (spec/xds.md 4.3)."""
+    before, after = change.before or {}, change.after or {}
+    unknown = change.extras.get("changed_unknown") or ()
+    attributes = []
+    for name in written_columns(change):
+        is_known = name in before and name not in unknown
+        steps = _from_old_to_new(before[name], after[name]) if is_known else _replaced(after[name])
+        attributes.append(_attribute(change, object_class, options, name, steps))
+    return [attribute for attribute in attributes if attribute.steps]
+
+
+def _replaced(new: Value) -> tuple[_Values, ...]:
+    values = values_of(new)
+    return ((Op.REMOVE_ALL, ()), *(((Op.ADD, values),) if values else ()))
+
+
+def _from_old_to_new(old: Value, new: Value) -> tuple[_Values, ...]:
+    steps = ((Op.REMOVE, values_of(old)), (Op.ADD, values_of(new)))
+    return tuple((op, values) for op, values in steps if values)
+
+
+def _attribute(
+    change: Change, object_class: ObjectClass | None, options: EventWriting, name: str, steps: Sequence[_Values]
+) -> AttributeSteps:
+    attributes = () if object_class is None else object_class.attributes
+    attribute = next((one for one in attributes if one.name == name), None)
+    if attribute is None:
+        _check_written(change, f"name of the column {name!r}", name)
+    values = [value for _, several in steps for value in several]
+    value_type, write = _value_writer(attribute, values, options.values)
+    try:
+        written = tuple(Step(op, tuple(write(to_text(value)) for value in several)) for op, several in steps)
+    except RowError as error:
+        raise refused_column(change, name, error) from error
+    if options.truncated is not None and any(_loses_fraction(value, value_type) for value in values):
+        options.truncated(column_name(change, name))
+    return AttributeSteps(name, value_type, written)
+
+
+def _value_writer(
+    attribute: Attribute | None, values: Sequence[Value], options: ValueOptions
+) -> tuple[str, Callable[[str], str]]:
+    """XDS type of an attribute's values, by its column or else by the values, and log text -> what is written."""
+    if attribute is not None:
+        return attribute.value_type, attribute.convert
+    types = {type_of(value) for value in values}
+    if len(types) == 2 and type_of("") in types and all(is_special(one) for one in values if isinstance(one, str)):
+        # Special times beside one of the calendar.
+        types = {replace(type, special=True) for type in types if type.kind in TEMPORAL} or types
+    if len(types) == 1:
+        (type,) = types
+        return xds_type(type, options), converter(type, options)
+    return "string", converter(type_of(""), options)
+
+
+def _loses_fraction(value: Value, value_type: str) -> bool:
+    """Whether parts of a second are not written: of a time never, of a datetime not in whole seconds."""
+    if isinstance(value, time):
+        return value.microsecond != 0
+    return value_type == "time" and isinstance(value, datetime) and value.microsecond != 0
