@@ -22,7 +22,7 @@ import rows as bench_rows
 from eventlog.config.load import load
 from eventlog.model import QUEUE_FIELDS, LogRow
 from eventlog.publisher.context import PublisherOptions
-from eventlog.sql.bulk import Part
+from eventlog.sql.dialect import Part
 from spark import job as jobs
 from spark.job import Job, Output
 from spark.session import tune_collector

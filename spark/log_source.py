@@ -25,8 +25,8 @@ from eventlog.config.load import load
 from eventlog.config.urls import masked, secrets_of
 from eventlog.errors import ConfigError
 from eventlog.model import LogRow
-from eventlog.sql.bulk import Part, is_letter
 from eventlog.sql.connection import connect, dialect_of, parse_url
+from eventlog.sql.dialect import Part, is_letter
 from eventlog.sql.locate import check_rights, locate_log
 from eventlog.sql.log_table import LogTable
 

@@ -24,8 +24,8 @@ from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.cycle import recover
 from eventlog.publisher.open import open_unlocked
 from eventlog.publisher.queue import build_events, take_window
-from eventlog.sql.bulk import Part
 from eventlog.sql.connection import as_database_errors
+from eventlog.sql.dialect import Part
 from eventlog.xds.writer import write_outgoing
 from spark.directory import TEMPORARY, Directory
 from spark.log_source import LAST_ID, Place

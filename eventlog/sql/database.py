@@ -1,7 +1,7 @@
 # ruff: noqa: B027 - what most databases leave empty
-"""What differs between databases as such: sessions, their lock and rights on a log, names, values, the catalogue.
+"""What differs between databases as such: sessions, names, values, the catalogue; what a log is made of, and its lock.
 
-``Dialect`` adds the log itself.
+``Dialect`` adds what is done with a log that is there.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ from collections.abc import Generator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Protocol
 
+import sqlalchemy as sa
 from sqlalchemy import URL, Connection
+from sqlalchemy.types import TypeEngine
 
 from eventlog.core.catalog import Catalog, Column, Database
 from eventlog.core.values import Kind
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.statements import fetch, fetch_chunks, qualified, quote_identifier
+from eventlog.sql.statements import fetch, fetch_chunks, qualified, quote_identifier, run_as_it_stands
 
 WRITES: Final = "eventlog_writes"
 """Key of ``Connection.info``: the transactions of this session are going to write (``eventlog.sql.connection``)."""
@@ -244,3 +246,93 @@ class SqlDatabase(ABC):
 
         ``column``: one of the table's; of the log itself the one that is updated.
         """
+
+    # What the tables of a log are made of (spec/triggers.md 7, spec/event-log.md 10). The statements of ``before_...``
+    # and ``after_...`` run beside Alembic's own; those of ``drop_...`` drop what does not go with a table.
+
+    column_types: ClassVar[Mapping[str, TypeEngine[Any]]]
+    """The column types by role.
+
+    The roles are integer (record_ids, counts), status, event_type, event_time, name (of users, tables, columns), key,
+    value, time (of companions), code, digest, text.
+    """
+    queue_index: Sequence[str] = ("record_id",)
+    """The columns of the index that the publisher reads by; it holds the rows N alone with ``partial_indexes``."""
+    utc_now: str
+    """SQL of the time in UTC as event_time holds it."""
+    prologue: Sequence[str] = ("BEGIN;", "")
+    """The lines that a script for the database's own tool begins with."""
+    epilogue: Sequence[str] = ("", "COMMIT;")
+    """The lines that such a script ends with."""
+
+    def record_id(self, log: LogTable, comment: str) -> sa.Column[Any]:
+        """The column record_id of the log, with what gives it its numbers."""
+        # CACHE 1: with a cache the numbers of two sessions' changes of one row may stand in the wrong order.
+        numbers = sa.Identity(always=False, cache=1)
+        return sa.Column("record_id", self.column_types["integer"], numbers, primary_key=True, comment=comment)
+
+    @abstractmethod
+    def is_letter(self, column: str) -> str:
+        """SQL of a check that a column holds a letter."""
+
+    def before_log(self, log: LogTable) -> Sequence[str]:
+        """The statements that make what the log's own columns need."""
+        return ()
+
+    def drop_before_log(self, log: LogTable) -> Sequence[str]:
+        """The statements that drop what ``before_log`` makes."""
+        return ()
+
+    def after_log(self, log: LogTable) -> Sequence[str]:
+        """The statements that make what the log needs beyond its columns, such as the key quoting function."""
+        return ()
+
+    def drop_after_log(self, log: LogTable) -> Sequence[str]:
+        """The statements that drop what ``after_log`` makes."""
+        return ()
+
+    @abstractmethod
+    def after_companions(self, log: LogTable) -> Sequence[str]:
+        """The statements that make what the companions need, and what gives each flight a number of its own."""
+
+    def drop_after_companions(self, log: LogTable) -> Sequence[str]:
+        """The statements that drop what ``after_companions`` makes."""
+        return [f"DROP SEQUENCE {self.qualified(log.schema, log.flight_sequence)}"]
+
+    def after_resync(self, log: LogTable, index: str) -> Sequence[str]:
+        """The statements that make what the table of positions needs. ``index``: the name of its index."""
+        return ()
+
+    def guard_by_index(self, log: LogTable) -> Sequence[str]:
+        """The statements that make the log refuse a status that is no letter, where a CHECK costs its writers more."""
+        return ()
+
+    def guard_by_checks(self, log: LogTable) -> Sequence[str]:
+        """The statements that take ``guard_by_index`` back."""
+        return ()
+
+    def as_script(self, printed: str) -> str:
+        """What Alembic printed, as text that the database's own tool runs, and runs again where it can."""
+        return printed
+
+    def run(self, conn: Connection, statement: str) -> None:
+        """``run_as_it_stands``. Raises DatabaseError for a function or trigger that does not compile."""
+        run_as_it_stands(conn, statement)
+
+    # Where DDL is not transactional, a migration that broke off is run again from its beginning.
+
+    def guarded(self, statement: str) -> str:
+        """A statement as Alembic has it, as it can be run again."""
+        return statement
+
+    def half_made(self, conn: Connection, log: LogTable) -> bool:
+        """Whether a table of the log's name is one of ours that a migration left which broke off."""
+        return False
+
+    @abstractmethod
+    def next_flight(self, conn: Connection, log: LogTable) -> int:
+        """A flight number that was never given before."""
+
+    @abstractmethod
+    def identity(self, conn: Connection, log: LogTable) -> str:
+        """A text that no other log has, nor this one when it is made anew, as far as the database can tell."""

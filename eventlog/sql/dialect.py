@@ -1,7 +1,7 @@
-"""What differs between databases: ``Dialect``, of which each database has a subclass.
+"""What a log asks of its database: ``Dialect``, of which each database has a subclass.
 
-Each database is a package under ``eventlog.sql.dialects`` with the same file names in each. The core asks the dialect,
-never which one it is.
+Each database is a package, whose rooms ``eventlog.sql.dialects`` tells: the dialect and its log, sessions, SQL text, the
+application's objects, triggers. The core asks the dialect, never which one it is.
 """
 
 from __future__ import annotations
@@ -14,21 +14,19 @@ from functools import lru_cache
 from itertools import chain
 from operator import itemgetter
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy import URL, Connection
-from sqlalchemy.types import TypeEngine
 
 from eventlog.core import table_key
 from eventlog.core.catalog import Attribute, ChildTable, Column, ObjectClass
 from eventlog.core.values import ColumnType
-from eventlog.errors import BadValue
+from eventlog.errors import BadValue, ConfigError
 from eventlog.model import LogRow, log_row
-from eventlog.sql.bulk import Part, check_letter, cut
 from eventlog.sql.database import SqlDatabase, Wake
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.statements import run_as_it_stands, run_many, without_collector
+from eventlog.sql.statements import run_many, without_collector
 from eventlog.sql.windows import Batch, DuePlace, Queue, Ranges, Selection, Walk, Window
 
 if TYPE_CHECKING:
@@ -36,6 +34,7 @@ if TYPE_CHECKING:
 
     from eventlog.sql.doctor.facts import Answer, AnswerFunction
     from eventlog.sql.triggers.base import Triggers
+
 CurrentRow = dict[str, list[str | None]]
 """Attribute name -> its values now, as log text (spec/triggers.md 6): one for a single-valued column, one for each
 row otherwise."""
@@ -44,6 +43,16 @@ LogRows = Generator[list[LogRow], None, None]
 
 _PIECE: Final = 10_000
 """Rows of a piece of a window."""
+_WORTH_IT: Final = 10_000
+"""Rows below which it does not pay to divide a part of the log."""
+
+
+class Part(NamedTuple):
+    """A range of record_ids, both ends within it, and about how many rows of the status asked for it holds."""
+
+    first: int
+    last: int
+    rows: int
 
 
 class NoSuchValue(Exception):
@@ -87,6 +96,7 @@ class Dialect(SqlDatabase):
     def log_times(self, column: str, *, is_zoned: bool) -> Mapping[str, str]:
         """The words of ``log_sql`` that tell of event_time: ``new_time``, what it is set to, and ``time``, it in UTC.
 
+        Where ``time`` is made of a text, also ``until`` and ``after``: the binds of ``due_chunks`` in the same form.
         ``is_zoned``: the column knows its zone, and holds the moment itself.
         """
 
@@ -234,96 +244,6 @@ class Dialect(SqlDatabase):
         It raises BadValue or NoSuchValue for a text that no value of the column can have.
         """
 
-    # What the tables of a log are made of (spec/triggers.md 7, spec/event-log.md 10). The statements of ``before_...``
-    # and ``after_...`` run beside Alembic's own; those of ``drop_...`` drop what does not go with a table.
-
-    column_types: ClassVar[Mapping[str, TypeEngine[Any]]]
-    """The column types by role.
-
-    The roles are integer (record_ids, counts), status, event_type, event_time, name (of users, tables, columns), key,
-    value, time (of companions), code, digest, text.
-    """
-    queue_index: Sequence[str] = ("record_id",)
-    """The columns of the index that the publisher reads by; it holds the rows N alone with ``partial_indexes``."""
-    utc_now: str
-    """SQL of the time in UTC as event_time holds it."""
-    prologue: Sequence[str] = ("BEGIN;", "")
-    """The lines that a script for the database's own tool begins with."""
-    epilogue: Sequence[str] = ("", "COMMIT;")
-    """The lines that such a script ends with."""
-
-    def record_id(self, log: LogTable, comment: str) -> sa.Column[Any]:
-        """The column record_id of the log, with what gives it its numbers."""
-        # CACHE 1: with a cache the numbers of two sessions' changes of one row may stand in the wrong order.
-        numbers = sa.Identity(always=False, cache=1)
-        return sa.Column("record_id", self.column_types["integer"], numbers, primary_key=True, comment=comment)
-
-    @abstractmethod
-    def is_letter(self, column: str) -> str:
-        """SQL of a check that a column holds a letter."""
-
-    def before_log(self, log: LogTable) -> Sequence[str]:
-        """The statements that make what the log's own columns need."""
-        return ()
-
-    def drop_before_log(self, log: LogTable) -> Sequence[str]:
-        """The statements that drop what ``before_log`` makes."""
-        return ()
-
-    def after_log(self, log: LogTable) -> Sequence[str]:
-        """The statements that make what the log needs beyond its columns, such as the key quoting function."""
-        return ()
-
-    def drop_after_log(self, log: LogTable) -> Sequence[str]:
-        """The statements that drop what ``after_log`` makes."""
-        return ()
-
-    @abstractmethod
-    def after_companions(self, log: LogTable) -> Sequence[str]:
-        """The statements that make what the companions need, and what gives each flight a number of its own."""
-
-    def drop_after_companions(self, log: LogTable) -> Sequence[str]:
-        """The statements that drop what ``after_companions`` makes."""
-        return [f"DROP SEQUENCE {self.qualified(log.schema, log.flight_sequence)}"]
-
-    def after_resync(self, log: LogTable, index: str) -> Sequence[str]:
-        """The statements that make what the table of positions needs. ``index``: the name of its index."""
-        return ()
-
-    def guard_by_index(self, log: LogTable) -> Sequence[str]:
-        """The statements that make the log refuse a status that is no letter, where a CHECK costs its writers more."""
-        return ()
-
-    def guard_by_checks(self, log: LogTable) -> Sequence[str]:
-        """The statements that take ``guard_by_index`` back."""
-        return ()
-
-    def as_script(self, printed: str) -> str:
-        """What Alembic printed, as text that the database's own tool runs, and runs again where it can."""
-        return printed
-
-    def run(self, conn: Connection, statement: str) -> None:
-        """``run_as_it_stands``. Raises DatabaseError for a function or trigger that does not compile."""
-        run_as_it_stands(conn, statement)
-
-    # Where DDL is not transactional, a migration that broke off is run again from its beginning.
-
-    def guarded(self, statement: str) -> str:
-        """A statement as Alembic has it, as it can be run again."""
-        return statement
-
-    def half_made(self, conn: Connection, log: LogTable) -> bool:
-        """Whether a table of the log's name is one of ours that a migration left which broke off."""
-        return False
-
-    @abstractmethod
-    def next_flight(self, conn: Connection, log: LogTable) -> int:
-        """A flight number that was never given before."""
-
-    @abstractmethod
-    def identity(self, conn: Connection, log: LogTable) -> str:
-        """A text that no other log has, nor this one when it is made anew, as far as the database can tell."""
-
     # Objects written into the log once more (spec/event-log.md 11, ``eventlog.sql.resync``)
 
     def start_walk(
@@ -428,22 +348,29 @@ class Dialect(SqlDatabase):
         bounds = {"first": max(first, 1), "last": min(last, self.last_record_id)}
         has_status = self.bindable(self.has_status(log, status))
         count = self.log_statement(log, "count_part", has_status=has_status)
-        ((total, greatest),) = self.fetch(conn, count, bounds)
-        if not total:
+        ((counted, greatest),) = self.fetch(conn, count, bounds)
+        if not counted:
             return []
-        size = cut(int(total), rows, at_least)
+        total = int(counted)
+        number = max(-(-total // rows), min(at_least, -(-total // _WORTH_IT)))
+        size = -(-total // number)
         cuts = self.log_statement(log, "cut_part", has_status=has_status)
         firsts = [int(record_id) for (record_id,) in self.fetch(conn, cuts, {**bounds, "part_size": size})]
         firsts[0] = bounds["first"]
         lasts = [*(after - 1 for after in firsts[1:]), int(greatest)]
-        sizes = [size] * (len(firsts) - 1) + [int(total) - size * (len(firsts) - 1)]
+        sizes = [size] * (len(firsts) - 1) + [total - size * (len(firsts) - 1)]
         return list(map(Part, firsts, lasts, sizes))
 
     def has_status(self, log: LogTable, status: str | None) -> str:
-        """SQL: the row has this status letter, as a literal, so that the queue's index serves; None = any."""
+        """SQL: the row has this status letter, as a literal, so that the queue's index serves; None = any.
+
+        Raises ConfigError for a status that is no letter.
+        """
         if status is None:
             return "1 = 1"
-        return f"{self.quote(log.column('status'))} = '{check_letter(status)}'"
+        if not is_letter(status):
+            raise ConfigError(f"status {status!r} is no letter: use N, S, W, E or F")
+        return f"{self.quote(log.column('status'))} = '{status}'"
 
     def part_statement(
         self,
@@ -497,3 +424,35 @@ def log_words(dialect: Dialect, log: LogTable, event_time_zone: str) -> Mapping[
         "now": now,
         **dialect.log_times(columns["event_time"], is_zoned=log.has_zoned_time),
     }
+
+
+def is_letter(status: str) -> bool:
+    """Whether this can be the status of a row."""
+    return len(status) == 1 and status.isascii() and status.isalpha()
+
+
+def arrow_schema(fields: Sequence[str]) -> pa.Schema:
+    """Fields of ``LogRow`` in Arrow: record_id and event_type int64, event_time timestamp[us], all others text."""
+    import pyarrow as pa
+
+    types = {"record_id": pa.int64(), "event_type": pa.int64(), "event_time": pa.timestamp("us")}
+    return pa.schema([pa.field(name, types.get(name, pa.string())) for name in fields])
+
+
+def arrow_batch(fields: Sequence[str], rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
+    """Rows with these fields, event_time as text, as one Arrow batch."""
+    import pyarrow as pa
+
+    schema = arrow_schema(fields)
+    columns = zip(*rows, strict=True)
+    arrays = [_array(field, column) for field, column in zip(schema, columns, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _array(field: pa.Field, values: Sequence[Any]) -> pa.Array:
+    import pyarrow as pa
+
+    if field.name != "event_time":
+        return pa.array(values, field.type)
+    texts = [text if text is None or text[:1].isdigit() else None for text in values]  # infinity is no timestamp
+    return pa.array(texts, pa.string()).cast(field.type)

@@ -63,7 +63,7 @@ def all_there(refs: Iterable[str]) -> str:
     return " AND ".join(f"{ref} IS NOT NULL" for ref in refs)
 
 
-def log_words(
+def trigger_words(
     log: LogTable, class_name: str, now: str, quote: Callable[[str], str] = quote_identifier
 ) -> dict[str, str]:
     """What a template of triggers needs to know of the log that they write, for rows of a class at the time ``now``."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from eventlog.core.catalog import ObjectId
 from eventlog.core.checks import CheckedRow
 from eventlog.core.fold import Group, first_id, open_groups
-from eventlog.sql.bulk import Part
+from eventlog.sql.dialect import Part
 
 
 class Boundary:

@@ -15,8 +15,8 @@ from lxml import etree
 from platforms import Platform
 
 from eventlog.cli import run
-from eventlog.sql.bulk import Part
 from eventlog.sql.connection import SUPPORTED
+from eventlog.sql.dialect import Part
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from eventlog.core.catalog import build_catalog
 from eventlog.core.checks import CheckedRow
 from eventlog.core.events import ids_of
 from eventlog.core.fold import Group, RowFolder, fold
-from eventlog.sql.bulk import Part
+from eventlog.sql.dialect import Part
 from spark.stages.boundary import Boundary
 
 _TABLE = {"name": "t", "kind": "table", "columns": [{"name": "id", "type": "integer"}], "primary_key": ["id"]}

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 from sqlalchemy import URL, Connection
 
 from eventlog.core.catalog import Attribute, ChildTable, Column, ObjectClass
-from eventlog.sql.bulk import Part, arrow_batch
 from eventlog.sql.connection import as_database_errors, connect
-from eventlog.sql.dialect import CurrentRow, Dialect, child_of
+from eventlog.sql.dialect import CurrentRow, Dialect, Part, arrow_batch, child_of
 from eventlog.sql.doctor.facts import Answer, AnswerFunction, LogTrigger
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import qualified, statements

@@ -21,9 +21,8 @@ from eventlog.core.catalog import Column, ForeignKey, build_catalog
 from eventlog.core.values import ColumnType, Kind, ValueOptions, converter
 from eventlog.errors import BadValue, ConfigError, DatabaseAway, DatabaseError
 from eventlog.model import EventType, LogRow
-from eventlog.sql.bulk import arrow_schema
 from eventlog.sql.connection import as_database_errors, connect, dialect_of, load_dialect
-from eventlog.sql.dialect import NoSuchValue
+from eventlog.sql.dialect import NoSuchValue, arrow_schema
 from eventlog.sql.dialects.oracle import DIALECT, bulk, doctor, session
 from eventlog.sql.dialects.oracle.query_back import bound
 from eventlog.sql.dialects.oracle.reflect import database

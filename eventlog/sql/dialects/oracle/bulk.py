@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 from sqlalchemy import URL, Connection
 
 from eventlog.errors import ConfigError, DatabaseError
-from eventlog.sql.bulk import Part, arrow_schema
 from eventlog.sql.connection import describe, reason_of
-from eventlog.sql.dialect import Dialect
+from eventlog.sql.dialect import Dialect, Part, arrow_schema
 from eventlog.sql.dialects.oracle.session import fetch
 from eventlog.sql.dialects.oracle.text import short_integer
 from eventlog.sql.dialects.stepwise import BATCH_ROWS

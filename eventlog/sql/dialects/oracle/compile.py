@@ -37,7 +37,7 @@ from eventlog.sql.dialects.oracle.types import (
     text_bytes,
 )
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.statements import literal, log_words, template_renderer
+from eventlog.sql.statements import literal, template_renderer, trigger_words
 from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableTriggers
 
 OPERATIONS: Final[Mapping[str, str]] = {"i": "INSERT", "u": "UPDATE", "d": "DELETE"}
@@ -133,7 +133,7 @@ def _log_for(log: LogTable, class_name: str, key: Iterable[Column], by_value: Se
     """
     has_long = any(map(is_long, by_value))
     return {
-        **log_words(log, class_name, new_time(is_zoned=log.has_zoned_time), quote_identifier),
+        **trigger_words(log, class_name, new_time(is_zoned=log.has_zoned_time), quote_identifier),
         "key_type": _text_type(map(_key_part_bytes, key)),
         "value_type": "CLOB" if has_long else _text_type(_longest(by_value)),
         "parameter_type": "CLOB" if has_long else "VARCHAR2",

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from sqlalchemy import URL, Connection
 
 from eventlog.errors import ConfigError, DatabaseError
-from eventlog.sql.bulk import Part, arrow_schema
 from eventlog.sql.connection import describe, reason_of
-from eventlog.sql.dialect import Dialect
+from eventlog.sql.dialect import Dialect, Part, arrow_schema
 from eventlog.sql.log_table import LogTable
 
 if TYPE_CHECKING:

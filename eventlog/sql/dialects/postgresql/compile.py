@@ -26,7 +26,15 @@ from eventlog.sql.dialects.postgresql.text import (
     value_text,
 )
 from eventlog.sql.log_table import LogTable, cut_name
-from eventlog.sql.statements import all_there, field, fields, log_words, qualified, quote_identifier, template_renderer
+from eventlog.sql.statements import (
+    all_there,
+    field,
+    fields,
+    qualified,
+    quote_identifier,
+    template_renderer,
+    trigger_words,
+)
 from eventlog.sql.triggers.compare import TableName, sha256
 from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableTriggers, following
 from eventlog.sql.triggers.plan import first_free
@@ -379,7 +387,7 @@ def _equality(facts: Facts, table: TableName, column: Column) -> str:
 
 def _log_for(log: LogTable, class_name: str) -> dict[str, str]:
     now_type = "pg_catalog.timestamptz" if log.has_zoned_time else "pg_catalog.timestamp"
-    return {**log_words(log, class_name, new_time(is_zoned=log.has_zoned_time)), "now_type": now_type}
+    return {**trigger_words(log, class_name, new_time(is_zoned=log.has_zoned_time)), "now_type": now_type}
 
 
 def _column_is_changed(column: Column) -> str:

@@ -21,7 +21,15 @@ from eventlog.errors import TriggerError
 from eventlog.model import EventType
 from eventlog.sql.dialects.sqlite.text import UTC_NOW, is_changed, is_one_spelling, key_text, value_text
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.statements import all_there, field, fields, literal, log_words, quote_identifier, template_renderer
+from eventlog.sql.statements import (
+    all_there,
+    field,
+    fields,
+    literal,
+    quote_identifier,
+    template_renderer,
+    trigger_words,
+)
 from eventlog.sql.triggers.base import MarkedTriggers
 from eventlog.sql.triggers.compare import Compiled, Installed, StoredTrigger
 from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableTriggers, following
@@ -114,7 +122,7 @@ def _class_bodies(log: LogTable, triggers: ClassTriggers, declared: Sequence[Tab
         return _render(
             "class_body.sql.j2",
             event=event,
-            log=log_words(log, triggers.class_name, UTC_NOW),
+            log=trigger_words(log, triggers.class_name, UTC_NOW),
             columns=columns,
             names=triggers.log_names,
             insert_type=int(triggers.insert_type),
@@ -173,7 +181,7 @@ def _child_bodies(log: LogTable, triggers: ChildTriggers) -> Iterator[_Body]:
         return _render(
             "child_body.sql.j2",
             event=event,
-            log=log_words(log, triggers.class_name, UTC_NOW),
+            log=trigger_words(log, triggers.class_name, UTC_NOW),
             event_type=int(triggers.event_type if by_value else EventType.UPDATE_FIELD_QUERY_BACK),
             by_value=by_value,
             attribute=triggers.attribute,
