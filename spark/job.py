@@ -29,6 +29,7 @@ from eventlog.publisher.context import Context, Counters, PublisherOptions
 from eventlog.publisher.open import catalog_of, xds_format
 from eventlog.qlik.sequence import WriterState
 from eventlog.sql.connection import as_database_errors, connect, dialect_of
+from eventlog.sql.dialect import Part
 from spark.directory import TEMPORARY, Directory
 from spark.log_source import Place, worker_url
 

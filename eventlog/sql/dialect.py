@@ -1,7 +1,7 @@
 """What a log asks of its database: ``Dialect``, of which each database has a subclass.
 
-Each database is a package, whose rooms ``eventlog.sql.dialects`` tells: the dialect and its log, sessions, SQL text, the
-application's objects, triggers. The core asks the dialect, never which one it is.
+Each database is a package, whose rooms ``eventlog.sql.dialects`` tells: the dialect and its log, sessions, SQL text,
+the application's objects, triggers. The core asks the dialect, never which one it is.
 """
 
 from __future__ import annotations
