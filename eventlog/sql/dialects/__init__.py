@@ -1,14 +1,14 @@
 """The databases, a package each, found by ``eventlog.sql.connection``. Each has the same rooms:
 
-============  =============================================================================  ========================
-``__init__``  the dialect: what the database can do; its log: made, read, marked, cut into   ``log``, ``doctor.sql``
-              parts; what ``doctor`` asks
-``session``   how a session begins, its lock on a log, its rights
+============  =============================================================================  =================
+``__init__``  the dialect: what the database can do; its log: made, read, marked, cut into   ``log.sql``
+              parts
+``session``   how a session begins, its lock on a log, its rights, what ``doctor`` asks      ``doctor.sql``
 ``text``      SQL text: names, values as log text, keys, the change test
 ``objects``   the application's tables: the catalogue, the rows of objects by their keys,    ``reflect.sql``
               the keys behind a position
-``triggers``  what triggers log, as SQL (``*.sql.j2``), and how they are compared, applied   ``installed.sql``
-============  =============================================================================  ========================
+``triggers``  what triggers log, as SQL (``*.sql.j2``), how they are compared and applied    ``installed.sql``
+============  =============================================================================  =================
 
-``stepwise`` is what Oracle and SQLite have in common.
+Oracle's ``script`` is what a script for SQL*Plus needs. ``stepwise`` is what Oracle and SQLite have in common.
 """

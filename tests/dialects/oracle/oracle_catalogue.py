@@ -14,11 +14,9 @@ from eventlog.model import EventType, LogRow
 from eventlog.sql import migrations
 from eventlog.sql.connection import load_dialect
 from eventlog.sql.dialects.oracle import DIALECT, session
-from eventlog.sql.dialects.oracle.query_back import values_statement
-from eventlog.sql.dialects.oracle.reflect import fingerprint_statement
+from eventlog.sql.dialects.oracle.objects import column_type, fingerprint_statement, values_statement
 from eventlog.sql.dialects.oracle.session import IDENTITY
 from eventlog.sql.dialects.oracle.triggers import OracleTriggers
-from eventlog.sql.dialects.oracle.types import column_type
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import statements
 from eventlog.sql.triggers.declared import declared_triggers

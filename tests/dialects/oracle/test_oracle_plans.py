@@ -17,8 +17,7 @@ from eventlog.errors import DatabaseError, TriggerError
 from eventlog.sql.connection import load_dialect
 from eventlog.sql.dialects.oracle import DIALECT
 from eventlog.sql.dialects.oracle.script import ddl_lock_timeout
-from eventlog.sql.dialects.oracle.tables import create_functions
-from eventlog.sql.dialects.oracle.triggers import OracleTriggers
+from eventlog.sql.dialects.oracle.triggers import OracleTriggers, create_functions
 from eventlog.sql.triggers.compare import Compiled, Installed, StoredTrigger
 from eventlog.sql.triggers.declared import declared_triggers
 from eventlog.sql.triggers.plan import Action, TriggerPlan

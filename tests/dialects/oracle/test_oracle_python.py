@@ -23,9 +23,9 @@ from eventlog.errors import BadValue, ConfigError, DatabaseAway, DatabaseError
 from eventlog.model import EventType, LogRow
 from eventlog.sql.connection import as_database_errors, connect, dialect_of, load_dialect
 from eventlog.sql.dialect import NoSuchValue, arrow_schema
-from eventlog.sql.dialects.oracle import DIALECT, bulk, doctor, session
-from eventlog.sql.dialects.oracle.query_back import bound
-from eventlog.sql.dialects.oracle.reflect import database
+from eventlog.sql.dialects import oracle
+from eventlog.sql.dialects.oracle import DIALECT, session
+from eventlog.sql.dialects.oracle.objects import bound, database
 from eventlog.sql.dialects.oracle.session import CHUNKS, chunks, may_run
 from eventlog.sql.dialects.oracle.text import fold_name, key_value, named, quote_identifier, spelled
 from eventlog.sql.log_table import LogTable, named_after
@@ -209,7 +209,7 @@ def test_errors_that_pass_are_tried_again_and_others_are_not(error: Any, is_away
 def test_a_sequence_whose_numbers_do_not_rise_in_the_order_of_requests_is_told(
     monkeypatch: pytest.MonkeyPatch, sequence: tuple[Any, ...], answers: list[Any], disorder: tuple[str, str] | None
 ) -> None:
-    monkeypatch.setattr(doctor, "call", lambda *_: answers.pop(0))
+    monkeypatch.setattr(session, "call", lambda *_: answers.pop(0))
     asked: list[Any] = [[("LOGS", "SEQ_EVENTLOG_1", *sequence)], *answers[:1]]
     del answers[:1]
 
@@ -219,8 +219,8 @@ def test_a_sequence_whose_numbers_do_not_rise_in_the_order_of_requests_is_told(
             raise DBAPIError(statement, {}, oracledb.DatabaseError(SimpleNamespace(code=found)))
         return found
 
-    monkeypatch.setattr(doctor, "fetch", fetched)
-    (found,) = doctor.numberings(conn(), LOG)
+    monkeypatch.setattr(session, "fetch", fetched)
+    (found,) = DIALECT.answers["numberings"](conn(), LOG)
     assert (found.cache, answers) == (1, [])
     if disorder is None:
         assert found.disorder is None
@@ -487,4 +487,4 @@ def test_a_data_frame_becomes_a_batch_of_the_fields_asked_for() -> None:
     fields = ("record_id", "event_time", "table_key")
     columns = [pa.array([1], pa.int64()), pa.array([0], pa.timestamp("ns")), pa.array(["x"], pa.large_string())]
     frame = pa.Table.from_arrays(columns, names=["A", "B", "C"])
-    assert bulk.typed(frame, arrow_schema(fields)).schema == arrow_schema(fields)
+    assert oracle.typed(frame, arrow_schema(fields)).schema == arrow_schema(fields)

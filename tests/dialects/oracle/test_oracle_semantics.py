@@ -13,11 +13,10 @@ from oracle_catalogue import BASE, LOG, OWN_LOG, triggers_of
 from oracle_plsql import Locator, Logged, Row, fire, function
 
 from eventlog.core import table_key
-from eventlog.sql.dialects.oracle.compile import render_base64_function, render_quote_function
+from eventlog.sql.dialects.oracle.triggers import create_functions
 from eventlog.sql.triggers.watch import Watch
 
-QUOTE = function(render_quote_function(LOG))
-BASE64 = function(render_base64_function(LOG))
+QUOTE, BASE64 = map(function, create_functions(LOG))
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1))

@@ -1,35 +1,56 @@
-"""Oracle, 12.2 and later, by python-oracledb in its thin mode."""
+"""Oracle, 12.2 and later, by python-oracledb in its thin mode: what it can do, and its log.
+
+record_ids and flights are numbered by sequences, and the triggers of a log use functions of its own (spec/triggers.md
+7, spec/event-log.md 10). The moment of which a bulk job reads the log is a system change number: every session reads
+AS OF it, as long as the database keeps the undo (spec/event-log.md 12).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from sqlalchemy import Connection
+import sqlalchemy as sa
+from sqlalchemy import URL, Connection
+from sqlalchemy.dialects import oracle
+from sqlalchemy.types import TypeEngine
 
 from eventlog.core.catalog import Column
 from eventlog.core.values import ColumnType, Kind
+from eventlog.errors import ConfigError, DatabaseError
 from eventlog.model import LogRow
-from eventlog.sql.dialect import LogRows
-from eventlog.sql.dialects.oracle import doctor, text
-from eventlog.sql.dialects.oracle.bulk import OracleBulk
-from eventlog.sql.dialects.oracle.query_back import OracleQueryBack
-from eventlog.sql.dialects.oracle.reflect import OracleCatalog
-from eventlog.sql.dialects.oracle.session import OracleSessions, chunks, fetch
-from eventlog.sql.dialects.oracle.tables import OracleTables
-from eventlog.sql.dialects.oracle.triggers import OracleTriggers, shows_triggers
-from eventlog.sql.dialects.stepwise import LOG_SQL
+from eventlog.sql.connection import describe, reason_of
+from eventlog.sql.dialect import LogRows, Part, arrow_schema
+from eventlog.sql.dialects.oracle import script, text
+from eventlog.sql.dialects.oracle.objects import OracleObjects
+from eventlog.sql.dialects.oracle.session import ANSWERS, OracleSessions, chunks, fetch, has_log
+from eventlog.sql.dialects.oracle.triggers import OracleTriggers, create_functions, shows_triggers
+from eventlog.sql.dialects.stepwise import BATCH_ROWS, LOG_SQL, trigger_answers
 from eventlog.sql.doctor.facts import Answer
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.statements import statements
+from eventlog.sql.statements import run_as_it_stands, statements
 from eventlog.sql.windows import DuePlace, Ranges
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_INSTALLED_SQL: Final = statements(__package__, "installed.sql")
 
 _SHORT: Final = 50
 """How many record_ids a range has that is read id by id."""
+_SCN: Final = re.compile("[0-9]{1,20}")
+
+_EXISTS: Final = -955
+_NO_SEQUENCE: Final = -2289
+_NO_OBJECT: Final = -4043
+
+_number: Any = oracle.NUMBER  # which has no types
+_INTEGER: Final[TypeEngine[Any]] = _number(38, 0)
 
 
-class Oracle(OracleSessions, OracleCatalog, OracleTables, OracleBulk, OracleQueryBack):
+class Oracle(OracleSessions, OracleObjects):
     """Oracle by python-oracledb in its thin mode."""
 
     name = "oracle"
@@ -55,7 +76,25 @@ class Oracle(OracleSessions, OracleCatalog, OracleTables, OracleBulk, OracleQuer
     max_identifier = text.MAX_IDENTIFIER
     lacks = frozenset({Kind.TIME, Kind.UUID})
     triggers = OracleTriggers()
-    answers: ClassVar = doctor.ANSWERS
+    answers: ClassVar = {**ANSWERS, **trigger_answers(triggers, has_log)}
+    column_types: ClassVar = {
+        "integer": _INTEGER,
+        "status": sa.CHAR(1),
+        "event_type": _number(1, 0),
+        "event_time": oracle.TIMESTAMP(),
+        "time": oracle.TIMESTAMP(),
+        "digest": sa.CHAR(64),
+        "name": oracle.VARCHAR2(261),
+        "key": oracle.VARCHAR2(4000),
+        "code": oracle.VARCHAR2(64),
+        "value": sa.CLOB(),
+        "text": sa.CLOB(),
+    }
+    queue_index = ("status", "record_id")
+    prologue = script.PROLOGUE
+    epilogue = ("COMMIT;",)
+    as_script = staticmethod(script.rerunnable)
+    guarded = staticmethod(script.guarded)
     log_sql: ClassVar = {**LOG_SQL, **statements(__package__, "log.sql")}
     last_record_id = 10**38 - 1
     local_now = "CAST(SYSTIMESTAMP AS TIMESTAMP)"  # of the server's own zone, not of the session's
@@ -98,6 +137,152 @@ class Oracle(OracleSessions, OracleCatalog, OracleTables, OracleBulk, OracleQuer
             statement = self.log_statement(log, "read_ids", ids=", ".join(f":{bind}" for bind in binds))
             rows += self.log_rows(conn, statement, binds)
         return sorted(rows, key=itemgetter(0))
+
+    # The tables of the log
+
+    def record_id(self, log: LogTable, comment: str) -> sa.Column[Any]:
+        numbers = sa.text(f"{text.number_sequence(log)}.NEXTVAL")
+        return sa.Column(
+            "record_id", _INTEGER, server_default=numbers, primary_key=True, autoincrement=False, comment=comment
+        )
+
+    def is_letter(self, column: str) -> str:
+        code = f"ASCII({text.quote_identifier(text.spelled(column))})"
+        return f"{code} BETWEEN 65 AND 90 OR {code} BETWEEN 97 AND 122"
+
+    def before_log(self, log: LogTable) -> list[str]:
+        return [_create_sequence(text.number_sequence(log))]
+
+    def drop_before_log(self, log: LogTable) -> list[str]:
+        return [_drop_sequence(text.number_sequence(log))]
+
+    def after_log(self, log: LogTable) -> list[str]:
+        return create_functions(log)
+
+    def drop_after_log(self, log: LogTable) -> list[str]:
+        functions = (text.quote_function(log), text.base64_function(log))
+        return [script.unless(f"DROP FUNCTION {name}", _NO_OBJECT) for name in functions]
+
+    def after_companions(self, log: LogTable) -> list[str]:
+        return [_create_sequence(text.qualified(log.schema, log.flight_sequence))]
+
+    def drop_after_companions(self, log: LogTable) -> list[str]:
+        return [_drop_sequence(text.qualified(log.schema, log.flight_sequence))]
+
+    def next_flight(self, conn: Connection, log: LogTable) -> int:
+        sequence = text.qualified(log.schema, log.flight_sequence)
+        return int(conn.exec_driver_sql(f"SELECT {sequence}.NEXTVAL FROM DUAL").scalar_one())  # noqa: S608 - quoted
+
+    def half_made(self, conn: Connection, log: LogTable) -> bool:
+        # The sequence of record_ids is there too.
+        binds = {"owner": log.schema, "name": log.own_name(text.NUMBERS)}
+        return bool(fetch(conn, _INSTALLED_SQL["sequence"], binds))
+
+    def run(self, conn: Connection, statement: str) -> None:
+        # It is committed, and what does not compile is a success for Oracle.
+        run_as_it_stands(conn, statement)
+        compiled = script.made_by(statement)
+        if compiled is not None:
+            _check_compiled(conn, *compiled)
+
+    # The log in parts, as Arrow batches by the data frames of python-oracledb
+
+    def export_snapshot(self, conn: Connection) -> str:
+        # Needs EXECUTE on DBMS_FLASHBACK.
+        return str(fetch(conn, "SELECT TO_CHAR(SYS.DBMS_FLASHBACK.GET_SYSTEM_CHANGE_NUMBER) FROM DUAL")[0][0])
+
+    def join_snapshot(self, conn: Connection, snapshot: str) -> None:
+        # Before the transaction begins.
+        conn.exec_driver_sql(
+            "BEGIN\n    SYS.DBMS_FLASHBACK.ENABLE_AT_SYSTEM_CHANGE_NUMBER(:scn);\nEND;", {"scn": int(_scn(snapshot))}
+        )
+
+    def read_part(
+        self, url: URL, log: LogTable, snapshot: str | None, status: str | None, part: Part, fields: Sequence[str]
+    ) -> Iterator[pa.RecordBatch]:
+        try:
+            import oracledb
+            import pyarrow as pa
+        except ImportError as error:
+            raise ConfigError(
+                f"Arrow or the driver is not installed ({error}): install eventlog-publisher[oracle,spark]"
+            ) from error
+        schema = arrow_schema(fields)
+        dialect: Any = url.get_dialect()
+        _, arguments = dialect(dbapi=oracledb).create_connect_args(url)
+        statement, bounds = self.part_as_of(log, snapshot, status, fields), {"first": part.first, "last": part.last}
+        try:
+            with oracledb.connect(**arguments) as connection:
+                with connection.cursor() as cursor:
+                    for setting in self.session:
+                        cursor.execute(setting)
+                for frame in connection.fetch_df_batches(statement, bounds, size=BATCH_ROWS):
+                    yield from typed(pa.table(frame), schema).to_batches()
+        except (oracledb.Error, OSError) as error:  # OSError: the thin mode lets errors of the socket through
+            rows = f"rows {part.first} to {part.last} of the log {log}"
+            raise DatabaseError(f"{rows} cannot be read from {describe(url)}: {reason_of(error, url)}") from None
+
+    def part_as_of(self, log: LogTable, snapshot: str | None, status: str | None, fields: Sequence[str]) -> str:
+        """The statement that reads a part as it was at a snapshot."""
+        as_of = "" if snapshot is None else f" AS OF SCN {_scn(snapshot)}"
+        return self.part_statement(log, status, fields, as_of=as_of)
+
+    def part_field(self, log: LogTable, field: str) -> str:
+        column = self.quote(log.column(field))
+        match field:
+            case "record_id":
+                return f"CAST({column} AS NUMBER(18))"  # so many digits, so that it comes as an integer
+            case "event_type":
+                return text.short_integer(column, 18)
+            case "event_time":
+                return f"CAST({self.log_times(column, is_zoned=log.has_zoned_time)['time']} AS TIMESTAMP(6))"
+            case _:
+                return super().part_field(log, field)
+
+
+def _create_sequence(name: str) -> str:
+    # The cache is the instance's, so numbers rise in the order of the requests; ORDER: among the instances of a cluster
+    # too. NOCACHE would update the dictionary with every number (spec/triggers.md 7).
+    return script.unless(f"CREATE SEQUENCE {name} CACHE 1000 ORDER", _EXISTS)
+
+
+def _drop_sequence(name: str) -> str:
+    return script.unless(f"DROP SEQUENCE {name}", _NO_SEQUENCE)
+
+
+def _check_compiled(conn: Connection, type_: str, schema: str | None, name: str) -> None:
+    """Raise DatabaseError if a trigger or function does not compile.
+
+    A trigger is dropped then, since the application's statements would fail by it.
+    """
+    binds = {"owner": schema, "name": name, "object_type": type_}
+    errors = fetch(conn, _INSTALLED_SQL["errors"], binds)
+    if not errors:
+        return
+    line, position, problem = errors[0]
+    what = f"{type_.lower()} {name if schema is None else f'{schema}.{name}'}"
+    consequence = "grant its schema the rights on what it names, and run it again"
+    if type_ == "TRIGGER":
+        run_as_it_stands(conn, script.drop_trigger(schema, name))
+        consequence = (
+            "it was dropped, since the application's statements would fail by it, and nothing of its is captured: "
+            "grant its schema the rights that `eventlog triggers plan` names"
+        )
+    raise DatabaseError(
+        f"{what} does not compile: line {line}, column {position}: {' '.join(str(problem).split())}; {consequence}"
+    )
+
+
+def _scn(snapshot: str) -> str:
+    """The system change number itself. Raises DatabaseError for a text that is none."""
+    if _SCN.fullmatch(snapshot) is None:
+        raise DatabaseError(f"{snapshot!r} is no system change number: give what `export_snapshot` returned")
+    return snapshot
+
+
+def typed(table: Any, schema: Any) -> Any:
+    """The columns of a data frame with the names and types of the schema: the driver makes them wider."""
+    return table.rename_columns(schema.names).cast(schema, safe=False)
 
 
 DIALECT: Final = Oracle()

@@ -1,4 +1,4 @@
-"""SQL text of Oracle: identifiers, literals, and a column's value as log text (spec/triggers.md 4, 5, 6).
+"""SQL text of Oracle: names, a column's value as log text, the change test, keys (spec/triggers.md 4, 5, 6, 6.1).
 
 The text of a value is one whatever the session's NLS settings are: decimal sign and calendar are given with each
 conversion, and texts are compared by their bytes, since ``<>`` follows NLS_COMP.
@@ -6,15 +6,16 @@ conversion, and texts are compared by their bytes, since ``<>`` follows NLS_COMP
 
 from __future__ import annotations
 
+import re
 import string
 from collections.abc import Iterable, Sequence
+from enum import StrEnum
 from typing import Final
 
 from eventlog.core.catalog import Column
 from eventlog.core.values import Kind
 from eventlog.errors import ConfigError
 from eventlog.sql import statements
-from eventlog.sql.dialects.oracle.types import Family, family
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import key_parts, literal
 
@@ -71,7 +72,8 @@ def short_integer(ref: str, digits: int) -> str:
 
 QUOTE_FUNCTION: Final = "proc_{}_quote"
 BASE64_FUNCTION: Final = "proc_{}_base64"
-"""The names of the functions of a log (``LogTable.own_name``)."""
+NUMBERS: Final = "seq_{}_1"
+"""The names of the functions of a log, and of the sequence that gives record_ids (``LogTable.own_name``)."""
 
 
 def quote_function(log: LogTable, home: str | None = None) -> str:
@@ -90,6 +92,11 @@ def _function(pattern: str, log: LogTable, home: str | None) -> str:
     return qualified(log.schema if log.schema != home else None, log.own_name(pattern))
 
 
+def number_sequence(log: LogTable) -> str:
+    """SQL name of the sequence that gives record_ids."""
+    return qualified(log.schema, log.own_name(NUMBERS))
+
+
 def joined(separator: str, parts: Iterable[str]) -> str:
     """Parts with a separator between them, on lines of some hundred characters: SQL*Plus takes no more than 2499."""
     lines = [""]
@@ -101,6 +108,128 @@ def joined(separator: str, parts: Iterable[str]) -> str:
 
 
 _LINE: Final = 400
+
+
+# --- types ------------------------------------------------------------------------------------------------------------
+
+
+class Family(StrEnum):
+    """The type by which PL/SQL takes the values of a column: its parameters name it without a size."""
+
+    NUMBER = "NUMBER"
+    FLOAT = "BINARY_FLOAT"
+    DOUBLE = "BINARY_DOUBLE"
+    TEXT = "VARCHAR2"
+    NATIONAL = "NVARCHAR2"
+    RAW = "RAW"
+    BOOLEAN = "BOOLEAN"
+    # The unconstrained subtypes: the plain names would keep six digits of the seconds.
+    MOMENT = "TIMESTAMP_UNCONSTRAINED"
+    ZONED = "TIMESTAMP_TZ_UNCONSTRAINED"
+    MONTHS = "YMINTERVAL_UNCONSTRAINED"
+    SECONDS = "DSINTERVAL_UNCONSTRAINED"
+    CLOB = "CLOB"
+    NCLOB = "NCLOB"
+    UNREADABLE = "unreadable"
+    """LONG, LONG RAW, BLOB and the like: a trigger can only ask whether an UPDATE names them."""
+
+
+_BY_WORD: Final = {
+    "BINARY_FLOAT": Family.FLOAT,
+    "BINARY_DOUBLE": Family.DOUBLE,
+    "NCHAR": Family.NATIONAL,
+    "NVARCHAR2": Family.NATIONAL,
+    "CLOB": Family.CLOB,
+    "TEXT": Family.CLOB,
+    "NCLOB": Family.NCLOB,
+    "LONG": Family.UNREADABLE,
+    "BLOB": Family.UNREADABLE,
+    "BFILE": Family.UNREADABLE,
+    "XMLTYPE": Family.UNREADABLE,
+    "JSON": Family.UNREADABLE,
+}
+_BY_KIND: Final = {
+    Kind.INTEGER: Family.NUMBER,
+    Kind.EXACT: Family.NUMBER,
+    Kind.APPROXIMATE: Family.NUMBER,
+    Kind.BOOLEAN: Family.BOOLEAN,
+    Kind.BINARY: Family.RAW,
+    Kind.DATE: Family.MOMENT,
+    Kind.TIMESTAMP: Family.MOMENT,
+    Kind.TIMESTAMPTZ: Family.ZONED,
+}
+
+
+def family(column: Column) -> Family:
+    """The family of a column, of Oracle's own types and of the generic ones of a catalogue file (spec/xds.md 9)."""
+    sql = column.type.sql.upper()
+    word = re.split(r"[ (]", sql, maxsplit=1)[0]
+    if word == "INTERVAL":
+        return Family.MONTHS if " YEAR" in sql else Family.SECONDS
+    return _BY_WORD.get(word) or _BY_KIND.get(column.type.kind, Family.TEXT)
+
+
+def _length(column: Column) -> int:
+    """The greatest length of a value in bytes as it was declared, 0 if there is none."""
+    size = re.search(r"\((\d+)", column.type.sql)
+    return int(size[1]) if size else 0
+
+
+_MAX_RAW: Final = 24_000
+"""Bytes whose base64 is not longer than the longest VARCHAR2 of PL/SQL."""
+_MAX_NCHAR: Final = 666
+"""2000 bytes of three a character, as national texts have in the character set UTF8."""
+_SHORT_TEXT: Final = 70
+"""Bytes that hold every number (TM9 has 64 characters at most, and a key's begins with 0), moment, interval, ROWID."""
+SQL_TEXT: Final = 4000
+"""Bytes of a text that SQL takes without a LOB, whatever MAX_STRING_SIZE is."""
+
+
+def is_loggable(column: Column, lob_values: bool) -> bool:
+    """Whether the value itself is logged in styles field and remove_all (spec/triggers.md 6.1)."""
+    match family(column):
+        case Family.UNREADABLE:
+            return False
+        case Family.CLOB | Family.NCLOB:
+            return lob_values
+        case Family.RAW:
+            return _length(column) <= _MAX_RAW
+        case _:
+            return True
+
+
+def is_locator(column: Column) -> bool:
+    """Whether a trigger gets a locator of a large object, which is valid for its row only."""
+    return family(column) in (Family.CLOB, Family.NCLOB)
+
+
+def text_bytes(column: Column) -> int | None:
+    """Bytes of the longest log text that a value can have; None where the type does not tell."""
+    match family(column):
+        case Family.CLOB | Family.NCLOB | Family.UNREADABLE:
+            return None
+        case Family.RAW:
+            return (_length(column) + 2) // 3 * 4 or None  # base64
+        case Family.NATIONAL:
+            return _length(column) * 3 // 2 or None  # UTF-16 to UTF-8
+        case Family.TEXT if column.type.sql.upper() == "ROWID":
+            return _SHORT_TEXT
+        case Family.TEXT if column.type.sql == column.type.sql.lower():
+            return _length(column) * 4 or None  # of a catalogue file (spec/xds.md 9): characters
+        case Family.TEXT:
+            return _length(column) or None
+        case _:
+            return _SHORT_TEXT
+
+
+def national_length(column: Column) -> int:
+    """Characters of a national text as it was declared; the most that NCHAR has anywhere if it was not."""
+    return _length(column) // 2 or _MAX_NCHAR
+
+
+def is_long(column: Column) -> bool:
+    """Whether the text of a value may have more bytes than SQL takes without a LOB."""
+    return is_locator(column) or (text_bytes(column) or 0) > SQL_TEXT
 
 
 # --- values -----------------------------------------------------------------------------------------------------------

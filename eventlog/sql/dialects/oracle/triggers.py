@@ -1,36 +1,53 @@
-"""Triggers on Oracle: what is there, and what is Oracle's own in planning and applying (spec/triggers.md 7.2, 9, 10).
+"""Triggers on Oracle: what they log, as SQL, and how they are compared and applied.
 
-Oracle keeps no comment on a trigger, so the hash of what was compiled stands in its source; what somebody changed by
-hand shows by comparing the rest of the source.
+See spec/triggers.md 2, 4, 5, 6, 7.2, 9, 10. The texts are in the .sql.j2 files beside this module. A table has a
+trigger an operation, since the source of one may have 32 KiB. Oracle keeps no comment on a trigger, so the hash of what
+was compiled stands in its source; what somebody changed by hand shows by comparing the rest of the source.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from eventlog.errors import DatabaseError
-from eventlog.sql.dialects.oracle.compile import OPERATIONS, trigger_texts
+from eventlog.core import table_key
+from eventlog.core.catalog import Column
+from eventlog.errors import DatabaseError, TriggerError
+from eventlog.model import EventType
 from eventlog.sql.dialects.oracle.script import PROLOGUE, ddl_lock_timeout, drop_trigger, terminated
 from eventlog.sql.dialects.oracle.session import current_user, error_code, fetch
-from eventlog.sql.dialects.oracle.tables import create_functions, number_sequence
 from eventlog.sql.dialects.oracle.text import (
     BASE64_FUNCTION,
     QUOTE_FUNCTION,
+    SQL_TEXT,
+    Family,
     base64_function,
+    change_function,
+    changed,
+    differs,
+    family,
+    is_locator,
+    is_loggable,
+    is_long,
+    joined,
+    key_text,
+    new_time,
+    number_sequence,
     qualified,
     quote_function,
     quote_identifier,
+    text_bytes,
+    value_text,
 )
-from eventlog.sql.dialects.oracle.types import Family, family
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.statements import run_as_it_stands, statements
+from eventlog.sql.statements import literal, run_as_it_stands, statements, template_renderer
 from eventlog.sql.triggers.base import MarkedTriggers, missing_log
 from eventlog.sql.triggers.compare import (
     Compiled,
@@ -46,6 +63,12 @@ from eventlog.sql.triggers.plan import Action, InstalledTrigger, TriggerPlan
 
 _SQL: Final = statements(__package__, "installed.sql")
 
+OPERATIONS: Final[Mapping[str, str]] = {"i": "INSERT", "u": "UPDATE", "d": "DELETE"}
+MAX_SOURCE: Final = 32 * 1024
+"""Bytes of a trigger's source that Oracle takes."""
+_FLUSH: Final = 1000
+"""Log rows that a compound trigger keeps in memory before it writes them."""
+
 _BUSY: Final = frozenset({54, 4021})
 """Resource busy; time-out while waiting to lock an object."""
 
@@ -55,11 +78,16 @@ class OracleTriggers(MarkedTriggers):
 
     replaces = True
     blank_digest = "0" * 64
-    texts = staticmethod(trigger_texts)
     drop_trigger = staticmethod(drop_trigger)
     ended = staticmethod(terminated)
     script_head = (*PROLOGUE, "")
     script_end = ()
+
+    def texts(
+        self, home: str | None, log: LogTable, triggers: TableTriggers, declared: Sequence[TableTriggers]
+    ) -> Iterator[tuple[str, Callable[[str, str], str]]]:
+        for letter, operation in OPERATIONS.items():
+            yield letter, partial(_trigger, home, log, triggers, operation)
 
     def find_log(self, conn: Connection, log: LogTable) -> LogTable:
         rows = fetch(conn, _SQL["log"], {"owner": log.schema, "name": log.name})
@@ -238,3 +266,166 @@ def _grants(log: LogTable, compiled: Compiled) -> Iterable[str]:
         f"the triggers in schema {compiled.schema} write the log with the rights of that user, which must be granted "
         f"to it itself and not to a role: {'; '.join(wanted)}"
     )
+
+
+# --- their texts ------------------------------------------------------------------------------------------------------
+
+
+def _trigger(home: str | None, log: LogTable, triggers: TableTriggers, operation: str, name: str, marker: str) -> str:
+    if isinstance(triggers, ClassTriggers):
+        template, words = "class_trigger.sql.j2", _class_words(log, triggers, operation)
+        key, columns = triggers.log_key, triggers.key
+    else:
+        template, words = "child_trigger.sql.j2", _child_words(log, triggers, operation)
+        key, columns = triggers.own_key, triggers.owner_columns
+    base64 = base64_function(log, home)
+    text = _render(
+        template,
+        name=qualified(home, name),
+        table=qualified(home, triggers.table.name),
+        operation=operation,
+        marker=marker,
+        flush=_FLUSH,
+        base64=base64,
+        key_of=lambda row: key_text(key, _fields(row, columns), quote_function(log, home), base64),
+        is_there=lambda row: _is_there(row, columns),
+        **words,
+    )
+    if len(text.encode()) > MAX_SOURCE:
+        raise TriggerError(
+            f"watch {triggers.class_name}: the trigger for {operation} of {triggers.table.name} has "
+            f"{len(text.encode())} bytes, and Oracle takes {MAX_SOURCE}: leave columns out with exclude, or use "
+            "style = row_query_back"
+        )
+    return text
+
+
+def _class_words(log: LogTable, triggers: ClassTriggers, operation: str) -> dict[str, object]:
+    loggable = [column for column in triggers.columns if is_loggable(column, triggers.watch.lob_values)]
+    compared = [*triggers.key, *triggers.columns] if operation == "UPDATE" else []
+    by_value = triggers.insert_type == EventType.INSERT_FIELD
+    written = loggable if by_value and operation != "DELETE" else []
+    # A locator of :OLD or :NEW is written with its row, never kept until the end of the statement.
+    by_statement = triggers.watch.capture == "statement" and not any(map(is_locator, written))
+    return {
+        "log": _log_for(log, triggers.class_name, triggers.log_key, written),
+        "columns": triggers.columns,
+        "names": triggers.log_names,
+        "insert_type": int(triggers.insert_type),
+        "update_type": int(triggers.update_type),
+        "is_compound": by_statement or operation == "UPDATE",
+        "inserted_by_value": [column for column in written if operation == "INSERT" or not is_locator(column)],
+        "by_statement": by_statement,
+        "is_nullable": triggers.is_nullable,
+        "lob_always": triggers.watch.lob_always,
+        "families": _families(compared, [Family.TEXT] if operation == "UPDATE" else []),
+        "plain": [column for column in triggers.columns if is_loggable(column, lob_values=False)],
+        "readable": [column for column in triggers.columns if _is_readable(column)],
+        "is_loggable": loggable.__contains__,
+        "key_is_changed": joined(" OR ", map(_is_changed, triggers.key)),
+    }
+
+
+def _child_words(log: LogTable, triggers: ChildTriggers, operation: str) -> dict[str, object]:
+    by_statement = triggers.watch.capture == "statement"
+    by_value = triggers.event_type == EventType.UPDATE_FIELD and is_loggable(triggers.column, lob_values=False)
+    return {
+        "log": _log_for(log, triggers.class_name, triggers.own_key, [triggers.column] if by_value else []),
+        "event_type": int(EventType.UPDATE_FIELD if by_value else EventType.UPDATE_FIELD_QUERY_BACK),
+        "attribute": triggers.attribute,
+        "column": triggers.column,
+        "is_compound": by_statement or (operation == "UPDATE" and by_value),
+        "by_statement": by_statement,
+        "families": _families([triggers.column], [Family.TEXT]) if operation == "UPDATE" else [],
+    }
+
+
+def _log_for(log: LogTable, class_name: str, key: Iterable[Column], by_value: Sequence[Column]) -> dict[str, str]:
+    """``by_value``: the columns whose values are logged. Types that FORALL binds are no wider than they have to be:
+    beyond 4000 bytes a text is bound as a LONG, with all that a LONG may not.
+    """
+    has_long = any(map(is_long, by_value))
+    return {
+        **trigger_words(log, class_name, new_time(is_zoned=log.has_zoned_time), quote_identifier),
+        "key_type": _text_type(map(_key_part_bytes, key)),
+        "value_type": "CLOB" if has_long else _text_type(_longest(by_value)),
+        "parameter_type": "CLOB" if has_long else "VARCHAR2",
+    }
+
+
+def _text_type(parts: Iterable[int | None]) -> str:
+    """The type that holds a text of parts with so many bytes each, None = the size is not known."""
+    known = list(parts)
+    fits = None not in known and sum(size or 0 for size in known) <= SQL_TEXT
+    return f"VARCHAR2({SQL_TEXT if fits else 32767})"
+
+
+def _longest(columns: Sequence[Column]) -> Sequence[int | None]:
+    sizes = [text_bytes(column) for column in columns]
+    return [None] if None in sizes else [max((size for size in sizes if size is not None), default=0)]
+
+
+def _key_part_bytes(column: Column) -> int | None:
+    """Bytes of a part of a key: + and =, the name, the value in quotation marks with each of its characters escaped."""
+    size = text_bytes(column)
+    return None if size is None else len(table_key.quote(column.name).encode()) + 4 + 2 * size
+
+
+def _families(columns: Iterable[Column], needed: Iterable[Family]) -> list[Family]:
+    used = {family(column) for column in columns} | set(needed)
+    return [one for one in Family if one in used and one is not Family.UNREADABLE]
+
+
+def _is_readable(column: Column) -> bool:
+    return family(column) is not Family.UNREADABLE
+
+
+def field(row: str, column: Column) -> str:
+    """PL/SQL of a column of the row OLD or NEW."""
+    return f":{row}.{quote_identifier(column.name)}"
+
+
+def _fields(row: str, columns: Iterable[Column]) -> list[str]:
+    return [field(row, column) for column in columns]
+
+
+def _is_there(row: str, columns: Sequence[Column]) -> str:
+    """PL/SQL: none of these columns is NULL."""
+    return joined(" AND ", (f"{ref} IS NOT NULL" for ref in _fields(row, columns)))
+
+
+def _is_changed(column: Column) -> str:
+    return changed(column, field("OLD", column), field("NEW", column))
+
+
+# --- templates --------------------------------------------------------------------------------------------------------
+
+
+def create_functions(log: LogTable) -> list[str]:
+    """The statements that make the functions of a log, in its schema: the one that quotes texts in keys, and the one
+    that gives the base64 of binary values (spec/triggers.md 4, 6, 9).
+    """
+    return [
+        _render("quote_function.sql.j2", function=quote_function(log)),
+        _render("base64_function.sql.j2", function=base64_function(log)),
+    ]
+
+
+def _render(template: str, **values: object) -> str:
+    """The text of a template, without the blank lines that its conditions leave."""
+    lines = _rendered(template, **values).strip("\n").split("\n")
+    return "\n".join(line for at, line in enumerate(lines) if line.strip() or (at and lines[at - 1].strip()))
+
+
+_rendered: Final = template_renderer(
+    __package__,
+    filters={"identifier": quote_identifier, "literal": literal},
+    functions={
+        "is_changed": _is_changed,
+        "is_readable": _is_readable,
+        "value_text": value_text,
+        "change_function": change_function,
+        "differs": differs,
+        "field": field,
+    },
+)

@@ -1,12 +1,10 @@
-"""SQLite, the whole product on a file without a server: what it is, its log, what doctor asks beside doctor.sql."""
+"""SQLite, the whole product on a file without a server: what it can do, and its log."""
 
 from __future__ import annotations
 
 import json
-import os
-import re
-from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Final
+from collections.abc import Mapping
+from typing import ClassVar, Final
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
@@ -16,49 +14,13 @@ from eventlog.errors import DatabaseError
 from eventlog.model import LogRow
 from eventlog.sql.dialects.sqlite import text
 from eventlog.sql.dialects.sqlite.objects import SQLiteObjects
-from eventlog.sql.dialects.sqlite.session import SQLiteSessions, file_of
+from eventlog.sql.dialects.sqlite.session import ANSWERS, SQLiteSessions, has_log
 from eventlog.sql.dialects.sqlite.text import UTC_NOW, instant, strftime
 from eventlog.sql.dialects.sqlite.triggers import SQLiteTriggers
 from eventlog.sql.dialects.stepwise import LOG_SQL, trigger_answers
-from eventlog.sql.doctor.facts import IndexColumn
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.statements import quote_identifier, statements
+from eventlog.sql.statements import statements
 from eventlog.sql.windows import Ranges
-
-# --- doctor -----------------------------------------------------------------------------------------------------------
-
-_DOCTOR_SQL: Final = statements(__package__, "doctor.sql")
-
-
-def _indexes(conn: Connection, log: LogTable) -> Iterator[IndexColumn]:
-    """The indexes of the log; its INTEGER PRIMARY KEY, which is the table itself, counts as one."""
-    keys = [row.name for row in conn.exec_driver_sql("SELECT name FROM pragma_table_info(?) WHERE pk", (log.name,))]
-    if len(keys) == 1:
-        yield IndexColumn("primary key", True, keys[0], None)
-    for name, column, sql in conn.exec_driver_sql(_DOCTOR_SQL["index_columns"], {"log_name": log.name}):
-        predicate = re.search(r"\bWHERE\b(.*)$", sql or "", re.DOTALL | re.IGNORECASE)
-        yield IndexColumn(name, True, column, predicate[1].strip() if predicate else None)
-
-
-def _has_log(conn: Connection, log: str) -> bool:
-    return log in {quote_identifier(row.name) for row in conn.exec_driver_sql(_DOCTOR_SQL["tables"])}
-
-
-def _rights_to_apply(conn: Connection, **_: Any) -> Iterator[tuple[str]]:
-    """What this process lacks to apply triggers, in words."""
-    file = file_of(conn)
-    if file is not None and not os.access(file, os.W_OK):
-        yield (f"write access to {str(file)!r}",)
-
-
-def _grants(conn: Connection, **_: Any) -> Iterator[tuple[str]]:
-    """What lets this process publish: the right to write the file and its directory."""
-    file = file_of(conn)
-    if file is not None:
-        yield (f"chmod u+rw {file} && chmod u+rwx {file.parent}",)
-
-
-# --- the dialect ------------------------------------------------------------------------------------------------------
 
 
 class SQLite(SQLiteSessions, SQLiteObjects):
@@ -68,12 +30,7 @@ class SQLite(SQLiteSessions, SQLiteObjects):
     capabilities = frozenset({"partial_indexes", "transactional_ddl", "empty_text", "owner_look_up"})
     max_identifier = text.MAX_IDENTIFIER
     triggers = SQLiteTriggers()
-    answers: ClassVar = {
-        "grants": _grants,
-        "indexes": _indexes,
-        **trigger_answers(triggers, _has_log),
-        "rights_to_apply": _rights_to_apply,
-    }
+    answers: ClassVar = {**ANSWERS, **trigger_answers(triggers, has_log)}
     column_types: ClassVar = {
         "integer": sa.Integer(),
         "event_type": sa.Integer(),

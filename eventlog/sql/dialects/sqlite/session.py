@@ -1,4 +1,4 @@
-"""Sessions of a SQLite file: how they begin, what they read text as, their lock on a log.
+"""Sessions of a SQLite file: how they begin, what they read text as, their lock on a log, what doctor asks.
 
 One publisher a log: a lock file beside the database, held with flock by the session (spec/event-log.md 12).
 """
@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
@@ -20,7 +21,9 @@ from sqlalchemy import URL, Connection
 from eventlog.errors import ConfigError, DatabaseError
 from eventlog.sql.database import WRITES
 from eventlog.sql.dialect import Dialect
+from eventlog.sql.doctor.facts import AnswerFunction, IndexColumn
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.statements import quote_identifier, statements
 
 LEAST_VERSION: Final = (3, 38, 0)
 """The oldest SQLite library that has RETURNING, pragma_table_list and the JSON functions."""
@@ -230,3 +233,44 @@ def _is_at(file: IO[Any], path: Path) -> bool:
         return os.path.samestat(path.stat(), os.fstat(file.fileno()))
     except FileNotFoundError:
         return False
+
+
+# --- what doctor asks beside doctor.sql -------------------------------------------------------------------------------
+
+_SQL: Final = statements(__package__, "doctor.sql")
+
+
+def _indexes(conn: Connection, log: LogTable) -> Iterator[IndexColumn]:
+    """The indexes of the log; its INTEGER PRIMARY KEY, which is the table itself, counts as one."""
+    keys = [row.name for row in conn.exec_driver_sql("SELECT name FROM pragma_table_info(?) WHERE pk", (log.name,))]
+    if len(keys) == 1:
+        yield IndexColumn("primary key", True, keys[0], None)
+    for name, column, sql in conn.exec_driver_sql(_SQL["index_columns"], {"log_name": log.name}):
+        predicate = re.search(r"\bWHERE\b(.*)$", sql or "", re.DOTALL | re.IGNORECASE)
+        yield IndexColumn(name, True, column, predicate[1].strip() if predicate else None)
+
+
+def has_log(conn: Connection, log: str) -> bool:
+    """Whether a log is there that the text of a trigger names."""
+    return log in {quote_identifier(row.name) for row in conn.exec_driver_sql(_SQL["tables"])}
+
+
+def _rights_to_apply(conn: Connection, **_: Any) -> Iterator[tuple[str]]:
+    """What this process lacks to apply triggers, in words."""
+    file = file_of(conn)
+    if file is not None and not os.access(file, os.W_OK):
+        yield (f"write access to {str(file)!r}",)
+
+
+def _grants(conn: Connection, **_: Any) -> Iterator[tuple[str]]:
+    """What lets this process publish: the right to write the file and its directory."""
+    file = file_of(conn)
+    if file is not None:
+        yield (f"chmod u+rw {file} && chmod u+rwx {file.parent}",)
+
+
+ANSWERS: Final[Mapping[str, AnswerFunction]] = {
+    "grants": _grants,
+    "indexes": _indexes,
+    "rights_to_apply": _rights_to_apply,
+}

@@ -1,7 +1,8 @@
-"""The current rows of many keys of one class (spec/event-log.md 7.2, spec/xds.md 4.3).
+"""The application's tables on Oracle: the catalogue of a schema, and the objects of a class by their keys.
 
-A statement a table: one for the class, one for each child table, since Oracle joins no large objects and no LONG in a
-UNION. The keys are bound, as row values of an IN list::
+The catalogue is read in five statements, whatever the number of tables (spec/xds.md 5, 6.2). Current rows
+(spec/event-log.md 7.2, spec/xds.md 4.3) are read by a statement a table, one for the class, one for each child table,
+since Oracle joins no large objects and no LONG in a UNION. The keys are bound, as row values of an IN list::
 
     SELECT TO_CHAR(p."ID", ...), p."BRANCH", p."FNAME" FROM "S"."USR" p WHERE (p."ID", p."BRANCH") IN ((:k0, :k1), ...)
 
@@ -12,26 +13,69 @@ collection type nor a temporary table is needed, and the key's index serves.
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
 from decimal import Decimal
 from functools import lru_cache, partial
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final
 
 from sqlalchemy import Connection
 
 from eventlog.core import table_key
-from eventlog.core.catalog import ChildTable, Column, ObjectClass
-from eventlog.core.values import Kind, ValueOptions, converter
+from eventlog.core.catalog import Catalog, ChildTable, Column, Database, ForeignKey, ObjectClass, Table
+from eventlog.core.values import ColumnType, Kind, ValueOptions, converter
 from eventlog.sql.dialect import NoSuchValue
 from eventlog.sql.dialects.oracle.session import chunks, fetch
-from eventlog.sql.dialects.oracle.text import key_value, qualified, quote_identifier, value_text
-from eventlog.sql.dialects.oracle.types import Family, family, national_length
+from eventlog.sql.dialects.oracle.text import (
+    Family,
+    family,
+    key_value,
+    national_length,
+    qualified,
+    quote_identifier,
+    spelled,
+    value_text,
+)
 from eventlog.sql.dialects.stepwise import StepwiseDialect, log_text
+from eventlog.sql.statements import missing_schema, statements
 from eventlog.sql.windows import Walk
 
+_SQL: Final = statements(__package__, "reflect.sql")
+_QUESTIONS: Final = ("columns", "keys", "unique_indexes", "foreign_keys")
 
-class OracleQueryBack(StepwiseDialect):
-    """Keys are bound as values that are equal for all spellings of one key."""
+Rows = Sequence[tuple[Any, ...]]
+
+
+class OracleObjects(StepwiseDialect):
+    """Columns of types without a text form are left out. Keys are bound as values that are equal for all spellings of
+    one key.
+    """
+
+    # The catalogue
+
+    def reflect(self, conn: Connection, schema: str | None) -> Database:
+        name = None if schema is None else spelled(schema)
+        schemas = fetch(conn, _SQL["schema"], {"owner": name})
+        if not schemas:
+            raise missing_schema(name)
+        owner = str(schemas[0][0])
+        return database(owner, **{which: fetch(conn, _SQL[which], {"owner": owner}) for which in _QUESTIONS})
+
+    def fingerprint(self, conn: Connection, catalog: Catalog) -> str:
+        # Hashes of the data dictionary.
+        return "/".join(
+            str(digest)
+            for tables in chunks(sorted(catalog.log_names))
+            for (digest,) in fetch(
+                conn,
+                fingerprint_statement(len(tables)),
+                {"owner": catalog.schema, **{f"t{n}": name for n, name in enumerate(tables)}},
+            )
+        )
+
+    # Objects by their keys, and keys behind a position
 
     def read_values(
         self,
@@ -116,15 +160,122 @@ class OracleQueryBack(StepwiseDialect):
         return "(" + " OR ".join(f"({step})" for step in steps) + ")"
 
 
-def _key_text(cls: ObjectClass, row: Sequence[Any]) -> str:
-    """The canonical key of a row that ``keys_statement`` reads."""
-    pairs = zip(cls.key, row, strict=True)
-    return "+".join(
-        f"{table_key.quote(column.name)}={table_key.quote(log_text(value) or '')}" for column, value in pairs
-    )
+# --- the catalogue ----------------------------------------------------------------------------------------------------
+
+_KINDS: Final = {
+    "FLOAT": (Kind.EXACT, 0),  # REAL and DOUBLE PRECISION too: a NUMBER of so many binary digits
+    "BINARY_FLOAT": (Kind.APPROXIMATE, 32),
+    "BINARY_DOUBLE": (Kind.APPROXIMATE, 64),
+    "BOOLEAN": (Kind.BOOLEAN, 0),
+    "CHAR": (Kind.FIXED, 0),
+    "NCHAR": (Kind.FIXED, 0),
+    "VARCHAR2": (Kind.CHARACTER, 0),
+    "NVARCHAR2": (Kind.CHARACTER, 0),
+    "CLOB": (Kind.CHARACTER, 0),
+    "NCLOB": (Kind.CHARACTER, 0),
+    "LONG": (Kind.CHARACTER, 0),
+    "RAW": (Kind.BINARY, 0),
+    "BLOB": (Kind.BINARY, 0),
+    "BFILE": (Kind.BINARY, 0),
+    "LONG RAW": (Kind.BINARY, 0),
+    "DATE": (Kind.TIMESTAMP, 0),
+    "ROWID": (Kind.OTHER, 0),
+    "UROWID": (Kind.OTHER, 0),
+    "XMLTYPE": (Kind.OTHER, 0),
+    "JSON": (Kind.OTHER, 0),
+}
+_SIZED: Final = frozenset({"CHAR", "NCHAR", "VARCHAR2", "NVARCHAR2", "RAW", "UROWID"})
 
 
-# --- statements -------------------------------------------------------------------------------------------------------
+def column_type(data_type: str, length: int, precision: int | None, scale: int | None) -> ColumnType | None:
+    """The column type of a row of ``ALL_TAB_COLS``; None for a type that has no text form, such as an object type.
+
+    ``length`` in bytes, of national texts in those of UTF-16; it stands in ``ColumnType.sql`` of what has one, whatever
+    the unit it was declared in.
+    """
+    if data_type == "NUMBER":
+        if scale is None:
+            return ColumnType(Kind.EXACT, 0, "NUMBER")
+        return ColumnType(Kind.INTEGER if scale == 0 else Kind.EXACT, 0, f"NUMBER({precision or '*'},{scale})")
+    if data_type.startswith("TIMESTAMP"):
+        return ColumnType(Kind.TIMESTAMPTZ if data_type.endswith("TIME ZONE") else Kind.TIMESTAMP, 0, data_type)
+    if data_type.startswith("INTERVAL"):
+        return ColumnType(Kind.OTHER, 0, data_type)
+    if data_type not in _KINDS:
+        return None
+    kind, bits = _KINDS[data_type]
+    return ColumnType(kind, bits, f"{data_type}({length})" if data_type in _SIZED else data_type)
+
+
+def fingerprint_statement(size: int) -> str:
+    """SQL of a text that changes with the columns and keys of ``size`` tables: two hashes of all that tells of them."""
+    names = ", ".join(f":t{n}" for n in range(size))
+    return _SQL["fingerprint"].replace("{tables}", names)
+
+
+def database(owner: str, columns: Rows, keys: Rows, unique_indexes: Rows, foreign_keys: Rows) -> Database:
+    """The catalog of a schema from the rows of the statements of reflect.sql."""
+    unique, indexes, foreign = map(_grouped, (keys, unique_indexes, foreign_keys))
+    tables = []
+    for name, of_table in groupby(columns, itemgetter(0)):
+        rows = list(of_table)
+        present = tuple(
+            Column(column, type_)
+            for _, _, column, data_type, length, precision, scale, _ in rows
+            if (type_ := column_type(data_type, length, precision, scale)) is not None
+        )
+        names = [column.name for column in present]
+        # Keys may hold virtual columns and such of types without a text form, which are no columns here.
+        constraints = _within(unique[name], 4, names)
+        primary = next((key for key in constraints if key[0][2] == "P"), None)
+        tables.append(
+            Table(
+                name=name,
+                kind="view" if rows[0][1] == "view" else "table",
+                columns=present,
+                primary_key=() if primary is None else _names(primary, 4),
+                foreign_keys=_foreign_keys(owner, _within(foreign[name], 4, names), names),
+                unique_keys=tuple(
+                    [_names(key, 4) for key in constraints if key[0][3] != "DEFERRABLE"]
+                    + [_names(index, 2) for index in _within(indexes[name], 2, names)]
+                ),
+                key_deferrable=primary is not None and primary[0][3] == "DEFERRABLE",
+                partitioned=rows[0][7] == "YES",
+            )
+        )
+    return Database("oracle", owner, tuple(tables))
+
+
+def _grouped(rows: Rows) -> defaultdict[str, list[Rows]]:
+    """Rows by table, and by the key that they are parts of: the first two fields."""
+    by_table: defaultdict[str, list[Rows]] = defaultdict(list)
+    for (table, _), of_key in groupby(rows, itemgetter(0, 1)):
+        by_table[table].append(list(of_key))
+    return by_table
+
+
+def _within(keys: Sequence[Rows], field: int, names: Collection[str]) -> list[Rows]:
+    """The keys whose columns are all among the names."""
+    return [key for key in keys if all(name in names for name in _names(key, field))]
+
+
+def _names(rows: Rows, field: int) -> tuple[str, ...]:
+    return tuple(row[field] for row in rows)
+
+
+def _foreign_keys(owner: str, keys: Sequence[Rows], order: Sequence[str]) -> tuple[ForeignKey, ...]:
+    foreign = [
+        ForeignKey(
+            columns=_names(rows, 4),
+            table=rows[0][3] if rows[0][2] == owner else f"{rows[0][2]}.{rows[0][3]}",
+            ref_columns=_names(rows, 5),
+        )
+        for rows in keys
+    ]
+    return tuple(sorted(foreign, key=lambda key: order.index(key.columns[0])))
+
+
+# --- the statement that reads objects ---------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=512)
@@ -184,8 +335,15 @@ def bound(column: Column, bind: str) -> str:
             return bind
 
 
-# --- what is bound ----------------------------------------------------------------------------------------------------
+def _key_text(cls: ObjectClass, row: Sequence[Any]) -> str:
+    """The canonical key of a row that ``keys_statement`` reads."""
+    pairs = zip(cls.key, row, strict=True)
+    return "+".join(
+        f"{table_key.quote(column.name)}={table_key.quote(log_text(value) or '')}" for column, value in pairs
+    )
 
+
+# --- what is bound ----------------------------------------------------------------------------------------------------
 
 _MOST_BYTES: Final = 4000
 _MOST_PAIRS: Final = 20
