@@ -47,7 +47,7 @@ from eventlog.sql.dialects.oracle.text import (
     value_text,
 )
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.statements import literal, run_as_it_stands, statements, template_renderer
+from eventlog.sql.statements import literal, run_as_it_stands, statements, template_renderer, trigger_words
 from eventlog.sql.triggers.base import MarkedTriggers, missing_log
 from eventlog.sql.triggers.compare import (
     Compiled,
