@@ -36,7 +36,7 @@ import sqlalchemy as sa
 from eventlog.core.catalog import build_catalog
 from eventlog.sql import migrations
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.locate import locate_log
+from eventlog.sql.log_table import locate_log
 from eventlog.sql.triggers.watch import Capture, Style, Watch
 
 DEBIAN = Path("/usr/lib/postgresql/15")

@@ -25,7 +25,7 @@ import sqlalchemy as sa
 
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.dialects.postgresql.wake import WAKE
-from eventlog.sql.locate import locate_log
+from eventlog.sql.log_table import locate_log
 
 _TRIGGER = "_tgr_eventlog_i_1"
 _NAIVE = f"""

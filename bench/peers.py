@@ -38,7 +38,7 @@ from peer_clients import WINDOW
 from eventlog.core.catalog import build_catalog
 from eventlog.sql import migrations
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.locate import locate_log
+from eventlog.sql.log_table import locate_log
 from eventlog.sql.triggers.watch import Watch
 
 TRANSACTION = 1000

@@ -27,8 +27,7 @@ from eventlog.errors import ConfigError
 from eventlog.model import LogRow
 from eventlog.sql.connection import connect, dialect_of, parse_url
 from eventlog.sql.dialect import Part, is_letter
-from eventlog.sql.locate import check_rights, locate_log
-from eventlog.sql.log_table import LogTable
+from eventlog.sql.log_table import LogTable, check_rights, locate_log
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,7 @@ from eventlog.publisher.open import find_log
 from eventlog.sql import migrations
 from eventlog.sql.connection import SUPPORTED, dialect_of
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.locate import new_log
-from eventlog.sql.log_table import split_name
+from eventlog.sql.log_table import new_log, split_name
 from eventlog.sql.rows import tail
 
 dialect_option = click.option("--dialect", "dialect_name", type=click.Choice(SUPPORTED),

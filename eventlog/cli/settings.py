@@ -71,8 +71,7 @@ def _fill(context: Context, path: Path) -> None:
     """Add a watch for each table to the file, which is written first if it is not there. Raises ConfigError."""
     # Imports what asks the database; the rest of this command does without.
     from eventlog.publisher.open import class_schema
-    from eventlog.sql.locate import new_log
-    from eventlog.sql.log_table import split_name
+    from eventlog.sql.log_table import new_log, split_name
 
     is_there = path.exists()
     config = context.config() if is_there else load(None, os.environ, context.flags)

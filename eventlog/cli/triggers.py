@@ -45,8 +45,7 @@ from eventlog.publisher.open import (
 from eventlog.sql import migrations
 from eventlog.sql.connection import load_dialect
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.locate import new_log
-from eventlog.sql.log_table import LogTable, split_name
+from eventlog.sql.log_table import LogTable, new_log, split_name
 from eventlog.sql.triggers.plan import LOCK_TIMEOUT, TriggerPlan
 from eventlog.sql.triggers.watch import Watch
 

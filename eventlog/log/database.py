@@ -21,8 +21,7 @@ from eventlog.log.options import LogOptions
 from eventlog.model import LogRow
 from eventlog.sql.connection import as_database_errors, connect, dialect_of
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.locate import locate_log
-from eventlog.sql.log_table import LogTable, quoted, schema_of
+from eventlog.sql.log_table import LogTable, locate_log, quoted, schema_of
 
 _PASSWORD: Final = "that it holds the password, or is the URL of [database] with EVENTLOG_DATABASE_PASSWORD set"  # noqa: S105
 

@@ -23,7 +23,7 @@ from eventlog.files.atomic import whole_file, whole_path
 from eventlog.files.lines import source_files
 from eventlog.log.options import FILE_FORMATS, LogOptions
 from eventlog.model import LogRow
-from eventlog.sql.locate import LAYOUTS
+from eventlog.sql.log_table import LAYOUTS
 
 _NAMES: Final = {"csv": "csv", "json": "jsonl", "parquet": "parquet"}
 """``file_format`` by the formats of ``files.tabular``."""

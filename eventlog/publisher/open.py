@@ -31,8 +31,7 @@ from eventlog.sql.connection import (
     refuse_pooling,
 )
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.locate import check_rights, locate_log
-from eventlog.sql.log_table import LogTable, split_name
+from eventlog.sql.log_table import LogTable, check_rights, locate_log, split_name
 from eventlog.sql.rows import next_flight
 from eventlog.sql.triggers.watch import (
     TableChoice,

@@ -1,15 +1,27 @@
-"""A log and what belongs to it, by name (spec/event-log.md 1.1, 10; spec/triggers.md 9)."""
+"""A log and what belongs to it: by name, as it will be made, or one that is there, found and checked.
+
+See spec/event-log.md 1.1, 1.2, 1.4, 10 and spec/triggers.md 9.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
 
+import sqlalchemy as sa
+from sqlalchemy import Connection
 from sqlalchemy.sql import quoted_name
+from sqlalchemy.types import TypeEngine
 
+from eventlog.core.catalog import Column, match_name
 from eventlog.core.values import ColumnType, Kind
-from eventlog.errors import ConfigError
+from eventlog.errors import ConfigError, LogTableError
 from eventlog.model import LogRow
+
+if TYPE_CHECKING:
+    from eventlog.sql.dialect import Dialect
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +101,26 @@ class LogTable:
         return self.name if self.schema is None else f"{self.schema}.{self.name}"
 
 
+def new_log(dialect: Dialect, schema: str | None, name: str) -> LogTable:
+    """A log as `eventlog db upgrade` makes it: the standard columns, names as the database spells them."""
+    return LogTable(
+        None if schema is None else dialect.spelled(schema),
+        dialect.spelled(name),
+        tuple(map(dialect.spelled, LogRow._fields)),
+        max_identifier=dialect.max_identifier,
+        upper=dialect.spelled("log") == "LOG",
+    )
+
+
+def refuse_schema(dialect: Dialect, schema: str | None) -> None:
+    """Raise ConfigError if a schema is named where there are none."""
+    if schema is not None and "schemas" not in dialect.capabilities:
+        raise ConfigError(f"{dialect.name} has no schemas: take {schema!r} out of log_table or schema_name")
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+
 def cut_name(name: str, max_bytes: int) -> str:
     """The name; if it is too long for the database, cut and ended by ``_`` and 6 hex digits (spec/triggers.md 9)."""
     encoded = name.encode()
@@ -158,3 +190,248 @@ def quoted(name: str) -> quoted_name:
 def schema_of(log: LogTable) -> quoted_name | None:
     """The schema of a log's tables for SQLAlchemy, None = the session's current one."""
     return None if log.schema is None else quoted(log.schema)
+
+
+# --- a log that is there ----------------------------------------------------------------------------------------------
+
+
+def locate_log(
+    conn: Connection,
+    dialect: Dialect,
+    *,
+    name: str,
+    schema: str | None = None,
+    layout: str = "2.x",
+    column_map: Mapping[str, str] | None = None,
+    column_sort: str = "bytes",
+) -> LogTable:
+    """The log table with its columns and companions, whatever this session may do with it.
+
+    ``name`` may be ``schema.table``; otherwise the table is looked for in ``schema``, by default the connection's
+    current one; exactly, then without case. ``layout``, ``column_map``, ``column_sort`` as of ``find_columns``. Raises
+    LogTableError that names the table or column that is missing, ConfigError for a name that is none.
+    """
+    inspector = sa.inspect(conn)
+    refuse_schema(dialect, schema)
+    has_schemas = "schemas" in dialect.capabilities
+    if schema is None and has_schemas and inspector.default_schema_name is not None:
+        schema = dialect.spelled(inspector.default_schema_name)
+    log_name = _existing(inspector, schema, name)
+    if log_name is None:
+        own_schema, table = split_name(name)
+        refuse_schema(dialect, own_schema)
+        schema = schema if own_schema is None else own_schema
+        log_name = _existing(inspector, schema, table)
+        if log_name is None:
+            where = f" in schema {schema!r}" if has_schemas else ""
+            raise LogTableError(
+                f"there is no log table {table!r}{where}: make it with `eventlog db upgrade`, "
+                "or correct log_table or schema_name"
+            )
+    log = new_log(dialect, schema, log_name)
+    try:
+        columns = _columns(conn, dialect, inspector, schema, log_name)
+    except sa.exc.DBAPIError as error:
+        raise LogTableError(
+            f"the columns of log table {log} cannot be read: {error.orig}; "
+            f"have its owner grant this user USAGE on schema {schema}"
+        ) from error
+    try:
+        fields = find_columns(
+            columns,
+            layout=layout,
+            column_map=column_map,
+            column_sort=column_sort,
+            numbered=dialect.numbers_columns,
+            textual_time="time_types" not in dialect.capabilities,
+        )
+    except LogTableError as error:
+        raise LogTableError(f"log table {log}: {error}") from None
+    types = {column.name: column.type for column in columns}
+    log = replace(log, columns=fields, types=tuple(types[column] for column in fields))
+    for companion in (log.error_table, log.inflight_table):
+        if not inspector.has_table(quoted(companion), schema):
+            place = companion if schema is None else f"{schema}.{companion}"
+            raise LogTableError(
+                f"the log {log} has no companion table {place}: make it with `eventlog db upgrade`, "
+                "or with `eventlog db upgrade --companions-only` if somebody else made the log"
+            )
+    return log
+
+
+def _columns(
+    conn: Connection, dialect: Dialect, inspector: sa.Inspector, schema: str | None, name: str
+) -> list[Column]:
+    """The columns of the log in its order."""
+    if "time_types" in dialect.capabilities:
+        reflected = inspector.get_columns(name, schema)
+        return [Column(dialect.spelled(column["name"]), _column_type(column["type"])) for column in reflected]
+    # The declared type decides, of which SQLAlchemy keeps only what it knows (spec/event-log.md 1.4).
+    tables = dialect.reflect(conn, schema).tables
+    return [column for table in tables if table.name == name for column in table.columns]
+
+
+def check_rights(conn: Connection, dialect: Dialect, log: LogTable, *, delete: bool = False) -> None:
+    """Raise LogTableError that names the rights which this session lacks to publish the log.
+
+    ``delete``: rows are going to be deleted (``delete_from_log``).
+    """
+    if missing := dialect.missing_rights(conn, log, delete):
+        raise LogTableError(
+            f"user {dialect.current_user(conn)} lacks rights on the log {log}: {'; '.join(missing)}; "
+            "have its owner grant them"
+        )
+
+
+def _existing(inspector: sa.Inspector, schema: str | None, name: str) -> str | None:
+    if inspector.has_table(name, schema):
+        return name
+    return match_name(name, inspector.get_table_names(schema))
+
+
+# --- its columns ------------------------------------------------------------------------------------------------------
+
+LAYOUTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "2.x": LogRow._fields,
+    "3.5": (
+        "record_id",
+        "table_key",
+        "status",
+        "event_type",
+        "event_time",
+        "perpetrator",
+        "table_name",
+        "column_name",
+        "old_value",
+        "new_value",
+    ),
+}
+"""The standard names by position (spec/event-log.md 1.2)."""
+
+_CHARACTER: Final = (Kind.CHARACTER, Kind.FIXED)
+_NEEDED: Final[Mapping[str, tuple[str, tuple[Kind, ...]]]] = {
+    **dict.fromkeys(LogRow._fields, ("character", _CHARACTER)),
+    "record_id": ("integer", (Kind.INTEGER,)),
+    "event_type": ("integer", (Kind.INTEGER,)),
+    "event_time": ("date or timestamp", (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ)),
+}
+_CALLED: Final[Mapping[Kind, str]] = {
+    Kind.EXACT: "numeric that is not of scale 0",
+    Kind.APPROXIMATE: "approximate numeric",
+    Kind.FIXED: "character",
+    Kind.TIMESTAMPTZ: "timestamp",
+}
+
+
+def find_columns(
+    columns: Sequence[Column],
+    *,
+    layout: str = "2.x",
+    column_map: Mapping[str, str] | None = None,
+    column_sort: str = "bytes",
+    numbered: bool = True,
+    textual_time: bool = False,
+) -> tuple[str, ...]:
+    """The real names of the ten columns, in the order of ``LogRow``'s fields (spec/event-log.md 1.2 to 1.4).
+
+    ``columns`` in the table's order. ``numbered = False``: the database does not number its columns, positions come
+    from sorting the names: ``column_sort = bytes`` by their UTF-8, ``collation`` as they are given. ``textual_time``:
+    event_time may be a character column, since the database has no types of time.
+    Raises ConfigError for an unknown option value, LogTableError for a column that is missing or of the wrong type.
+    """
+    if layout not in LAYOUTS:
+        raise ConfigError(f"layout {layout!r} is unknown: use one of {', '.join(LAYOUTS)}")
+    if column_sort not in ("bytes", "collation"):
+        raise ConfigError(f"column_sort {column_sort!r} is unknown: use bytes or collation")
+    by_name = {column.name: column for column in columns}
+    how = by_layout = ""
+    if column_map:
+        names, how = _mapped(column_map, by_name), " (column_map)"
+    elif not (names := _standard(by_name)):
+        if not numbered and column_sort == "bytes":
+            columns = sorted(columns, key=lambda column: column.name.encode())
+        names, how, by_layout = _by_position(columns, layout), " at position {}", f" (layout {layout})"
+    for position, standard in enumerate(LAYOUTS[layout], 1):
+        column = by_name[names[standard]]
+        needed, kinds = _NEEDED[standard]
+        if standard == "event_time" and textual_time:
+            kinds = (*kinds, *_CHARACTER)
+        if column.type.kind not in kinds:
+            is_kind = _CALLED.get(column.type.kind, column.type.kind.value)
+            if column.type.kind is Kind.OTHER and column.type.sql:
+                is_kind = column.type.sql
+            place = f'column "{column.name}"{how.format(position)}'
+            raise LogTableError(f"{place} cannot be {standard}: {is_kind}, {needed} needed{by_layout}")
+    return tuple(names[standard] for standard in LogRow._fields)
+
+
+def _mapped(column_map: Mapping[str, str], by_name: Iterable[str]) -> dict[str, str]:
+    real_names = {standard.lower(): real for standard, real in column_map.items()}
+    for name in real_names:
+        if name not in LogRow._fields:
+            raise ConfigError(f"column_map names {name!r}, which is no column of the log: {', '.join(LogRow._fields)}")
+    columns: dict[str, str] = {}
+    for standard in LogRow._fields:
+        if standard not in real_names:
+            raise LogTableError(f"column_map has no column for {standard}: it must name all ten")
+        real = match_name(real_names[standard], by_name)
+        if real is None:
+            raise LogTableError(f'the log has no column "{real_names[standard]}", which column_map names as {standard}')
+        if real in columns.values():
+            raise LogTableError(f'column_map names column "{real}" twice')
+        columns[standard] = real
+    return columns
+
+
+def _standard(by_name: Iterable[str]) -> dict[str, str]:
+    """The columns by their standard names, none unless all are there."""
+    matches = {standard: match_name(standard, by_name) for standard in LogRow._fields}
+    names = {standard: real for standard, real in matches.items() if real is not None}
+    return names if len(names) == len(LogRow._fields) else {}
+
+
+def _by_position(columns: Sequence[Column], layout: str) -> dict[str, str]:
+    standard_names = LAYOUTS[layout]
+    if len(columns) < len(standard_names):
+        raise LogTableError(
+            f"the log has {len(columns)} columns, so none at position {len(columns) + 1} can be "
+            f"{standard_names[len(columns)]} (layout {layout}); ten are needed"
+        )
+    return {standard: column.name for standard, column in zip(standard_names, columns, strict=False)}
+
+
+def _column_type(sql_type: TypeEngine[object]) -> ColumnType:
+    """The class of a column as SQLAlchemy reflects it: as far as the log's ten columns need it."""
+    base = getattr(sql_type, "data_type", None)  # a domain counts as its base type (spec/xds.md 6.2)
+    if isinstance(base, TypeEngine):
+        return _column_type(base)
+    try:
+        sql = str(sql_type).lower()
+    except sa.exc.SQLAlchemyError:
+        sql = type(sql_type).__name__.lower()
+    bits = 0
+    if isinstance(sql_type, sa.Integer):
+        bits = 16 if isinstance(sql_type, sa.SmallInteger) else 64 if isinstance(sql_type, sa.BigInteger) else 32
+    return ColumnType(_kind(sql_type), bits, sql)
+
+
+def _kind(sql_type: TypeEngine[object]) -> Kind:
+    if isinstance(sql_type, sa.DateTime):
+        return Kind.TIMESTAMPTZ if sql_type.timezone else Kind.TIMESTAMP
+    if isinstance(sql_type, sa.Numeric) and not isinstance(sql_type, sa.Float):
+        return Kind.INTEGER if sql_type.precision is not None and not sql_type.scale else Kind.EXACT
+    return next((kind for kind, classes in _KINDS if isinstance(sql_type, classes)), Kind.OTHER)
+
+
+_KINDS: Final[tuple[tuple[Kind, tuple[type[TypeEngine[Any]], ...]], ...]] = (
+    (Kind.OTHER, (sa.Enum,)),  # a String for SQLAlchemy
+    (Kind.INTEGER, (sa.Integer,)),
+    (Kind.APPROXIMATE, (sa.Float,)),
+    (Kind.BOOLEAN, (sa.Boolean,)),
+    (Kind.FIXED, (sa.CHAR, sa.NCHAR)),
+    (Kind.CHARACTER, (sa.String,)),
+    (Kind.BINARY, (sa.LargeBinary,)),
+    (Kind.DATE, (sa.Date,)),
+    (Kind.TIME, (sa.Time,)),
+    (Kind.UUID, (sa.Uuid,)),
+)

@@ -21,8 +21,7 @@ from eventlog.publisher.marks import Marks
 from eventlog.publisher.open import catalog_of, class_names, output_format, publisher_options
 from eventlog.publisher.queue import build_events, take_window
 from eventlog.sql.dialect import CurrentRow
-from eventlog.sql.locate import find_columns
-from eventlog.sql.log_table import LogTable
+from eventlog.sql.log_table import LogTable, find_columns
 
 
 @dataclass

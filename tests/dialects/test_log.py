@@ -16,8 +16,7 @@ from eventlog.publisher.metrics import Counters
 from eventlog.publisher.open import open_context
 from eventlog.sql import purge
 from eventlog.sql.dialect import Dialect, LogRows
-from eventlog.sql.locate import locate_log
-from eventlog.sql.log_table import LogTable
+from eventlog.sql.log_table import LogTable, locate_log
 from eventlog.sql.rows import (
     add_errors,
     count_by_status,

@@ -28,7 +28,7 @@ from eventlog.sql.alembic.definition import (
     with_tables,
 )
 from eventlog.sql.connection import load_dialect
-from eventlog.sql.locate import new_log
+from eventlog.sql.log_table import new_log
 from eventlog.sql.triggers.watch import Watch
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "migrations"

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession, datasource
 from eventlog.model import LogRow
 from eventlog.sql.connection import connect, dialect_of
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.locate import locate_log
+from eventlog.sql.log_table import locate_log
 from spark.log_source import Place, place_for, register, without_secrets, worker_url
 
 

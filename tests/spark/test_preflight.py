@@ -19,7 +19,7 @@ from shared import wait_until
 
 import eventlog
 from eventlog.sql.connection import connect, dialect_of
-from eventlog.sql.locate import locate_log
+from eventlog.sql.log_table import locate_log
 from spark import preflight as module
 from spark.directory import Directory
 from spark.log_source import Place

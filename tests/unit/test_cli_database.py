@@ -13,7 +13,7 @@ from eventlog.cli.rows import parse_ids, parse_letters
 from eventlog.errors import ConfigError
 from eventlog.publisher.monitor.status import shape
 from eventlog.sql.connection import connect, load_dialect
-from eventlog.sql.locate import locate_log
+from eventlog.sql.log_table import locate_log
 
 LOG = """
 CREATE TABLE eventlog (

@@ -12,8 +12,7 @@ from eventlog.core.catalog import Column
 from eventlog.core.values import parse_type
 from eventlog.errors import ConfigError, LogTableError
 from eventlog.model import LogRow
-from eventlog.sql.locate import LAYOUTS, find_columns
-from eventlog.sql.log_table import LogTable, cut_name, split_name
+from eventlog.sql.log_table import LAYOUTS, LogTable, cut_name, find_columns, split_name
 from eventlog.sql.windows import to_ranges
 
 STANDARD = LogRow._fields

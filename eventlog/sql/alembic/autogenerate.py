@@ -41,8 +41,7 @@ from eventlog.sql.alembic.definition import (
 from eventlog.sql.alembic.operations import CreateEventLogOp, UnwatchTableOp, WatchTableOp
 from eventlog.sql.connection import load_dialect
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.locate import new_log
-from eventlog.sql.log_table import LogTable, quoted
+from eventlog.sql.log_table import LogTable, new_log, quoted
 from eventlog.sql.statements import quote_identifier, run_as_it_stands
 from eventlog.sql.triggers.watch import Watch
 

@@ -29,8 +29,7 @@ from sqlalchemy.sql.expression import ClauseElement, Executable
 from eventlog.errors import ConfigError, DatabaseError, LogTableError
 from eventlog.sql.connection import as_database_errors, load_dialect
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.locate import new_log, refuse_schema
-from eventlog.sql.log_table import LogTable, quoted, schema_of, split_name
+from eventlog.sql.log_table import LogTable, new_log, quoted, refuse_schema, schema_of, split_name
 
 _LOG_BRANCH: Final = "log"
 _COMPANIONS_BRANCH: Final = "companions"

@@ -22,8 +22,7 @@ from eventlog import cli
 from eventlog.sql import migrations
 from eventlog.sql.connection import connect
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.locate import locate_log
-from eventlog.sql.log_table import LogTable
+from eventlog.sql.log_table import LogTable, locate_log
 
 
 def _install(engine: Engine) -> None:

@@ -21,7 +21,7 @@ from eventlog.publisher.open import open_context, open_unlocked
 from eventlog.publisher.sinks import Document
 from eventlog.sql import migrations
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.locate import locate_log
+from eventlog.sql.log_table import locate_log
 
 PAST = [f"2020-01-01 00:00:0{second}" for second in range(10)]
 FUTURE = "2999-01-01"

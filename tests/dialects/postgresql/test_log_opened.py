@@ -11,8 +11,7 @@ from eventlog.errors import LogTableError
 from eventlog.model import LogRow
 from eventlog.sql import migrations
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.locate import check_rights, locate_log
-from eventlog.sql.log_table import LogTable
+from eventlog.sql.log_table import LogTable, check_rights, locate_log
 from eventlog.sql.rows import (
     add_errors,
     count_by_status,

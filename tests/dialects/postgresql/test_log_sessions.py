@@ -12,8 +12,7 @@ from eventlog.errors import ConfigError, DatabaseAway, DatabaseError
 from eventlog.sql import migrations
 from eventlog.sql.connection import connect, dialect_of, load_dialect
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.locate import locate_log
-from eventlog.sql.log_table import LogTable
+from eventlog.sql.log_table import LogTable, locate_log
 
 # The lock
 

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine
 from eventlog.errors import ConfigError, DatabaseError, LogTableError
 from eventlog.sql import migrations
 from eventlog.sql.dialects.postgresql import DIALECT, tables
-from eventlog.sql.locate import locate_log
+from eventlog.sql.log_table import locate_log
 from eventlog.sql.rows import next_flight
 from eventlog.sql.windows import Window
 

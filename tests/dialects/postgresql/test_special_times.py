@@ -20,7 +20,7 @@ from eventlog.publisher.sinks import Document
 from eventlog.sql import migrations
 from eventlog.sql.connection import connect
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.locate import locate_log
+from eventlog.sql.log_table import locate_log
 from eventlog.sql.triggers.watch import Watch
 from eventlog.xds.reader import read_events
 

@@ -9,7 +9,7 @@ from trigger_log import JACK, Watched, catalogue, fields, run
 from eventlog.errors import DatabaseError, TriggerError
 from eventlog.sql import migrations
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.locate import locate_log
+from eventlog.sql.log_table import locate_log
 from eventlog.sql.triggers.watch import Watch
 from eventlog.sql.windows import Window
 
