@@ -34,13 +34,11 @@ import drain
 from eventlog.cli.publish import tune_collector
 from eventlog.config.load import Config, load
 from eventlog.publisher import daemon
-from eventlog.publisher.context import Context, Counters
+from eventlog.publisher.context import SILENT, Context, Counters
 from eventlog.publisher.cycle import recover
-from eventlog.publisher.monitor import look
 from eventlog.publisher.monitor.activity import Activity
 from eventlog.publisher.monitor.open import monitoring
-from eventlog.publisher.observer import SILENT
-from eventlog.publisher.open import open_to_publish
+from eventlog.publisher.open_log import open_to_publish
 from eventlog.publisher.sinks import open_sink
 from eventlog.sql.dialects.postgresql import PostgreSQL
 
@@ -105,7 +103,7 @@ def counting(spent: Spent) -> Iterator[None]:
     """Count, while the block runs, what is called for the monitor alone."""
     told = ("answered", "flight_begins", "flushed", "window_read", "look_due", "looked", "progressed", "does")
     places: list[tuple[Any, str]] = [(Activity, name) for name in told]
-    places += [(look, "look"), (PostgreSQL, "read_rows")]
+    places += [(daemon, "look"), (PostgreSQL, "read_rows")]
     before = [getattr(owner, name) for owner, name in places]
     for (owner, name), function in zip(places, before, strict=True):
         setattr(owner, name, counted(function, spent))
@@ -127,12 +125,12 @@ def server_cpu(bench: common.Server, config: Config) -> dict[str, float]:
             return replace(opened, observer=Activity(Counters(), interval=0.0001, patience=1))
 
         later = watched()
-        look.look(later, state)
+        daemon.look(later, state)
         firsts = [(number, number) for number in range(1, 10_000, 240)]
         spent = {}
         for name, ask in (
-            ("first look", lambda: look.look(watched(), state)),
-            ("look", lambda: look.look(later, state)),
+            ("first look", lambda: daemon.look(watched(), state)),
+            ("look", lambda: daemon.look(later, state)),
             ("read_rows", lambda: context.dialect.read_rows(context.connection, context.log, firsts)),
         ):
             meter = common.Meter(bench)

@@ -29,10 +29,9 @@ from pyspark.sql import SparkSession
 
 from eventlog.config.load import Config
 from eventlog.errors import ConfigError, number_of
-from eventlog.publisher.context import Context, Counters
+from eventlog.publisher.context import Context, Counters, warn_of_loopback
 from eventlog.publisher.cycle import recorded_ids
-from eventlog.publisher.metrics import warn_of_loopback
-from eventlog.publisher.open import class_names, class_schema, open_context, with_tables
+from eventlog.publisher.open_log import class_names, class_schema, open_context, with_tables
 from eventlog.publisher.queue import read_recorded
 from eventlog.qlik import sequence
 from eventlog.qlik.errors import SequenceExhausted

@@ -17,7 +17,7 @@ from eventlog.config.load import Config, effective
 from eventlog.core.options import toml
 from eventlog.errors import ConfigError, DatabaseAway, number_of
 from eventlog.publisher.context import Context, Counters
-from eventlog.publisher.open import open_context
+from eventlog.publisher.open_log import open_context
 from eventlog.publisher.queue import HOLD_WAYS_OUT, Hold, Writers, encode_hold, open_writers, read_recorded
 from eventlog.sql.connection import as_database_errors
 from eventlog.sql.rows import next_flight, strike_inflight, tail, update_inflight, write_inflight

@@ -22,7 +22,7 @@ from eventlog.config.load import Config
 from eventlog.model import Status
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.cycle import recover
-from eventlog.publisher.open import open_unlocked
+from eventlog.publisher.open_log import open_unlocked
 from eventlog.publisher.queue import build_events, take_window
 from eventlog.sql.connection import as_database_errors
 from eventlog.sql.dialect import Part

@@ -17,7 +17,7 @@ from eventlog.cli.output import FILE, json_option, master_option, note, print_js
 from eventlog.config.load import Config
 from eventlog.conversion import read_map
 from eventlog.errors import ConfigError, number_of
-from eventlog.publisher.metrics import remarks
+from eventlog.publisher.context import remarks
 
 _FORMATS: Final = ("xds", "cloudevents", "debezium", "qlik-messages", "qlik-change-table")
 _FORMS: Final = ("lines", "documents", "parquet", "csv", "json")

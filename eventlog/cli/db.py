@@ -14,7 +14,7 @@ from eventlog.cli.output import confirm, json_option, print_json, result, sees_t
 from eventlog.config.load import Config
 from eventlog.config.urls import connection_url
 from eventlog.errors import ConfigError, LogTableError
-from eventlog.publisher.open import find_log
+from eventlog.publisher.open_log import find_log
 from eventlog.sql import migrations
 from eventlog.sql.connection import SUPPORTED, dialect_of
 from eventlog.sql.dialect import Dialect

@@ -23,9 +23,9 @@ from eventlog.cli.output import error_line, json_option, note, result
 from eventlog.cli.status import publishing_status
 from eventlog.config.load import Config
 from eventlog.errors import ConfigError, DatabaseError, EventlogError, number_of
-from eventlog.publisher.monitor.look import look_at_queue
+from eventlog.publisher.context import look_at_queue
 from eventlog.publisher.monitor.status import shape
-from eventlog.publisher.open import find_log
+from eventlog.publisher.open_log import find_log
 from eventlog.sql.doctor import age
 from eventlog.transport.http import HttpClient, HttpFailed
 

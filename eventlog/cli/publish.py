@@ -25,15 +25,13 @@ from eventlog.config.load import Config, effective
 from eventlog.config.settings import PUBLISHED_FORMATS
 from eventlog.core.options import toml
 from eventlog.errors import number_of
+from eventlog.publisher.context import SILENT, Counters, Observer, remarks, stream_summary, together, warn_of_loopback
 from eventlog.publisher.context import Context as Opened
-from eventlog.publisher.context import Counters
 from eventlog.publisher.cycle import dry_run
 from eventlog.publisher.daemon import publish as run_daemon
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.liveness import Progress, liveness_file, patience, watched_over
-from eventlog.publisher.metrics import remarks, stream_summary, warn_of_loopback
-from eventlog.publisher.observer import SILENT, Observer, together
-from eventlog.publisher.open import ignored_indent, open_to_publish, open_unlocked
+from eventlog.publisher.open_log import ignored_indent, open_to_publish, open_unlocked
 from eventlog.publisher.sinks import Sink, open_sink
 from eventlog.publisher.sinks.stdout import StreamSink
 from eventlog.publisher.waiting import StopRequest

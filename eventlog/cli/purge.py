@@ -17,7 +17,7 @@ from eventlog.cli.help import Command
 from eventlog.cli.output import confirm, json_option, print_json, progress, result, yes_option
 from eventlog.errors import ConfigError, number_of
 from eventlog.publisher.cycle import recorded_ids
-from eventlog.publisher.open import find_log
+from eventlog.publisher.open_log import find_log
 from eventlog.publisher.queue import read_recorded
 from eventlog.sql import purge as batches
 from eventlog.sql.purge import Purged

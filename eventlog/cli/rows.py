@@ -15,7 +15,7 @@ from eventlog.cli.output import json_option, note, print_json, result, table
 from eventlog.errors import ConfigError, number_of
 from eventlog.publisher.context import Counters
 from eventlog.publisher.explain import LINES_READ, Explanation, explain, explanation_data, read_refusals, refusals_data
-from eventlog.publisher.open import find_log, open_unlocked, own_user, publisher_user
+from eventlog.publisher.open_log import find_log, open_unlocked, own_user, publisher_user
 from eventlog.sql import rows
 
 SOURCES: Final = {

@@ -70,7 +70,7 @@ def init(context: Context, force: bool, from_driver: Path | None, fill: bool) ->
 def _fill(context: Context, path: Path) -> None:
     """Add a watch for each table to the file, which is written first if it is not there. Raises ConfigError."""
     # Imports what asks the database; the rest of this command does without.
-    from eventlog.publisher.open import class_schema
+    from eventlog.publisher.open_log import class_schema
     from eventlog.sql.log_table import new_log, split_name
 
     is_there = path.exists()

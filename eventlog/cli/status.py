@@ -19,7 +19,7 @@ from eventlog.config.load import Config
 from eventlog.errors import DatabaseError, EventlogError, number_of
 from eventlog.model import Status
 from eventlog.publisher.monitor.status import shape
-from eventlog.publisher.open import find_log
+from eventlog.publisher.open_log import find_log
 from eventlog.publisher.queue import HOLD_WAYS_OUT, read_recorded
 from eventlog.publisher.stream.status import SourceStatus, place_in_words, source_status
 from eventlog.sql.connection import as_database_errors

@@ -30,8 +30,8 @@ from eventlog.cli.output import (
 from eventlog.config.load import Config
 from eventlog.core.catalog import Catalog, Database, key_columns, match_name
 from eventlog.errors import ConfigError, EventlogError, TriggerError, number_of, together, with_location
-from eventlog.publisher.metrics import LOOPBACK_WAYS_OUT, loopback_of_tables, owned_tables
-from eventlog.publisher.open import (
+from eventlog.publisher.context import LOOPBACK_WAYS_OUT, loopback_of_tables, owned_tables
+from eventlog.publisher.open_log import (
     captured_tables,
     catalog_of,
     class_names,

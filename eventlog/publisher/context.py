@@ -1,11 +1,20 @@
-"""What the functions of the publisher work with: connection, log, classes, options, counters."""
+"""What the functions of the publisher work with: options, counters, an observer, and the context that holds them all.
+
+A publisher tells its observer of its work while it works: the monitor, traces, the service manager. Without a listener
+that is ``SILENT``, so that nothing asks whether somebody listens. It is called from the publisher's own threads, and
+must return at once. What is said in the log (spec/event-log.md 11), of loopback rows too (8.3), stands here as well.
+"""
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import time
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from datetime import time as day_time
+from enum import StrEnum
+from typing import Final, NamedTuple
 
 from sqlalchemy import Connection
 
@@ -13,11 +22,15 @@ from eventlog.core.catalog import Attribute, Catalog, ObjectClass
 from eventlog.core.checks import Remark
 from eventlog.core.events import CurrentRow, EventOptions
 from eventlog.core.values import Kind
-from eventlog.model import Level
+from eventlog.errors import first_of, number_of
+from eventlog.model import Answer, Level
 from eventlog.publisher.formats import OutputFormat
-from eventlog.publisher.observer import SILENT, Observer
+from eventlog.publisher.sinks import Document
 from eventlog.sql.dialect import Dialect
+from eventlog.sql.doctor.facts import ask
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.rows import count_queue
+from eventlog.sql.windows import Queue, Window
 
 _log = logging.getLogger("eventlog.publisher")
 
@@ -52,7 +65,7 @@ class PublisherOptions:
     retry_max: float = 60.0
     polling_interval: float = 10.0
     concurrency: int = 1
-    time_of_day: tuple[time, ...] = ()
+    time_of_day: tuple[day_time, ...] = ()
     notify: bool = True
     heartbeat_interval: float = 0.0
     post_poll_statements: tuple[str, ...] = ()
@@ -64,6 +77,9 @@ class PublisherOptions:
     def leave_user(self) -> str | None:
         """Rows of this perpetrator are not even read; None = there is none such."""
         return self.driver_user if self.leave_loopback else None
+
+
+# --- what is counted, and said of it in the log -----------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -117,6 +133,239 @@ def remark_in_words(remark: Remark) -> str:
     return f"an update changed nothing but the fraction of a second ({remark.reason}), which is not sent; {way_out}"
 
 
+REPORT_INTERVAL: Final = 60.0
+"""Seconds between log lines that say what was done, and between warnings of loopback rows."""
+
+
+class ReportTimer:
+    """When a log line on what was done is due: each ``REPORT_INTERVAL`` at most, if there is something to tell."""
+
+    def __init__(self, counters: Counters) -> None:
+        self._reported, self._at = replace(counters), time.monotonic()
+
+    def due(self, counters: Counters) -> Counters | None:
+        """The counters as the last line showed them, if it is time for another one; else None."""
+        now = time.monotonic()
+        if now < self._at + REPORT_INTERVAL or counters == self._reported or not _log.isEnabledFor(logging.INFO):
+            return None
+        before, self._reported, self._at = self._reported, replace(counters), now
+        return before
+
+
+def stream_summary(counters: Counters) -> str:
+    """What was done of a source that is no log, for people."""
+    return (
+        f"{number_of(counters.rows_read, 'change')} read, {number_of(counters.events_sent, 'event')} in "
+        f"{number_of(counters.documents_sent, 'document')} sent, {number_of(counters.rows_bad, 'change')} not sent, "
+        f"{number_of(counters.answers_error, 'event')} refused"
+    )
+
+
+def summary(before: Counters, now: Counters, queue: Queue, parked: int) -> str:
+    """One line for people: what was done between two looks at the counters, and what waits. ``parked``: objects."""
+    bad, refused = now.rows_bad - before.rows_bad, now.answers_error - before.answers_error
+    documents = number_of(now.documents_sent - before.documents_sent, "document")
+    oldest = "" if queue.oldest_seconds is None else f", oldest {queue.oldest_seconds:.1f} s"
+    parts = [
+        f"{number_of(now.rows_published - before.rows_published, 'row')} published",
+        f"{number_of(now.events_sent - before.events_sent, 'event')} in {documents}",
+        f"{number_of(bad, 'row')} bad" if bad else "",
+        *remarks(now.old_unreadable - before.old_unreadable, now.truncated - before.truncated),
+        f"{number_of(refused, 'answer')} error" if refused else "",
+        f"queue: {number_of(queue.rows, 'row')}{oldest}",
+        f"{number_of(parked, 'object')} parked" if parked else "",
+    ]
+    return "; ".join(filter(None, parts))
+
+
+def remarks(old_unreadable: int, truncated: int) -> list[str]:
+    """What is told of good rows, if there is something to tell."""
+    told = [f"{number_of(old_unreadable, 'old value')} unreadable"] if old_unreadable else []
+    return [*told, f"{number_of(truncated, 'change')} below a second not sent"] if truncated else told
+
+
+# --- who is told of the work ------------------------------------------------------------------------------------------
+
+QUEUE_CAP: Final = 100_000
+"""Rows N that a look counts at most; a longer queue is said to hold so many or more."""
+
+
+class Doing(StrEnum):
+    CONNECTING = "connecting"
+    PUBLISHING = "publishing"
+    RESTING = "resting"
+    WAITING = "waiting"
+    STOPPED = "stopped"
+
+
+class WaitFor(StrEnum):
+    """Whom a publisher waits for before it tries again."""
+
+    RECEIVER = "receiver"
+    DATABASE = "database"
+    SOURCE = "source"
+
+
+class ParkedObject(NamedTuple):
+    """An object whose event the receiver asked for later. ``due``: the next try, on the monotonic clock.
+
+    ``class_name`` is empty for an object of a stream, whose ``key`` is its association.
+    """
+
+    class_name: str
+    key: str
+    due: float
+    tries: int
+    reason: str
+
+
+class FlightInfo(NamedTuple):
+    """A flight whose in-flight line is still in the database."""
+
+    number: int
+    events: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What costs a statement to know, as the publisher's own session saw it between two flights.
+
+    ``queue_rows`` is at most ``cap``, and then there may be more; None for a stream, which has no queue.
+    ``oldest_seconds``: age of the first row N by event_time, None without one; ``oldest_writer_seconds``: that of the
+    oldest open transaction that has written the log, None if there is none or if it cannot be known. ``clock``: the
+    time that event_time is compared with, None for a stream. ``seconds``: how long the look took.
+    """
+
+    queue_rows: int | None = None
+    cap: int | None = None
+    oldest_seconds: float | None = None
+    oldest_writer_seconds: float | None = None
+    parked: Sequence[ParkedObject] = ()
+    flights: Sequence[FlightInfo] = ()
+    clock: datetime | None = None
+    seconds: float = 0.0
+
+
+def look_at_queue(
+    conn: Connection, dialect: Dialect, log: LogTable, event_time_zone: str, cap: int = QUEUE_CAP
+) -> Looked:
+    """What waits in a log, without counting more than ``cap`` rows. The clock is read last."""
+    rows = count_queue(conn, log, cap)
+    head = dialect.read_window(conn, log, Window(1, None, 1)) if rows else []
+    clock = _moment(dialect.due_until(conn, log, event_time_zone))
+    return Looked(rows, cap, event_age(head[0].event_time, clock) if head else None, clock=clock)
+
+
+def event_age(event_time: str | None, clock: datetime) -> float | None:
+    """Seconds from an event_time, as its text, to the log's clock; None if the text is no usual time."""
+    try:
+        return (clock - _moment(event_time or "")).total_seconds()
+    except (ValueError, OverflowError):
+        return None
+
+
+def _moment(text: str) -> datetime:
+    """A time of the log's clock, without its zone; fractions beyond microseconds are cut off. Raises ValueError."""
+    whole, dot, fraction = text.strip().partition(".")
+    return datetime.fromisoformat(whole + dot + fraction[:6]).replace(tzinfo=None)
+
+
+class Observer:
+    """Who is told; this one does nothing with it, and who listens to a part of it extends it. Times are seconds."""
+
+    @property
+    def wants_event_times(self) -> bool:
+        """Whether event_time is to be read for ``flight_begins``, by a statement, where it is not known."""
+        return False
+
+    def does(self, doing: Doing, reason: str = "") -> None:
+        """What the publisher does from now on."""
+
+    def waits(self, who: WaitFor, reason: str, until: float) -> None:
+        """The publisher backs off. ``until``: when it tries again, on the monotonic clock."""
+
+    def connected(self, *, again: bool) -> None:
+        """The connection stands, the lock is held and the classes have been read."""
+
+    def disconnected(self) -> None: ...
+
+    def progressed(self) -> None:
+        """A cycle ended well, or the receiver answered other than retry."""
+
+    def window_read(self, seconds: float, groups: int) -> None:
+        """A window of the queue was read, with so many groups that are to be published."""
+
+    def flight_begins(self, number: int, event_times: Mapping[str, str | None]) -> None:
+        """A flight is about to be sent. ``event_times``: of the first row of each envelope, by the event-id sent."""
+
+    def flight_ended(self, number: int, result: str) -> None:
+        """A flight was sent as far as it could be, and what was answered is marked. ``result`` for people."""
+
+    def marked(self, seconds: float) -> None:
+        """What was answered has been marked, or the position moved behind it."""
+
+    def answered(self, document: Document, answer: Answer, seconds: float) -> None:
+        """An envelope was sent, and this came back after so many seconds."""
+
+    def flushed(self) -> None:
+        """The receiver has spoken of whatever was pending."""
+
+    def look_due(self) -> float | None:
+        """Seconds until ``looked`` is to be told again, 0 if it is due, None if it never is."""
+        return None
+
+    @property
+    def queue_cap(self) -> int:
+        """Rows N that the next look counts at most."""
+        return QUEUE_CAP
+
+    def looked(self, looked: Looked) -> None: ...
+
+
+SILENT: Final = Observer()
+
+
+class _Several(Observer):
+    """Several who are told: everything goes to each of them."""
+
+    def __init__(self, observers: Sequence[Observer]) -> None:
+        self._observers = observers
+
+    @property
+    def wants_event_times(self) -> bool:
+        return any(observer.wants_event_times for observer in self._observers)
+
+    def look_due(self) -> float | None:
+        return min((due for observer in self._observers if (due := observer.look_due()) is not None), default=None)
+
+    @property
+    def queue_cap(self) -> int:
+        return min(observer.queue_cap for observer in self._observers)
+
+
+def _telling_each(name: str) -> Callable[..., None]:
+    def tell(self: _Several, *arguments: object, **named: object) -> None:
+        for observer in self._observers:
+            getattr(observer, name)(*arguments, **named)
+
+    return tell
+
+
+for _name in vars(Observer).keys() - vars(_Several).keys():
+    if not _name.startswith("_"):
+        setattr(_Several, _name, _telling_each(_name))
+
+
+def together(*observers: Observer) -> Observer:
+    """One who is told for all of them: ``SILENT`` if none of them listens."""
+    listening = [observer for observer in observers if observer is not SILENT]
+    return listening[0] if len(listening) == 1 else _Several(listening) if listening else SILENT
+
+
+# --- what the functions work with -------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """One connection, one log, the classes, and what to do with their events.
@@ -142,3 +391,66 @@ class Context:
     ) -> Mapping[str, CurrentRow]:
         """The current rows of objects by canonical key, without those of objects that are gone."""
         return self.dialect.query_back(self.connection, self.catalog.schema, object_class, keys, attributes)
+
+
+# --- loopback ---------------------------------------------------------------------------------------------------------
+
+LOOPBACK_WAYS_OUT: Final = (
+    "give the publisher a database user of its own",
+    "or allow_loopback = true in [publisher], to publish its changes too",
+    'or loopback_rows = "consume" in [publisher], if that is meant',
+)
+"""What ends the warnings: the first two publish what comes."""
+
+
+def loopback_of_tables(user: str, tables: Sequence[str]) -> str:
+    """The warning that the publisher's user owns captured tables."""
+    owned = first_of(tables, 3)
+    return f"{user!r}, the publisher's database user, owns {owned}: what it changes there is loopback, not published"
+
+
+def owned_tables(
+    conn: Connection, dialect: Dialect, options: PublisherOptions, schema: str | None, tables: Sequence[str]
+) -> Sequence[str]:
+    """Those of the tables that the publisher's user owns; none if loopback is off, or the settings speak of it."""
+    if not options.driver_user or schema is None or options.loopback_is_meant:
+        return ()
+    return ask(conn, dialect, "owned", str, schema=schema, tables=list(tables), user=options.driver_user)
+
+
+def warn_at_start(context: Context) -> None:
+    """Warn where the publisher's user owns captured tables. Ends the transaction. Raises SQLAlchemy's errors."""
+    connection, options = context.connection, context.options
+    tables = owned_tables(connection, context.dialect, options, context.catalog.schema, context.captured)
+    connection.commit()
+    if tables:
+        _log.warning("%s: %s", loopback_of_tables(options.driver_user or "", tables), ", ".join(LOOPBACK_WAYS_OUT))
+
+
+@dataclass(slots=True)
+class LoopbackWarning:
+    """How many loopback rows of a publisher were warned of, and when."""
+
+    warned: int = 0
+    at: float = float("-inf")
+
+    def write(self, context: Context, *, at_end: bool = False) -> None:
+        """Warn of the rows since the last warning: at most each ``REPORT_INTERVAL``, and at the end."""
+        rows = context.counters.rows_loopback - self.warned
+        now = time.monotonic()
+        if rows > 0 and (at_end or now >= self.at + REPORT_INTERVAL):
+            self.warned, self.at = context.counters.rows_loopback, now
+            warn_of_loopback(context, rows)
+
+
+def warn_of_loopback(context: Context, rows: int, done: str = "marked") -> None:
+    """Warn of so many rows that are marked S without being published, unless the settings speak of them."""
+    if rows > 0 and not context.options.loopback_is_meant:
+        _log.warning(
+            "%s %s S without being published, since %r made the changes, the publisher's own database user (loopback): "
+            "%s; `eventlog requeue --loopback` brings rows back",
+            number_of(rows, "row"),
+            done,
+            context.options.driver_user or "",
+            ", ".join(LOOPBACK_WAYS_OUT),
+        )

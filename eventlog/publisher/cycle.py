@@ -16,11 +16,10 @@ from eventlog.core.events import Decided, Decision, Fates, Outgoing, apply_prece
 from eventlog.core.fold import Group
 from eventlog.errors import ReceiverAway, number_of
 from eventlog.model import Answer, LogRow, Origins, Status, origins_of, queue_rows
-from eventlog.publisher.context import Context, PublisherOptions
+from eventlog.publisher.context import SILENT, Context, PublisherOptions
 from eventlog.publisher.delivery import Delivered, FlightResult, Parking, deliver
 from eventlog.publisher.flight import Envelope, Flight, encode, numbered, pack
 from eventlog.publisher.marks import InflightLine, Marks, count_fates
-from eventlog.publisher.observer import SILENT
 from eventlog.publisher.queue import (
     DueScan,
     Either,

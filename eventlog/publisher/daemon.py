@@ -10,18 +10,30 @@ from contextlib import AbstractContextManager, closing
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
+from typing import Final
 
 from sqlalchemy.exc import DBAPIError
 
 from eventlog.errors import DatabaseAway, DatabaseError, FatalAnswer, ReceiverAway, number_of
-from eventlog.publisher.context import Context, Counters
+from eventlog.publisher.context import (
+    SILENT,
+    Context,
+    Counters,
+    Doing,
+    FlightInfo,
+    LoopbackWarning,
+    Observer,
+    ParkedObject,
+    ReportTimer,
+    look_at_queue,
+    summary,
+    warn_at_start,
+    warn_of_loopback,
+)
 from eventlog.publisher.cycle import State, recover, run_cycle, send_in_flight
 from eventlog.publisher.delivery import Delivered, FlightResult, send_heartbeat
-from eventlog.publisher.drift import CatalogDrifted, CatalogWatcher
 from eventlog.publisher.liveness import Progress, ReportingSink
-from eventlog.publisher.metrics import LoopbackWarning, ReportTimer, summary, warn_at_start
-from eventlog.publisher.monitor.look import look, look_if_due
-from eventlog.publisher.observer import SILENT, Doing, Observer
+from eventlog.publisher.open_log import CatalogDrifted, CatalogWatcher
 from eventlog.publisher.sinks import Document, Sink
 from eventlog.publisher.waiting import (
     BackOff,
@@ -34,6 +46,7 @@ from eventlog.publisher.waiting import (
     soonest,
 )
 from eventlog.sql.connection import as_database_errors
+from eventlog.sql.doctor import facts
 from eventlog.sql.rows import next_flight, tail
 from eventlog.sql.windows import Window
 
@@ -90,7 +103,7 @@ def publish_once(context: Context, sink: Sink, stop: Stop | None = None, observe
             warn_at_start(context)
             _publish_once(context, sink, stop)
     finally:
-        LoopbackWarning(warned_before).write(context, at_end=True)
+        warn_of_loopback(context, context.counters.rows_loopback - warned_before)
 
 
 def _publish_once(context: Context, sink: Sink, stop: Stop) -> None:
@@ -98,7 +111,7 @@ def _publish_once(context: Context, sink: Sink, stop: Stop) -> None:
     last = tail(context.connection, context.log)
 
     def before_flight() -> None:
-        look_if_due(watcher.context, state)
+        _look_if_due(watcher.context, state)
 
     while True:
         cycle = _cycle(run_cycle, watcher, state, sink, stop, before_flight)
@@ -136,7 +149,7 @@ def _serve(
 
     def before_flight() -> None:
         idle.wake_up()
-        look_if_due(watcher.context, state)
+        _look_if_due(watcher.context, state)
 
     while not stop.is_set():
         context.observer.does(Doing.PUBLISHING)
@@ -163,7 +176,7 @@ def _serve(
             _log.info("%s", summary(before, context.counters, queue, len(state.parking)))
         loopback.write(context)
         if not cycle.more:
-            look_if_due(watcher.context, state)
+            _look_if_due(watcher.context, state)
         if cycle.result is FlightResult.FATAL:
             raise FatalAnswer(f"the receiver answered fatal: {cycle.reason}")
         if cycle.result in (FlightResult.AWAY, FlightResult.RETRY):
@@ -252,3 +265,43 @@ def run_post_poll(context: Context) -> None:
             str(error.orig).partition("\n")[0],
             extra={"code": DatabaseError.code},
         )
+
+
+# --- what costs a statement to know, looked at between two flights ----------------------------------------------------
+
+_MOST_TRANSACTIONS: Final = 100
+"""Open transactions that are looked at."""
+
+
+def _look_if_due(context: Context, state: State) -> None:
+    """Tell the observer what waits, if it is time. No transaction may be open, and none is left open."""
+    if context.observer.look_due() == 0.0:
+        look(context, state)
+
+
+def look(context: Context, state: State) -> None:
+    """Tell the observer what waits, as before a long pause; nothing if nobody listens. Transactions as above."""
+    if context.observer.look_due() is None:
+        return
+    begun = time.monotonic()
+    conn, dialect, log = context.connection, context.dialect, context.log
+    transactions = facts.ask(conn, dialect, "transactions", facts.OpenTransaction, log, limit=_MOST_TRANSACTIONS)
+    queue = look_at_queue(conn, dialect, log, context.options.event_time_zone, context.observer.queue_cap)
+    conn.commit()
+    writers = [each.seconds for each in transactions if each.wrote_log and each.seconds is not None]
+    parked = [
+        ParkedObject(object_class.name, key, due, tries, reason)
+        for (object_class, key), due, tries, reason in state.parking.objects()
+    ]
+    flights = [
+        FlightInfo(
+            flight.number,
+            sum(len(envelope.events) for envelope in flight.envelopes),
+            sum(len(event.ids) for event in flight.events()),
+        )
+        for flight in state.flights.values()
+    ]
+    oldest, seconds = max(writers, default=None), time.monotonic() - begun
+    context.observer.looked(
+        replace(queue, oldest_writer_seconds=oldest, parked=parked, flights=flights, seconds=seconds)
+    )

@@ -20,11 +20,10 @@ from eventlog.core.catalog import Catalog, Database, match_name
 from eventlog.core.checks import check_rows
 from eventlog.errors import DatabaseError, EventlogError
 from eventlog.model import queue_rows
-from eventlog.publisher.context import PublisherOptions
+from eventlog.publisher.context import LOOPBACK_WAYS_OUT, PublisherOptions, loopback_of_tables, owned_tables
 from eventlog.publisher.cycle import recorded_ids
 from eventlog.publisher.flight import Flight
-from eventlog.publisher.metrics import LOOPBACK_WAYS_OUT, loopback_of_tables, owned_tables
-from eventlog.publisher.open import (
+from eventlog.publisher.open_log import (
     captured_tables,
     catalog_of,
     class_names,

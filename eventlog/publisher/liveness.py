@@ -26,7 +26,7 @@ from typing import Final, NamedTuple
 from eventlog.config.load import Config
 from eventlog.errors import ConfigError
 from eventlog.model import Answer, Level, Verdict
-from eventlog.publisher.observer import SILENT, Doing, Observer, WaitFor
+from eventlog.publisher.context import SILENT, Doing, Observer, WaitFor
 from eventlog.publisher.sinks import Document, Sink
 from eventlog.publisher.waiting import LONGEST_REST
 

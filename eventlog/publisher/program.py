@@ -17,7 +17,7 @@ from eventlog.errors import ConfigError
 from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish, publish_once
 from eventlog.publisher.liveness import liveness_file, patience
-from eventlog.publisher.open import open_to_publish
+from eventlog.publisher.open_log import open_to_publish
 from eventlog.publisher.sinks import Sink, open_sink
 from eventlog.publisher.sinks.python import CallableSink, Receive
 from eventlog.publisher.waiting import Stop, StopRequest

@@ -26,7 +26,7 @@ from eventlog import __version__
 from eventlog.config.load import Config
 from eventlog.errors import ConfigError
 from eventlog.model import Answer, Level, Verdict
-from eventlog.publisher.observer import Doing, Observer
+from eventlog.publisher.context import Doing, Observer
 from eventlog.publisher.sinks import Document, Sink
 
 _KINDS: Final = {"http": SpanKind.CLIENT, "kafka": SpanKind.PRODUCER}

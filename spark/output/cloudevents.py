@@ -13,7 +13,7 @@ from eventlog.core.events import Outgoing
 from eventlog.core.options import CheckedOptions, parse_options, same_fields, shared
 from eventlog.model import LogRow, origins_of
 from eventlog.publisher.cloudevents import CloudEvents, source_of
-from eventlog.publisher.open import value_options
+from eventlog.publisher.open_log import value_options
 from eventlog.sql.connection import parse_url
 from spark.directory import Directory
 from spark.job import Columns, Job, OutputFile, catalog

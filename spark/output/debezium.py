@@ -16,7 +16,7 @@ from eventlog.debezium.options import WriteOptions
 from eventlog.debezium.writer import EnvelopeWriter
 from eventlog.model import LogRow, Verdict
 from eventlog.publisher.debezium import EventRecords
-from eventlog.publisher.open import configured_options, value_options
+from eventlog.publisher.open_log import configured_options, value_options
 from eventlog.publisher.whole_rows import CurrentRows, read_whole_rows
 from spark.job import Job, catalog
 from spark.output.formats import OutputFormat, Render, Rendered, counts_of, refuse, write_placed

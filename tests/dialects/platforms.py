@@ -21,7 +21,7 @@ from eventlog.cli.context import transaction
 from eventlog.config.load import Config, load
 from eventlog.core.catalog import Catalog
 from eventlog.model import LogRow
-from eventlog.publisher.open import catalog_of, class_names, declared_watches, find_log
+from eventlog.publisher.open_log import catalog_of, class_names, declared_watches, find_log
 from eventlog.sql import migrations
 from eventlog.sql.connection import connect
 from eventlog.sql.database import CAPABILITIES

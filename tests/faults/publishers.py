@@ -26,7 +26,7 @@ from eventlog.config.load import Config, load
 from eventlog.model import Answer
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.daemon import publish
-from eventlog.publisher.open import open_context
+from eventlog.publisher.open_log import open_context
 from eventlog.publisher.sinks import Document, Sink
 from eventlog.publisher.waiting import Stop, StopRequest
 from eventlog.sql import migrations

@@ -16,7 +16,7 @@ from eventlog.cli.context import reading
 from eventlog.cli.status import drift as drift_in_status
 from eventlog.cli.triggers import planned_triggers
 from eventlog.config.load import Config, load
-from eventlog.publisher import drift
+from eventlog.publisher import open_log
 from eventlog.publisher.doctor import examine
 from eventlog.sql.triggers.plan import TriggerPlan
 
@@ -114,7 +114,7 @@ def test_a_new_table_of_a_pattern_is_published_by_a_publisher_that_runs(database
 def test_a_look_at_the_tables_comes_by_the_clock_too(
     database: sa.Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(drift, "INTERVAL", 0.0)
+    monkeypatch.setattr(open_log, "CATALOG_INTERVAL", 0.0)
     config = watched(database, tmp_path)
     with publishing(config, Collecting()):
         wait_until(lambda: runs(database), "it runs")

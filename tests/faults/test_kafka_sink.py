@@ -25,7 +25,7 @@ from eventlog.model import Answer, KafkaRecord, Level, Verdict
 from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.liveness import ReportingSink
-from eventlog.publisher.open import open_context
+from eventlog.publisher.open_log import open_context
 from eventlog.publisher.sinks import Document, open_sink
 from eventlog.publisher.sinks.kafka import KafkaSink
 from eventlog.qlik.message_format import FORMAT

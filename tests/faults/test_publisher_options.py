@@ -23,11 +23,10 @@ from shared import wait_until
 
 from eventlog.errors import DatabaseAway, FatalAnswer, ReceiverAway
 from eventlog.model import Answer, Level, Verdict
-from eventlog.publisher import metrics
-from eventlog.publisher.context import Context, Counters
+from eventlog.publisher import context as publisher_context
+from eventlog.publisher.context import Context, Counters, summary
 from eventlog.publisher.daemon import publish, publish_once
-from eventlog.publisher.metrics import summary
-from eventlog.publisher.open import open_context
+from eventlog.publisher.open_log import open_context
 from eventlog.publisher.sinks import Document
 from eventlog.publisher.waiting import StopRequest
 from eventlog.sql.windows import Queue
@@ -271,7 +270,7 @@ def test_a_line_tells_what_was_done(now: dict[str, int], queue: Queue, parked: i
 def test_it_is_written_while_something_happens(
     log: sa.Engine, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(metrics, "REPORT_INTERVAL", 0.0)
+    monkeypatch.setattr(publisher_context, "REPORT_INTERVAL", 0.0)
     write(log, 1)
     with caplog.at_level(logging.INFO, "eventlog"):
         run(log, Judge(most=1))

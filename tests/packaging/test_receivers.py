@@ -21,7 +21,7 @@ from eventlog.config.load import load
 from eventlog.errors import FatalAnswer, ReceiverAway
 from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.open import open_context
+from eventlog.publisher.open_log import open_context
 from eventlog.publisher.sinks import Document
 from eventlog.publisher.sinks.http import HttpSink
 from eventlog.publisher.sinks.python import CallableSink

@@ -20,7 +20,7 @@ from eventlog.model import Answer, KafkaRecord, Verdict
 from eventlog.publisher.context import Counters
 from eventlog.publisher.cycle import recover, run_cycle
 from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.open import open_context
+from eventlog.publisher.open_log import open_context
 from eventlog.publisher.sinks import Document
 from eventlog.sql import migrations
 from spark.backlog import Report, Request, run

@@ -31,7 +31,7 @@ from eventlog.changes.json_form import to_json
 from eventlog.config.load import Config
 from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.open import open_context
+from eventlog.publisher.open_log import open_context
 from spark.convert import convert as convert_on_spark
 
 ROWS = 20_000

@@ -12,11 +12,10 @@ from samples import database, row, table
 from eventlog.core.catalog import build_catalog
 from eventlog.errors import ReceiverAway
 from eventlog.model import Answer, Level, Verdict
-from eventlog.publisher.context import Counters
+from eventlog.publisher.context import Counters, summary
 from eventlog.publisher.cycle import State, recover, run_cycle
 from eventlog.publisher.delivery import FlightResult
 from eventlog.publisher.formats import XdsFormat
-from eventlog.publisher.metrics import summary
 from eventlog.publisher.sinks import Document
 from eventlog.sql.windows import Queue
 from eventlog.xds.writer import Header

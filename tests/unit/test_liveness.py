@@ -17,7 +17,7 @@ from eventlog.model import Answer, Level, Verdict
 from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish
 from eventlog.publisher.liveness import ReportingSink, liveness_file, patience, read_health
-from eventlog.publisher.open import open_context
+from eventlog.publisher.open_log import open_context
 from eventlog.publisher.sinks import Document
 from eventlog.publisher.waiting import StopRequest
 from eventlog.sql import migrations

@@ -17,13 +17,9 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from eventlog.config.settings import MonitorSettings
 from eventlog.errors import ConfigError, DatabaseError
 from eventlog.model import Answer, Level, Verdict
-from eventlog.publisher.context import Counters
-from eventlog.publisher.monitor.activity import Activity, Histogram
-from eventlog.publisher.monitor.openmetrics import PublisherMetrics, exposition
-from eventlog.publisher.monitor.server import Monitor, parse_address, serving
-from eventlog.publisher.monitor.status import answers_data, process_status, shape
-from eventlog.publisher.observer import (
+from eventlog.publisher.context import (
     SILENT,
+    Counters,
     Doing,
     FlightInfo,
     Looked,
@@ -33,6 +29,10 @@ from eventlog.publisher.observer import (
     _Several,
     together,
 )
+from eventlog.publisher.monitor.activity import Activity, Histogram
+from eventlog.publisher.monitor.openmetrics import PublisherMetrics, exposition
+from eventlog.publisher.monitor.server import Monitor, parse_address, serving
+from eventlog.publisher.monitor.status import answers_data, process_status, shape
 from eventlog.publisher.sinks import Document
 
 

@@ -24,7 +24,7 @@ from eventlog.errors import DatabaseError
 from eventlog.model import ALL, Level, LogRow, Operation, Verdict, origins_of, queue_rows
 from eventlog.publisher.flight import Envelope, Flight, decode, encode, numbered
 from eventlog.publisher.formats import time_reader
-from eventlog.publisher.open import value_options
+from eventlog.publisher.open_log import value_options
 from eventlog.publisher.qlik_messages import QlikMessages, class_columns, timestamp_reader
 from eventlog.publisher.sinks import Document
 from eventlog.qlik.message_events import sequence_prefix

@@ -12,7 +12,7 @@ import pytest
 from eventlog import __version__
 from eventlog.config.load import Config, load
 from eventlog.errors import ConfigError
-from eventlog.publisher.open import publisher_options
+from eventlog.publisher.open_log import publisher_options
 from eventlog.sql.dialects.postgresql import DIALECT
 
 File = Callable[[str], Config]

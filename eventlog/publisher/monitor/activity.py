@@ -16,9 +16,7 @@ from datetime import timedelta
 from typing import Final, NamedTuple
 
 from eventlog.model import Answer, Level, Verdict
-from eventlog.publisher.context import Counters
-from eventlog.publisher.monitor.look import event_age
-from eventlog.publisher.observer import QUEUE_CAP, Doing, Looked, Observer, WaitFor
+from eventlog.publisher.context import QUEUE_CAP, Counters, Doing, Looked, Observer, WaitFor, event_age
 from eventlog.publisher.sinks import Document
 
 HISTORY_SECONDS: Final = 3600

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Final
 
 from eventlog.config.load import Config
 from eventlog.errors import ConfigError
-from eventlog.publisher.context import Counters
+from eventlog.publisher.context import Counters, Observer
 from eventlog.publisher.doctor import Compare
 from eventlog.publisher.liveness import patience
 from eventlog.publisher.monitor.activity import Activity
 from eventlog.publisher.monitor.questions import Questions
 from eventlog.publisher.monitor.status import answers_data, process_status
-from eventlog.publisher.observer import Observer
 
 if TYPE_CHECKING:
     from eventlog.publisher.monitor.job import JobActivity

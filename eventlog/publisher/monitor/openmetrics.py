@@ -19,8 +19,8 @@ from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST, genera
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from eventlog import __version__
+from eventlog.publisher.context import Doing
 from eventlog.publisher.monitor.activity import Activity, Histogram
-from eventlog.publisher.observer import Doing
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 

@@ -17,7 +17,7 @@ from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.doctor import Compare, examine
 from eventlog.publisher.explain import explain, explanation_data, read_refusals, refusals_data
 from eventlog.publisher.monitor.status import HIDDEN
-from eventlog.publisher.open import open_unlocked
+from eventlog.publisher.open_log import open_unlocked
 from eventlog.sql.doctor import Limits
 from eventlog.sql.rows import count_newest
 

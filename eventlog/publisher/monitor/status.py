@@ -11,9 +11,8 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from eventlog import __version__
-from eventlog.publisher.context import Counters
+from eventlog.publisher.context import Counters, Looked
 from eventlog.publisher.monitor.activity import Activity, Watched
-from eventlog.publisher.observer import Looked
 
 VERSION: Final = 1
 HIDDEN: Final = "•••"

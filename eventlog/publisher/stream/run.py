@@ -31,12 +31,21 @@ from eventlog.errors import (
     number_of,
 )
 from eventlog.model import Answer, ChangeOp, Level, Verdict
-from eventlog.publisher.context import Counters, PublisherOptions
+from eventlog.publisher.context import (
+    SILENT,
+    Counters,
+    Doing,
+    Looked,
+    Observer,
+    ParkedObject,
+    PublisherOptions,
+    ReportTimer,
+    WaitFor,
+    stream_summary,
+)
 from eventlog.publisher.delivery import FlightResult, Judged, Parking, as_flushed, deliver, send_heartbeat
 from eventlog.publisher.formats import XdsFormat
 from eventlog.publisher.liveness import Progress, ReportingSink
-from eventlog.publisher.metrics import ReportTimer, stream_summary
-from eventlog.publisher.observer import SILENT, Doing, Looked, Observer, ParkedObject, WaitFor
 from eventlog.publisher.sinks import Document, Sink
 from eventlog.publisher.stream.pending import Pending, PendingEvent
 from eventlog.publisher.stream.position import PositionAway

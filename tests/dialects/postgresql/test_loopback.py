@@ -17,11 +17,10 @@ from shared import PlainSink, Run, execute
 
 from eventlog import cli
 from eventlog.config.load import load
-from eventlog.publisher import metrics
-from eventlog.publisher.context import Context, Counters
+from eventlog.publisher import context as publisher_context
+from eventlog.publisher.context import REPORT_INTERVAL, Context, Counters
 from eventlog.publisher.daemon import publish
-from eventlog.publisher.metrics import LOOPBACK_INTERVAL
-from eventlog.publisher.open import open_context
+from eventlog.publisher.open_log import open_context
 from eventlog.publisher.sinks import Document
 from eventlog.publisher.waiting import StopRequest
 
@@ -142,11 +141,11 @@ def test_a_running_publisher_warns_at_most_once_a_minute(
     home: sa.Engine, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [0.0]
-    monkeypatch.setattr(metrics.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(publisher_context.time, "monotonic", lambda: clock[0])
     warned: list[int] = []
     stop, counters = StopRequest(), Counters()
     config = load(Path("eventlog.toml"), {})
-    changes = [(1, 0.0), (2, LOOPBACK_INTERVAL / 2), (3, LOOPBACK_INTERVAL), (4, LOOPBACK_INTERVAL + 1)]
+    changes = [(1, 0.0), (2, REPORT_INTERVAL / 2), (3, REPORT_INTERVAL), (4, REPORT_INTERVAL + 1)]
     beats = 0
 
     def beat() -> None:
