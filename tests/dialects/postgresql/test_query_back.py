@@ -13,7 +13,7 @@ from eventlog.core.table_key import key_text
 from eventlog.sql.connection import connect
 from eventlog.sql.dialect import CurrentRow
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.dialects.postgresql.query_back import _statement
+from eventlog.sql.dialects.postgresql.objects import _statement
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The application's tables on Oracle: the catalogue of a schema, and the objects of a class by their keys.
+"""The application's tables on Oracle: the catalogue of a schema, objects by their keys, the keys behind a position.
 
 The catalogue is read in five statements, whatever the number of tables (spec/xds.md 5, 6.2). Current rows
 (spec/event-log.md 7.2, spec/xds.md 4.3) are read by a statement a table, one for the class, one for each child table,

@@ -8,18 +8,14 @@ from eventlog.sql.database import CAPABILITIES
 from eventlog.sql.dialects.postgresql import text
 from eventlog.sql.dialects.postgresql.bulk import PostgresBulk
 from eventlog.sql.dialects.postgresql.log import PostgresLog
-from eventlog.sql.dialects.postgresql.query_back import PostgresQueryBack
-from eventlog.sql.dialects.postgresql.reflect import PostgresCatalog
-from eventlog.sql.dialects.postgresql.resync import PostgresResync
+from eventlog.sql.dialects.postgresql.objects import PostgresObjects
 from eventlog.sql.dialects.postgresql.session import PostgresSessions
 from eventlog.sql.dialects.postgresql.tables import PostgresTables
 from eventlog.sql.dialects.postgresql.triggers import PostgresTriggers
 from eventlog.sql.dialects.postgresql.wake import WAKE
 
 
-class PostgreSQL(
-    PostgresSessions, PostgresCatalog, PostgresLog, PostgresQueryBack, PostgresResync, PostgresBulk, PostgresTables
-):
+class PostgreSQL(PostgresSessions, PostgresObjects, PostgresLog, PostgresBulk, PostgresTables):
     """PostgreSQL by psycopg."""
 
     name = "postgresql"

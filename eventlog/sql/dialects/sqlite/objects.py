@@ -1,4 +1,4 @@
-"""The application's tables in a SQLite file: the catalogue, and the objects of a class by their keys.
+"""The application's tables in a SQLite file: the catalogue, objects by their keys, the keys behind a position.
 
 The catalogue is read in three statements, whatever the number of tables (spec/xds.md 5, 6.2). Current rows
 (spec/event-log.md 7.2, spec/xds.md 4.3) are read by one statement for the class and one for each child attribute, for

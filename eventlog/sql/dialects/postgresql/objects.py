@@ -1,0 +1,466 @@
+"""The application's tables on PostgreSQL: the catalogue of a schema, objects by their keys, resync.
+
+The catalogue is read in four statements, whatever the number of tables (spec/xds.md 5, 6.2). Current rows are read in
+one statement (spec/event-log.md 7.2, spec/xds.md 4.3). Its form, for a table with a child table and a composite key::
+
+    WITH k AS (SELECT n, k0::integer AS k0, k1 FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS u (k0, k1, n))
+    SELECT k.n, p.fname::text, c0.texts
+    FROM k
+    JOIN ONLY usr AS p ON p.id = k.k0 AND p.branch = k.k1 AND p.branch COLLATE "C" = k.k1
+    LEFT JOIN (SELECT k.n, array_agg(c.phoneno::text) AS texts
+               FROM k JOIN ONLY usr_phone AS c ON c.id = k.k0 AND c.branch = k.k1 GROUP BY k.n) AS c0 ON c0.n = k.n
+
+The keys travel as texts and become values here, so that the key's index serves, and no value that its type cannot
+take gets as far as a cast. A child table is read once for all keys, since it may have no index on its foreign key.
+
+A resync walks a class by keyset (spec/event-log.md 11): each batch begins behind the last key of the one before, which
+is kept as canonical table_key text, and turned back into values here. The statement is resync.sql.j2.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, Final, LiteralString
+
+import sqlalchemy as sa
+from sqlalchemy import Connection, Row
+
+from eventlog.core import table_key
+from eventlog.core.catalog import Attribute, Catalog, Column, Database, ForeignKey, ObjectClass, Table
+from eventlog.core.values import ColumnType, Kind, ValueOptions, converter
+from eventlog.sql.dialect import CurrentRow, Dialect, NoSuchValue, child_of, log_words
+from eventlog.sql.dialects.postgresql.compile import render_quote_function
+from eventlog.sql.dialects.postgresql.log import usual_plans
+from eventlog.sql.dialects.postgresql.text import (
+    bindable,
+    is_one_spelling,
+    key_text,
+    key_value,
+    needs_quoting,
+    quote_function,
+    relation,
+    value_text,
+)
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.statements import (
+    by_relation,
+    fetch,
+    field,
+    missing_schema,
+    run_as_it_stands,
+    statements,
+    template_renderer,
+)
+from eventlog.sql.windows import Batch, Selection, Walk
+
+_SQL: Final = statements(__package__, "reflect.sql")
+_QUESTIONS: Final = ("columns", "unique_keys", "foreign_keys", "partitions")
+_rendered: Final = template_renderer(__package__)  # what is put in is quoted or bound
+_TEXT_KINDS: Final = (Kind.CHARACTER, Kind.FIXED)
+
+
+class PostgresObjects(Dialect):
+    """Tables, partitioned roots, views and materialized views.
+
+    One statement reads the objects of a class, with their child tables; another the keys of a batch of a resync, and
+    writes its rows.
+    """
+
+    is_not_null = "IS DISTINCT FROM NULL"  # a row of NULLs "IS NULL" as well
+
+    # The catalogue
+
+    def reflect(self, conn: Connection, schema: str | None) -> Database:
+        row = conn.execute(sa.text(_SQL["schema"]), {"schema": schema}).first()
+        if row is None:
+            raise missing_schema(schema)
+        oid, name = row
+        rows = {which: conn.execute(sa.text(_SQL[which]), {"schema": oid}).all() for which in _QUESTIONS}
+        names: dict[int, dict[int, str]] = defaultdict(dict)
+        for row in rows["columns"]:
+            names[row.relation][row.position] = row.column_name
+
+        columns = by_relation(rows["columns"])
+        unique_keys = by_relation(rows["unique_keys"])
+        foreign_keys = by_relation(rows["foreign_keys"])
+        return Database(
+            dialect=self.name,
+            schema=name,
+            tables=tuple(
+                _reflected(oid, of_table, names[relation], unique_keys[relation], foreign_keys[relation])
+                for relation, of_table in columns.items()
+            ),
+            partitions={
+                row.partition: row.root if row.root_schema == oid else f"{row.root_schema_name}.{row.root}"
+                for row in rows["partitions"]
+            },
+        )
+
+    def fingerprint(self, conn: Connection, catalog: Catalog) -> str:
+        # What is watched may be a pattern, so a new table may be a class: the tables of the schema count too.
+        parameters = {"schema": catalog.schema, "tables": list(catalog.log_names)}
+        return str(conn.execute(sa.text(_SQL["fingerprint"]), parameters).scalar_one())
+
+    # Objects by their keys
+
+    def query_back(
+        self,
+        conn: Connection,
+        schema: str | None,
+        cls: ObjectClass,
+        keys: Sequence[str],
+        attributes: Sequence[Attribute],
+    ) -> dict[str, CurrentRow]:
+        keys_and_texts = list(self.key_values(cls, keys))
+        if not keys_and_texts:
+            return {}
+        usual_plans(conn)
+        columns = zip(*(texts for _, texts in keys_and_texts), strict=True)
+        parameters = {f"k{i}": list(column) for i, column in enumerate(columns)}
+        names = [attribute.name for attribute in attributes]
+        lists = [cls.is_view or child_of(cls, attribute) is not None for attribute in attributes]
+        rows: dict[str, CurrentRow] = {}
+        for n, *values in fetch(conn, _statement(schema, cls, tuple(attributes)), parameters):
+            rows[keys_and_texts[n - 1][0]] = {
+                name: (value or []) if is_list else [value]
+                for name, value, is_list in zip(names, values, lists, strict=True)
+            }
+        return rows
+
+    def key_reader(self, column: Column) -> Callable[[str], str]:
+        # Of what a key may be written as, one form that the server is sure to take.
+        match column.type.kind:
+            case Kind.APPROXIMATE | Kind.BOOLEAN:
+                return converter(column.type, ValueOptions())
+            case Kind.DATE | Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
+                return _instant(converter(column.type, ValueOptions(time_syntax="canonical")))
+            case Kind.TIME:
+                return _time(converter(column.type, ValueOptions(time_syntax="canonical")))
+            case Kind.EXACT | Kind.INTEGER if not column.type.bits:
+                return _numeric
+            case _:
+                return str
+
+    # Resync: objects written into the log once more
+
+    def start_walk(
+        self, conn: Connection, log: LogTable, schema: str | None, cls: ObjectClass, selection: Selection
+    ) -> Walk:
+        # A log that somebody else made has no function that quotes keys; then the session gets one of its own.
+        signature = {"function": f"{quote_function(log)}(text)"}
+        home = log
+        if (
+            needs_quoting(cls.key)
+            and conn.exec_driver_sql("SELECT to_regprocedure(%(function)s)", signature).scalar() is None
+        ):
+            home = replace(log, schema="pg_temp")
+            run_as_it_stands(conn, render_quote_function(home))
+        return Walk(log, schema, cls, selection, quote_function(home))
+
+    def write_batch(self, conn: Connection, walk: Walk, position: str | None, limit: int) -> Batch:
+        statement = self.batch_statement(walk, goes_on=position is not None)
+        parameters = {"limit": limit, "class_name": walk.cls.name, **self._binds(walk, position)}
+        rows = fetch(conn, statement, parameters)
+        written, last = rows[0] if rows else (0, position)
+        return Batch(rows=written, missing=0, position=last, is_last=written < limit)
+
+    def batch_statement(self, walk: Walk, *, goes_on: bool) -> str:
+        """The statement of ``write_batch``."""
+        by_value = _by_value(walk.cls)
+        places = [f"k{i}" for i in range(len(walk.cls.key))]
+        key_refs = self.walk_key(walk)
+        return _rendered(
+            "resync.sql.j2",
+            **log_words(self, walk.log, "utc"),
+            by_value=by_value,
+            is_view=walk.cls.is_view,
+            key=key_refs,
+            key_text=_key_text(walk, [f"batch.{place}" for place in places] if by_value else key_refs),
+            relation=self.walk_rows(walk),
+            condition=self.walk_condition(walk, goes_on=goes_on),
+            order=", ".join(places),
+        )
+
+    def walk_rows(self, walk: Walk) -> str:
+        return bindable(relation(walk.schema, walk.cls.table))
+
+    def behind(self, walk: Walk) -> str:
+        refs = self.walk_key(walk)
+        if not _by_value(walk.cls):
+            return f'({_key_text(walk, refs)}) COLLATE pg_catalog."C" OPERATOR(pg_catalog.>) %(position)s::text'
+        values = ", ".join(_value(column, f"%(k{i})s::text") for i, column in enumerate(walk.cls.key))
+        return f"ROW({', '.join(refs)}) OPERATOR(pg_catalog.>) ROW({values})"
+
+    def position_binds(self, cls: ObjectClass, position: str | None) -> Mapping[str, object]:
+        if position is None:
+            return {}
+        if not _by_value(cls):
+            return {"position": position}
+        return {f"k{i}": part.value for i, part in enumerate(table_key.parse(position))}
+
+    def estimate(self, conn: Connection, walk: Walk, position: str | None) -> int:
+        # What the planner expects.
+        ((plan,),) = self._of_walk(conn, walk, position, "EXPLAIN (FORMAT JSON) SELECT %(event_type)s::smallint")
+        return int(plan[0]["Plan"]["Plan Rows"])
+
+    def count(self, conn: Connection, walk: Walk, position: str | None) -> int:
+        ((rows,),) = self._of_walk(conn, walk, position, "SELECT count(%(event_type)s::smallint)")
+        return int(rows)
+
+    def _of_walk(
+        self, conn: Connection, walk: Walk, position: str | None, select: LiteralString
+    ) -> list[tuple[Any, ...]]:
+        condition = self.walk_condition(walk, goes_on=position is not None)
+        return fetch(conn, f"{select} FROM {self.walk_rows(walk)} WHERE {condition}", self._binds(walk, position))
+
+    def _binds(self, walk: Walk, position: str | None) -> dict[str, object]:
+        # Every statement that holds the operator's text has a parameter: the server takes one statement, not several.
+        return {"event_type": int(walk.selection.event_type), **self.position_binds(walk.cls, position)}
+
+    def write_keys(self, conn: Connection, log: LogTable, selection: Selection, keys: Sequence[str]) -> None:
+        parameters = {
+            "event_type": int(selection.event_type),
+            "class_name": selection.class_name,
+            "keys": list(keys),
+        }
+        conn.exec_driver_sql(self.log_statement(log, "write_keys"), parameters)
+
+
+# --- the catalogue ----------------------------------------------------------------------------------------------------
+
+_KINDS: Final = {
+    "int2": (Kind.INTEGER, 16),
+    "int4": (Kind.INTEGER, 32),
+    "int8": (Kind.INTEGER, 64),
+    "numeric": (Kind.EXACT, 0),
+    "float4": (Kind.APPROXIMATE, 32),
+    "float8": (Kind.APPROXIMATE, 64),
+    "bool": (Kind.BOOLEAN, 0),
+    "bpchar": (Kind.FIXED, 0),
+    "varchar": (Kind.CHARACTER, 0),
+    "text": (Kind.CHARACTER, 0),
+    "bytea": (Kind.BINARY, 0),
+    "date": (Kind.DATE, 0),
+    "time": (Kind.TIME, 0),
+    "timestamp": (Kind.TIMESTAMP, 0),
+    "timestamptz": (Kind.TIMESTAMPTZ, 0),
+    "uuid": (Kind.UUID, 0),
+}
+
+_HEADER: Final = 4  # VARHDRSZ, which numeric's typmod has on top
+
+
+def column_type(type_name: str | None, typmod: int, sql: str) -> ColumnType:
+    """The column type of a base type (spec/xds.md 6.2, column PostgreSQL).
+
+    ``type_name`` is ``pg_type.typname`` of a type of ``pg_catalog``, None for any other type; ``typmod`` as in
+    ``pg_attribute.atttypmod``, -1 for none; ``sql`` the text of ``format_type``. Domains are to be resolved before.
+    """
+    kind, bits = _KINDS.get(type_name or "", (Kind.OTHER, 0))
+    if kind is Kind.EXACT and typmod >= _HEADER and _scale(typmod) == 0:
+        kind = Kind.INTEGER
+    return ColumnType(kind, bits, sql)
+
+
+def _scale(typmod: int) -> int:
+    # Eleven bits, signed: scales from -1000 on are possible since PostgreSQL 15.
+    return (((typmod - _HEADER) & 0x7FF) ^ 0x400) - 0x400
+
+
+def _reflected(
+    schema: int, columns: list[Row[Any]], names: dict[int, str], unique: list[Row[Any]], foreign: list[Row[Any]]
+) -> Table:
+    first = columns[0]
+    # A key over a virtual column, which reflect leaves out, cannot be: such columns are in no index.
+    primary = next((row for row in unique if row.is_primary), None)
+    return Table(
+        name=first.table_name,
+        kind="view" if first.kind in ("v", "m") else "table",
+        columns=tuple(
+            Column(row.column_name, column_type(row.type_name, row.typmod, row.sql), row.is_deterministic)
+            for row in columns
+            if row.column_name is not None
+        ),
+        primary_key=() if primary is None else tuple(names[position] for position in primary.positions),
+        foreign_keys=tuple(
+            ForeignKey(
+                columns=tuple(names[position] for position in row.positions),
+                table=row.ref_table if row.ref_schema == schema else f"{row.ref_schema_name}.{row.ref_table}",
+                ref_columns=tuple(row.ref_columns),
+            )
+            for row in sorted(foreign, key=lambda row: row.positions[0])
+        ),
+        unique_keys=tuple(tuple(names[position] for position in row.positions) for row in unique if row.is_immediate),
+        key_deferrable=primary is not None and not primary.is_immediate,
+        partitioned=first.kind == "p",
+    )
+
+
+# --- the statement that reads objects ---------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=512)
+def _statement(schema: str | None, cls: ObjectClass, attributes: tuple[Attribute, ...]) -> str:
+    arrays = ", ".join(f"%(k{i})s::text[]" for i in range(len(cls.key)))
+    columns = ", ".join(f"k{i}" for i in range(len(cls.key)))
+    values = ", ".join(f"{_as_value(column.type, f'k{i}')} AS k{i}" for i, column in enumerate(cls.key))
+    body = _view(schema, cls, attributes) if cls.is_view else _table(schema, cls, attributes)
+    # Put together of quoted identifiers; the keys are bound.
+    return (
+        f"WITH k AS MATERIALIZED (SELECT n, {values} FROM unnest({arrays}) WITH ORDINALITY AS u ({columns}, n))\n"  # noqa: S608
+        + bindable(body)
+    )
+
+
+def _table(schema: str | None, cls: ObjectClass, attributes: Sequence[Attribute]) -> str:
+    selected = ["k.n"]
+    joins = [_key_join(schema, cls)]
+    for attribute in attributes:
+        child = child_of(cls, attribute)
+        if child is None:
+            selected.append(value_text(attribute.column, field("p", attribute.column)))
+            continue
+        name = f"c{len(joins)}"
+        selected.append(f"{name}.texts")
+        text = value_text(child.attribute.column, field("c", child.attribute.column))
+        # Joined with the parent only where the key is compared with the parent's own value.
+        parent = _key_join(schema, cls) if any(column.type.kind is Kind.OTHER for column in cls.key) else ""
+        conditions = " AND ".join(
+            _owned(column, child.table.column(owner), i)
+            for i, (column, owner) in enumerate(zip(cls.key, child.owner_columns, strict=True))
+        )
+        joins.append(
+            f"LEFT JOIN (SELECT k.n, array_agg({text}) AS texts FROM k {parent}"  # noqa: S608
+            f" JOIN {relation(schema, child.table)} AS c ON {conditions} GROUP BY k.n) AS {name} ON {name}.n = k.n"
+        )
+    return f"SELECT {', '.join(selected)}\nFROM k\n" + "\n".join(joins)
+
+
+def _view(schema: str | None, cls: ObjectClass, attributes: Sequence[Attribute]) -> str:
+    texts = [value_text(attribute.column, field("p", attribute.column)) for attribute in attributes]
+    selected = ["k.n", *(f"array_agg({text})" for text in texts)]
+    return f"SELECT {', '.join(selected)}\nFROM k\n{_key_join(schema, cls)}\nGROUP BY k.n"
+
+
+def _key_join(schema: str | None, cls: ObjectClass) -> str:
+    conditions = " AND ".join(_is_key(column, i) for i, column in enumerate(cls.key))
+    return f"JOIN {relation(schema, cls.table)} AS p ON {conditions}"
+
+
+def _is_key(column: Column, i: int) -> str:
+    """SQL: the row of the class has this key value."""
+    ref = field("p", column)
+    if column.type.kind is Kind.OTHER:
+        # No cast of a text to such a type is sure to succeed, and its "=" may be coarser than its text.
+        return f'({key_value(column, ref)}) COLLATE "C" = k.k{i}'
+    if column.type.kind in _TEXT_KINDS:
+        # The first condition finds it by index, the second one exactly.
+        return f'{ref} = k.k{i} AND {ref}::text COLLATE "C" = k.k{i}::text'
+    return f"{ref} = k.k{i}"
+
+
+def _owned(column: Column, owner: Column, i: int) -> str:
+    """SQL: the child's row belongs to this key, as the foreign key has it: its "=" may be coarser than the text."""
+    ref = field("c", owner)
+    if column.type.kind is not Kind.OTHER:
+        key = f"k.k{i}"
+        if column.type.kind in _TEXT_KINDS and owner.type.kind is not column.type.kind:
+            key += "::bpchar" if owner.type.kind is Kind.FIXED else "::text"
+        return f"{ref} = {key}"
+    parent = field("p", column)
+    if column.type.sql == owner.type.sql:
+        # As records: by the type's own "=", which need not be on the search path.
+        return f"ROW({ref})::pg_catalog.record OPERATOR(pg_catalog.=) ROW({parent})::pg_catalog.record"
+    return f'({value_text(owner, ref)}) COLLATE "C" = ({value_text(column, parent)}) COLLATE "C"'
+
+
+_INTEGERS: Final = {16: "smallint", 32: "integer", 64: "bigint"}
+_CASTS: Final = {
+    Kind.EXACT: "numeric",
+    Kind.BOOLEAN: "boolean",
+    Kind.FIXED: "bpchar",
+    Kind.DATE: "date",
+    Kind.TIME: "time",
+    Kind.TIMESTAMP: "timestamp",
+    Kind.TIMESTAMPTZ: "timestamptz",
+    Kind.UUID: "uuid",
+}
+
+
+def _as_value(column_type: ColumnType, ref: str) -> str:
+    """SQL of a key value from its text: of the column's type, but without length or precision, which would cut it."""
+    match column_type.kind:
+        case Kind.INTEGER:
+            return f"{ref}::{_INTEGERS.get(column_type.bits, 'numeric')}"
+        case Kind.APPROXIMATE:
+            return f"{ref}::{'real' if column_type.bits == 32 else 'double precision'}"
+        case Kind.BINARY:
+            return f"decode({ref}, 'base64')"
+        case Kind.CHARACTER | Kind.OTHER:
+            return ref
+        case kind:
+            return f"{ref}::{_CASTS[kind]}"
+
+
+# --- the texts of keys that it is sent --------------------------------------------------------------------------------
+
+
+def _numeric(text: str) -> str:
+    whole, _, fraction = text.partition(".")
+    if len(whole) > 131072 or len(fraction) > 16383:
+        raise NoSuchValue
+    return text
+
+
+def _instant(canonical: Callable[[str], str]) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        digits = canonical(text)
+        if not digits.isdigit():  # a special time, which the server takes as it is; the session's zone is UTC
+            return text
+        date = f"{digits[:4]}-{digits[4:6]}-{digits[6:8]}"
+        if len(digits) == 8:
+            return date
+        return f"{date} {digits[8:10]}:{digits[10:12]}:{digits[12:14]}.{_microseconds(digits[14:])}+00"
+
+    return read
+
+
+def _time(canonical: Callable[[str], str]) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        digits = canonical(text)
+        if not digits.isdigit():
+            return text
+        fraction = re.search(r"\.([0-9]+)", text)
+        microseconds = _microseconds(fraction[1].ljust(9, "0")) if fraction else "0"
+        return f"{digits[:2]}:{digits[2:4]}:{digits[4:6]}.{microseconds}"
+
+    return read
+
+
+def _microseconds(nanoseconds: str) -> str:
+    if nanoseconds[6:].strip("0"):
+        raise NoSuchValue
+    return nanoseconds[:6]
+
+
+# --- the walk of a resync ---------------------------------------------------------------------------------------------
+
+
+def _by_value(cls: ObjectClass) -> bool:
+    return all(map(is_one_spelling, cls.key))
+
+
+def _key_text(walk: Walk, refs: Sequence[str]) -> str:
+    plain = [ref.replace("%%", "%") for ref in refs]
+    return bindable(key_text(walk.cls.key, plain, walk.quote_function))
+
+
+def _value(column: Column, text: str) -> str:
+    """SQL of a key value from its text in a table_key."""
+    if column.type.kind is Kind.BINARY:
+        return f"pg_catalog.decode({text}, 'base64')"
+    return f"CAST({text} AS {column.type.sql})"
