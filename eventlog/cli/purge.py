@@ -19,8 +19,7 @@ from eventlog.errors import ConfigError, number_of
 from eventlog.publisher.cycle import recorded_ids
 from eventlog.publisher.open_log import find_log
 from eventlog.publisher.queue import read_recorded
-from eventlog.sql import purge as batches
-from eventlog.sql.purge import Purged
+from eventlog.sql.rows import Purged, check_purge_rights, extent, purge_cutoff, purge_errors, purge_rows
 
 UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
@@ -60,10 +59,10 @@ def purge(context: Context, age: str, size: int, pause: float, yes: bool, dry: b
         log = find_log(conn, dialect, config)
         report = Report(str(log), dry)
         if not dry:
-            batches.check_rights(conn, dialect, log)
-        event_time, error_time = batches.cutoff(conn, dialect, log, config.publisher.event_time_zone, limit)
+            check_purge_rights(conn, dialect, log)
+        event_time, error_time = purge_cutoff(conn, dialect, log, config.publisher.event_time_zone, limit)
         report.cutoff = event_time.isoformat(" ", "seconds")
-        first, last = batches.extent(conn, log) or (1, 0)
+        first, last = extent(conn, log) or (1, 0)
         conn.commit()
         if not dry:
             older = f"older than {age.strip()} (before {report.cutoff})"
@@ -78,10 +77,10 @@ def purge(context: Context, age: str, size: int, pause: float, yes: bool, dry: b
                 return None
             flights, _ = read_recorded(conn, log)
             in_flight = recorded_ids(flights)
-            return batches.purge_rows(conn, log, after, size, event_time, in_flight, dry=dry)
+            return purge_rows(conn, log, after, size, event_time, in_flight, dry=dry)
 
         def error_lines(after: int | None) -> Purged | None:
-            return batches.purge_errors(conn, log, after, size, event_time, error_time, dry=dry)
+            return purge_errors(conn, log, after, size, event_time, error_time, dry=dry)
 
         with progress("Purge", last - first + 1, context.quiet or as_json, "record_ids") as advance:
             done = first - 1

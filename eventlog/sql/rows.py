@@ -1,23 +1,24 @@
-"""The rows of a log and the lines of its companions, by statements that every database understands.
+"""The rows of a log and the lines of its companions, counted, queued once more, removed (spec/event-log.md 10, 11).
 
-Reading, marking and what else is hot is the dialect's (spec/event-log.md 10, 11). No function commits: the caller
-decides what belongs to one transaction.
+By statements that every database understands: reading, marking and what else is hot is the dialect's. No function
+commits: the caller decides what belongs to one transaction.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from eventlog.errors import ConfigError
+from eventlog.errors import ConfigError, DatabaseAway, DatabaseError
 from eventlog.model import EventType, LogRow, Status
-from eventlog.sql.connection import load_dialect
+from eventlog.sql.connection import TO_THE_PRIMARY, as_database_errors, load_dialect
+from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable, quoted, schema_of, storable
 from eventlog.sql.windows import Ranges
 
@@ -25,23 +26,6 @@ _NEW: Final[sa.ColumnElement[str]] = sa.literal_column(f"'{Status.NEW}'")
 _APPLIED: Final = (Status.SUCCESS, Status.WARNING)
 _FAILED: Final = (Status.ERROR, Status.FATAL)
 _BY_VALUE: Final = (EventType.INSERT_FIELD, EventType.UPDATE_FIELD, EventType.UPDATE_FIELD_REMOVE_ALL)
-
-
-class RefusedRow(NamedTuple):
-    """A row that ``requeue`` leaves alone, since it would bring an old value back."""
-
-    record_id: int
-    event_type: int
-    table_name: str
-    table_key: str
-
-
-class Requeued(NamedTuple):
-    """What ``requeue`` did: rows set back to N, rows logged anew as copies, rows refused."""
-
-    set_back: int
-    copied: int
-    refused: tuple[RefusedRow, ...]
 
 
 @lru_cache(maxsize=32)
@@ -65,6 +49,13 @@ def tail(conn: Connection, log: LogTable) -> int | None:
     return None if highest is None else int(highest)
 
 
+def extent(conn: Connection, log: LogTable) -> tuple[int, int] | None:
+    """The lowest and the highest positive record_id; None if there is none."""
+    record_id = column_of(log, "record_id")
+    lowest, highest = conn.execute(sa.select(sa.func.min(record_id), sa.func.max(record_id)).where(record_id > 0)).one()
+    return None if lowest is None else (int(lowest), int(highest))
+
+
 def count_queue(conn: Connection, log: LogTable, most: int) -> int:
     """The number of rows N, counted up to ``most`` by the index of the queue."""
     first = (
@@ -74,6 +65,11 @@ def count_queue(conn: Connection, log: LogTable, most: int) -> int:
         .limit(most)
     )
     return count(conn, first.subquery())
+
+
+def count(conn: Connection, table: sa.FromClause, conditions: Iterable[sa.ColumnElement[bool]] = ()) -> int:
+    """How many rows of a table there are."""
+    return int(conn.execute(sa.select(sa.func.count()).select_from(table).where(*conditions)).scalar_one())
 
 
 def count_by_status(conn: Connection, log: LogTable) -> dict[str, int]:
@@ -100,6 +96,26 @@ def count_newest(conn: Connection, log: LogTable, most: int) -> list[tuple[str |
     for table_name, letter, number in conn.execute(counted):
         counts[table_name, str(letter).rstrip(" ")] += number
     return sorted(((*kind, number) for kind, number in counts.items()), key=lambda one: (one[0] or "", one[1]))
+
+
+# --- queued once more -------------------------------------------------------------------------------------------------
+
+
+class RefusedRow(NamedTuple):
+    """A row that ``requeue`` leaves alone, since it would bring an old value back."""
+
+    record_id: int
+    event_type: int
+    table_name: str
+    table_key: str
+
+
+class Requeued(NamedTuple):
+    """What ``requeue`` did: rows set back to N, rows logged anew as copies, rows refused."""
+
+    set_back: int
+    copied: int
+    refused: tuple[RefusedRow, ...]
 
 
 def requeue(
@@ -151,11 +167,6 @@ def requeue_loopback(
     new: dict[str, sa.ColumnElement[Any]] = {"status": _NEW, "perpetrator": sa.null()}
     copied = count(conn, rows_of(log), chosen) if dry else _copy(conn, log, chosen, new)
     return Requeued(set_back=0, copied=copied, refused=refused)
-
-
-def count(conn: Connection, table: sa.FromClause, conditions: Iterable[sa.ColumnElement[bool]] = ()) -> int:
-    """How many rows of a table there are."""
-    return int(conn.execute(sa.select(sa.func.count()).select_from(table).where(*conditions)).scalar_one())
 
 
 def _within(log: LogTable, ids: Ranges | None) -> list[sa.ColumnElement[bool]]:
@@ -213,6 +224,9 @@ def _copy(
         execution_options={"preserve_rowcount": True},
     )
     return inserted.rowcount
+
+
+# --- the companions ---------------------------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=32)
@@ -288,3 +302,111 @@ def newest_errors(conn: Connection, log: LogTable, most: int) -> list[tuple[int,
     columns = (errors.c.record_id, errors.c.error_time, errors.c.code, errors.c.message)
     lines = sa.select(*columns).order_by(errors.c.error_time.desc(), errors.c.record_id.desc()).limit(most)
     return [(int(record_id), ErrorLine(*line)) for record_id, *line in conn.execute(lines)]
+
+
+# --- removed by age ---------------------------------------------------------------------------------------------------
+
+
+class Purged(NamedTuple):
+    """What one batch did: the highest record_id it looked at, how many lines, and how many of them went (or would)."""
+
+    last: int
+    looked_at: int
+    removed: int
+
+
+def purge_cutoff(
+    conn: Connection, dialect: Dialect, log: LogTable, event_time_zone: str, age: timedelta
+) -> tuple[datetime, datetime]:
+    """The moments before which rows and error lines are older than ``age``: in the terms of event_time, and in UTC."""
+    here = datetime.fromisoformat(dialect.due_until(conn, log, event_time_zone))
+    utc = conn.execute(sa.select(sa.literal_column(dialect.utc_now, sa.TIMESTAMP()))).scalar_one()
+    return _before(here, age), _before(utc, age)
+
+
+def _before(now: datetime, age: timedelta) -> datetime:
+    earliest = now.replace(year=1, month=1, day=1)
+    return now - age if now - earliest > age else earliest
+
+
+def check_purge_rights(conn: Connection, dialect: Dialect, log: LogTable) -> None:
+    """Raise DatabaseError that names the table from which this session may not delete, or why it can write nothing."""
+    if why := dialect.read_only(conn):
+        raise DatabaseError(f"the log {log} cannot be purged here: {why}; {TO_THE_PRIMARY}")
+    for table in (rows_of(log), errors_of(log)):
+        try:
+            with as_database_errors(conn), conn.begin_nested():
+                conn.execute(sa.delete(table).where(sa.false()))
+        except DatabaseAway:
+            raise
+        except DatabaseError as error:
+            raise DatabaseError(
+                f"user {dialect.current_user(conn)} lacks the right DELETE on {table.name} ({error}): purge as its "
+                "owner, or have it granted"
+            ) from error
+
+
+def purge_rows(
+    conn: Connection, log: LogTable, after: int, size: int, older_than: datetime, kept: Collection[int], *, dry: bool
+) -> Purged | None:
+    """One batch of the log behind record_id ``after``; None at its end (spec/event-log.md 2).
+
+    Removes rows S and W, and no other letter, whose event_time lies before ``older_than``, but for the record_ids
+    ``kept``. It looks at a bounded number of rows, so that its work does not grow with the log. ``dry``: counts them
+    only.
+    """
+    record_id = column_of(log, "record_id")
+    batch = _next_batch(conn, record_id, record_id > after, size)
+    if batch is None:
+        return None
+    number, last = batch
+    old = [record_id.between(after + 1, last), *_is_old(log, older_than)]
+    if spared := [one for one in kept if after < one <= last]:
+        old.append(record_id.not_in(spared))
+    return Purged(last, number, _remove(conn, rows_of(log), old, dry))
+
+
+def purge_errors(
+    conn: Connection,
+    log: LogTable,
+    after: int | None,
+    size: int,
+    event_time: datetime,
+    error_time: datetime,
+    *,
+    dry: bool,
+) -> Purged | None:
+    """One batch of the error table behind record_id ``after``; None at its end.
+
+    Removes lines older than ``error_time`` whose rows are gone, or go as well since they are older than ``event_time``.
+    """
+    errors = errors_of(log)
+    record_id = errors.c.record_id
+    behind = sa.true() if after is None else record_id > after
+    batch = _next_batch(conn, record_id, behind, size)
+    if batch is None:
+        return None
+    number, last = batch
+    stays = sa.not_(sa.and_(*_is_old(log, event_time)))
+    row = sa.select(sa.literal(1)).select_from(rows_of(log)).where(column_of(log, "record_id") == record_id, stays)
+    old = [behind, record_id <= last, errors.c.error_time < error_time, ~sa.exists(row)]
+    return Purged(last, number, _remove(conn, errors, old, dry))
+
+
+def _is_old(log: LogTable, older_than: datetime) -> list[sa.ColumnElement[bool]]:
+    return [column_of(log, "status").in_(_APPLIED), column_of(log, "event_time") < older_than]
+
+
+def _next_batch(
+    conn: Connection, record_id: sa.ColumnElement[Any], behind: sa.ColumnElement[bool], size: int
+) -> tuple[int, int] | None:
+    """How many lines the next batch has, and its highest record_id."""
+    ids = sa.select(record_id.label("record_id")).where(behind).order_by(record_id).limit(size).subquery()
+    number, last = conn.execute(sa.select(sa.func.count(), sa.func.max(ids.c.record_id)).select_from(ids)).one()
+    return (int(number), int(last)) if number else None
+
+
+def _remove(conn: Connection, table: sa.TableClause, old: list[sa.ColumnElement[bool]], dry: bool) -> int:
+    if dry:
+        return count(conn, table, old)
+    return conn.execute(sa.delete(table).where(*old)).rowcount

@@ -8,19 +8,25 @@ from typing import NamedTuple
 
 import pytest
 import sqlalchemy as sa
+from eventlog.publisher.metrics import Counters
+from eventlog.publisher.open import open_context
 from platforms import Platform
 
 from eventlog.errors import AnotherPublisher, ConfigError, LogTableError
 from eventlog.model import Status
 from eventlog.publisher.context import Counters
 from eventlog.publisher.open_log import open_context
-from eventlog.sql import purge
 from eventlog.sql.dialect import Dialect, LogRows
 from eventlog.sql.log_table import LogTable, locate_log
 from eventlog.sql.rows import (
+    Purged,
     add_errors,
     count_by_status,
+    extent,
     next_flight,
+    purge_cutoff,
+    purge_errors,
+    purge_rows,
     read_errors,
     read_inflight,
     requeue,
@@ -165,13 +171,13 @@ def test_old_rows_are_purged_with_their_error_lines(log: Log) -> None:
     log.dialect.mark(conn, table, "S", [(first, first + 3)])
     add_errors(conn, table, [(first, "bad_value", "x"), (last, "bad_value", "y")])
     later = datetime.now(UTC).replace(tzinfo=None) + timedelta(hours=1)
-    assert purge.extent(conn, table) == (first, last)
-    batch = purge.purge_rows(conn, table, first - 1, 100, later, [first + 1], dry=False)
-    assert batch == purge.Purged(last, 10, 3)
-    errors = purge.purge_errors(conn, table, None, 100, later, later, dry=False)
+    assert extent(conn, table) == (first, last)
+    batch = purge_rows(conn, table, first - 1, 100, later, [first + 1], dry=False)
+    assert batch == Purged(last, 10, 3)
+    errors = purge_errors(conn, table, None, 100, later, later, dry=False)
     assert errors is not None
     assert errors.removed == 1
-    _, now = purge.cutoff(conn, log.dialect, table, "utc", timedelta(0))
+    _, now = purge_cutoff(conn, log.dialect, table, "utc", timedelta(0))
     assert abs(now - (later - timedelta(hours=1))) < timedelta(minutes=1)
 
 
