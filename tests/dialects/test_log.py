@@ -8,8 +8,6 @@ from typing import NamedTuple
 
 import pytest
 import sqlalchemy as sa
-from eventlog.publisher.metrics import Counters
-from eventlog.publisher.open import open_context
 from platforms import Platform
 
 from eventlog.errors import AnotherPublisher, ConfigError, LogTableError
