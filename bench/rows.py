@@ -119,7 +119,7 @@ def run(windows: list[list[LogRow]], classes: Catalog, output: OutputFormat) -> 
         timed(
             "write",
             lambda flight=flight: [
-                output.document(classes, flight, envelope.number, envelope.events) for envelope in flight.envelopes
+                output.document(classes, flight, number, events) for number, events in flight.envelopes.items()
             ],
         )
     gc.enable()

@@ -100,10 +100,10 @@ def publishing_status(conn: Connection, dialect: Dialect, log: LogTable) -> dict
     """
     flights, hold = read_recorded(conn, log)
     recorded = [
-        (flight.number, envelope.number, event)
+        (flight.number, envelope, event)
         for flight in flights
-        for envelope in flight.envelopes
-        for event in envelope.events
+        for envelope, events in flight.envelopes.items()
+        for event in events
     ]
     firsts = sorted({event.ids[0] for _, _, event in recorded})
     rows = {row.record_id: row for row in dialect.read_rows(conn, log, [(first, first) for first in firsts])}

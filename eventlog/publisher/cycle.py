@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from eventlog.core.catalog import ObjectId
@@ -15,11 +15,11 @@ from eventlog.core.checks import BadRow, Remark, check_rows
 from eventlog.core.events import Decided, Decision, Fates, Outgoing, apply_precedence, build_event, ids_of, with_current
 from eventlog.core.fold import Group
 from eventlog.errors import ReceiverAway, number_of
-from eventlog.model import Answer, LogRow, Origins, Status, origins_of, queue_rows
-from eventlog.publisher.context import SILENT, Context, PublisherOptions
+from eventlog.model import LogRow, Origins, Status, origins_of, queue_rows
+from eventlog.publisher.context import SILENT, Context
 from eventlog.publisher.delivery import Delivered, FlightResult, Parking, deliver
-from eventlog.publisher.flight import Envelope, Flight, encode, numbered, pack
-from eventlog.publisher.marks import InflightLine, Marks, count_fates
+from eventlog.publisher.flight import Flight, encode, numbered, pack
+from eventlog.publisher.marks import InflightLine, Marks
 from eventlog.publisher.queue import (
     DueScan,
     Either,
@@ -38,7 +38,7 @@ from eventlog.publisher.queue import (
     take_window,
     warn_of,
 )
-from eventlog.publisher.sinks import Document, Sink
+from eventlog.publisher.sinks import Sink
 from eventlog.publisher.whole_rows import CurrentRows, read_whole_rows
 from eventlog.sql.rows import next_flight, write_inflight
 from eventlog.sql.windows import to_ranges
@@ -128,7 +128,7 @@ def run_cycle(
         prepared = _prepare(context, groups, taken.origins, marks, before_bad, state.newest)
         # Here, not where they are read: what is held back, or is not sent in the end, is read again.
         context.counters.rows_read += sum(map(len, groups))
-        marks = Marks()
+        marks = Marks(context.counters)
         if prepared is not None:
             state.newest = prepared.first
             delivered = _fly(context, state, prepared, sink, stopping, before_flight)
@@ -181,8 +181,7 @@ def send_in_flight(
     if not parked.issubset(state.parking):
         # The scan has read past rows of the objects that are free now: they come before what is behind them.
         state.scan = None
-    if len(state.parking) > context.options.max_parked:
-        full = f"more than {number_of(context.options.max_parked, 'object')} parked"
+    if full := state.parking.too_many(context.options.max_parked):
         return _stopped(state, Delivered(FlightResult.RETRY, full))
     return Delivered(FlightResult.DONE)
 
@@ -204,20 +203,15 @@ def _fly(
     before_flight()
     event_times: dict[str, str | None] = {}
     if times := flight.origins.event_times if context.observer is not SILENT else None:
-        firsts = [envelope.events[0] for envelope in flight.envelopes]
+        firsts = [events[0] for events in flight.envelopes.values()]
         event_times = {event.sent_id: times[event.ids[0]] for event in firsts if event.ids[0] in times}
     context.observer.flight_begins(flight.number, event_times)
     begun = time.monotonic()
     line = InflightLine(context, flight, sink, state.parking)
     most = context.options.concurrency
-
-    def send(envelope: int, events: Sequence[Outgoing]) -> Answer:
-        document = context.output.document(context.catalog, flight, envelope, events)
-        return sink.send(document) if not document.refused else _without_refused(sink, document)
-
     with ThreadPoolExecutor(most, "eventlog-send") if most > 1 else nullcontext() as threads:
         try:
-            delivered = deliver(_to_send(flight, context.options), send, line, stopping, threads)
+            delivered = deliver(line.to_send(), line, stopping, threads)
             line.save()
         except ReceiverAway as lost:
             delivered = Delivered(FlightResult.AWAY, str(lost))
@@ -239,19 +233,6 @@ def _fly(
     return delivered
 
 
-def _to_send(flight: Flight, options: PublisherOptions) -> Sequence[Envelope]:
-    """The envelopes as they are sent: each event under the number of its own, if documents hold one event."""
-    if not options.singly:
-        return flight.envelopes
-    return [Envelope(number, [event]) for number, events in flight.envelopes for event in events]
-
-
-def _without_refused(sink: Sink, document: Document) -> Answer:
-    """Send what the format holds of an envelope; the rest is an error already."""
-    answer = sink.send(document) if len(document.refused) < len(document.event_ids) else Answer()
-    return replace(answer, verdicts={**answer.verdicts, **document.refused})
-
-
 def _is_due(flight: Flight, parking: Parking[ObjectId]) -> bool:
     return any(not parking.is_waiting(event.object_id) for event in flight.events())
 
@@ -262,14 +243,13 @@ def recorded_ids(flights: Iterable[Flight]) -> frozenset[int]:
 
 
 def _marks_without_group(context: Context, bad: Sequence[BadRow], loopback: Sequence[int]) -> Marks:
-    marks = Marks()
+    marks = Marks(context.counters)
     marks.add_bad(bad)
     if context.options.delete_from_log and not context.options.delete_loopback:
         marks.kept.extend(loopback)
     else:
         marks.add(Status.SUCCESS, loopback)
     context.counters.rows_read += len(bad) + len(loopback)
-    context.counters.rows_bad += len(bad)
     context.counters.rows_loopback += len(loopback)
     return marks
 
@@ -288,25 +268,22 @@ def _prepare(
     if special:
         if any(event.fates.bad for event in special if event.fates is not None):
             before_bad()
-        for event in special:
-            if event.operation is None and event.fates is not None:
-                marks.add_fates(event.fates)
-                count_fates(context.counters, event.fates)
+        marks.add_without_answer([event for event in special if event.operation is None])
         events = [event for event in events if event.operation is not None]
     flight = None
     if events:
         number = next_flight(context.connection, context.log)
         first, size = context.output.first(number, newest), context.options.batch_size
         # Without fates every row of a new event contributes, its first one too, after which the event is named.
-        flight = pack(number, events, size, first, origins, is_plain=not special)
+        flight = pack(number, events, size, first, origins)
         if context.observer.wants_event_times and not origins.event_times:
             # Not of every row: nothing but how late events are answered needs event_time.
-            firsts = sorted(envelope.events[0].ids[0] for envelope in flight.envelopes)
+            firsts = sorted(own[0].ids[0] for own in flight.envelopes.values())
             rows = context.dialect.read_rows(context.connection, context.log, to_ranges(firsts))
             flight = flight._replace(origins=origins_of(rows))
         if current_rows:
             flight = flight._replace(current_rows=current_rows)
-        write_inflight(context.connection, context.log, flight.number, encode(flight))
+        write_inflight(context.connection, context.log, flight.number, encode(flight, is_plain=not special))
     marks.write(context)
     context.connection.commit()
     return flight
@@ -336,10 +313,10 @@ def rebuild(
         before_bad()
     context.connection.commit()
     built = iter(events_now)
-    envelopes = [
-        Envelope(number, [event if parking.is_waiting(event.object_id) else next(built) for event in events])
-        for number, events in flight.envelopes
-    ]
+    envelopes = {
+        number: [event if parking.is_waiting(event.object_id) else next(built) for event in events]
+        for number, events in flight.envelopes.items()
+    }
     return Flight(flight.number, envelopes, flight.first, origins_of(groups.log_rows.values()), current_rows)
 
 
@@ -401,8 +378,8 @@ def dry_run(context: Context) -> Iterator[str]:
     """The documents of one scan: what is in flight as it was recorded, then the queue."""
     state = recover(context)
     for number in sorted(state.flights):
-        for envelope in rebuild(context, state.flights[number], state.parking).envelopes:
-            events = [event for event in envelope.events if event.operation is not None]
+        for events in rebuild(context, state.flights[number], state.parking).envelopes.values():
+            events = [event for event in events if event.operation is not None]
             if events:
                 yield preview(context, events)
     if state.hold is not None:

@@ -290,13 +290,13 @@ def look(context: Context, state: State) -> None:
     conn.commit()
     writers = [each.seconds for each in transactions if each.wrote_log and each.seconds is not None]
     parked = [
-        ParkedObject(object_class.name, key, due, tries, reason)
-        for (object_class, key), due, tries, reason in state.parking.objects()
+        ParkedObject(object_class.name, key, parked.due, parked.attempts, parked.reason)
+        for (object_class, key), parked in state.parking.items()
     ]
     flights = [
         FlightInfo(
             flight.number,
-            sum(len(envelope.events) for envelope in flight.envelopes),
+            sum(map(len, flight.envelopes.values())),
             sum(len(event.ids) for event in flight.events()),
         )
         for flight in state.flights.values()

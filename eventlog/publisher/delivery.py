@@ -1,6 +1,7 @@
 """Send envelopes, judge the answers, park what is to be sent again later (spec/event-log.md 8.4), for logs and streams.
 
-How far events are answered is kept by a ``ProgressStore``: the in-flight line of a log, or the position of a stream.
+What is sent, and how far events are answered, is the matter of an ``Errand``: the in-flight line of a log, or the
+position of a stream.
 """
 
 from __future__ import annotations
@@ -8,13 +9,13 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
-from dataclasses import dataclass, field
+from contextlib import closing
 from enum import Enum
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from eventlog.errors import FatalAnswer, ReceiverAway
+from eventlog.errors import FatalAnswer, ReceiverAway, number_of
 from eventlog.model import SUCCESS, Answer, Level, Verdict
 from eventlog.publisher.context import Counters, PublisherOptions
 from eventlog.publisher.sinks import Document, Sink
@@ -45,22 +46,22 @@ class Delivered(NamedTuple):
 
 
 class Sendable(Protocol):
-    """An event on its way. ``operation`` None = its rows make no event, and are only to be marked."""
+    """An event that a document can carry."""
 
     @property
     def sent_id(self) -> str:
-        """The event-id that the document carries."""
+        """The event-id in the document."""
         ...
 
     @property
     def object_id(self) -> Hashable: ...
 
-    @property
-    def operation(self) -> str | None: ...
-
 
 E = TypeVar("E", bound=Sendable)
 K = TypeVar("K", bound=Hashable)
+
+Envelope = tuple[int, Sequence[E]]
+"""A number and the events that are sent under it."""
 
 Answered = list[tuple[Verdict, Sequence[E]]]
 """Events that are answered for good, by their verdicts."""
@@ -76,8 +77,12 @@ class Judged(NamedTuple, Generic[E]):
     behind: Sequence[tuple[Verdict, E]] = ()
 
 
-class ProgressStore(Protocol[E]):
-    """What keeps how far events are answered, and what goes with it."""
+class Errand(Protocol[E]):
+    """What sends documents of events, and keeps how far these are answered and what goes with it.
+
+    ``flight``: the number that envelopes are sent under, for log lines. All but ``send``, which other threads call, is
+    used by the one thread that delivers.
+    """
 
     @property
     def options(self) -> PublisherOptions: ...
@@ -89,8 +94,10 @@ class ProgressStore(Protocol[E]):
     def parking(self) -> Parking[Any]: ...
 
     @property
-    def flight(self) -> int:
-        """The number that envelopes are sent under, for log lines."""
+    def flight(self) -> int: ...
+
+    def send(self, envelope: int, events: Sequence[E]) -> Answer:
+        """Send the document of events under the number of an envelope. Raises ReceiverAway."""
         ...
 
     def take(self, envelope: int, events: Sequence[E], judged: Judged[E]) -> str:
@@ -108,16 +115,15 @@ class ProgressStore(Protocol[E]):
 # --- parked objects ---------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class _Parked:
+class Parked(NamedTuple):
+    """How often an object's event was tried, when it is due, and the receiver's reason, for people."""
+
     attempts: int
-    until: float
-    waiting: bool
+    due: float
     reason: str
 
 
-@dataclass(slots=True)
-class Parking(Generic[K]):
+class Parking(dict[K, Parked]):
     """The parked objects, in memory only: after a restart their events are sent first.
 
     An object waits until its back-off has passed, is then awake, and is released by an answer without retry. Waiting
@@ -125,234 +131,154 @@ class Parking(Generic[K]):
     one monotonic clock, in seconds.
     """
 
-    retry_initial: float
-    retry_max: float
-    random: Random = random.random
-    _objects: dict[K, _Parked] = field(default_factory=dict)
-
-    def __len__(self) -> int:
-        return len(self._objects)
-
-    def __contains__(self, object_id: object) -> bool:
-        return object_id in self._objects
-
-    def __iter__(self) -> Iterator[K]:
-        return iter(self._objects)
+    def __init__(self, retry_initial: float, retry_max: float, random: Random = random.random) -> None:
+        super().__init__()
+        self._back_off = retry_initial, retry_max, random
+        self._awake = float("-inf")  # who is due by then does not wait
 
     def park(self, object_id: K, now: float, reason: str = "") -> None:
-        """Let the object wait as of ``back_off``: ``retry_initial`` seconds at first, ``retry_max`` at most.
-
-        ``reason``: the receiver's, for people.
-        """
-        attempts = self._objects[object_id].attempts + 1 if object_id in self._objects else 1
-        until = now + back_off(attempts, self.retry_initial, self.retry_max, self.random)
-        self._objects[object_id] = _Parked(attempts, until, True, reason)
-
-    def objects(self) -> list[tuple[K, float, int, str]]:
-        """Each parked object with when it is due, how often it was tried, and the receiver's reason."""
-        return [(key, parked.until, parked.attempts, parked.reason) for key, parked in self._objects.items()]
+        """Let the object wait as of ``back_off``: ``retry_initial`` seconds at first, ``retry_max`` at most."""
+        attempts = self[object_id].attempts + 1 if object_id in self else 1
+        self[object_id] = Parked(attempts, now + back_off(attempts, *self._back_off), reason)
 
     def release(self, object_id: K) -> None:
         """The object was answered without retry."""
-        self._objects.pop(object_id, None)
+        self.pop(object_id, None)
 
     def is_waiting(self, object_id: K | None) -> bool:
         """Whether events of the object must not be sent now."""
-        parked = None if object_id is None else self._objects.get(object_id)
-        return parked is not None and parked.waiting
+        parked = None if object_id is None else self.get(object_id)
+        return parked is not None and parked.due > self._awake
 
     def end_waits(self, now: float) -> None:
         """End the waiting of the objects whose back-off has passed."""
-        for parked in self._objects.values():
-            if parked.until <= now:
-                parked.waiting = False
-
-    def due(self, object_id: K) -> float:
-        """When events of the object may be sent; 0 if it is not parked."""
-        parked = self._objects.get(object_id)
-        return 0.0 if parked is None else parked.until
+        self._awake = now
 
     def next_due(self) -> float | None:
         """When the next parked object is due; None if none is parked."""
-        return min((parked.until for parked in self._objects.values()), default=None)
+        return min((parked.due for parked in self.values()), default=None)
+
+    def too_many(self, most: int) -> str:
+        """That more objects are parked, for people; empty if they are not."""
+        return f"more than {number_of(most, 'object')} parked" if len(self) > most else ""
 
 
 # --- sending ----------------------------------------------------------------------------------------------------------
 
-Send = Callable[[int, Sequence[E]], Answer]
-"""Sends the events of an envelope of this number, each of which has an operation. Raises ReceiverAway."""
-
-
-class _Sent(NamedTuple, Generic[E]):
-    """An envelope, those of its events that may be sent, and what came back: an answer or why there is none.
-
-    ``is_whole``: each of these events has an operation, so that the document holds it.
-    """
-
-    envelope: int
-    events: Sequence[E]
-    is_whole: bool
-    answer: Answer | ReceiverAway
-
 
 def deliver(
-    envelopes: Sequence[tuple[int, Sequence[E]]],
-    send: Send[E],
-    store: ProgressStore[E],
+    envelopes: Collection[Envelope[E]],
+    errand: Errand[E],
     stopping: Callable[[], bool],
     threads: Executor | None = None,
 ) -> Delivered:
-    """Send envelopes, each a number and its events, and give what becomes of them to ``store``; return how that ended.
+    """Send envelopes, and tell ``errand`` what becomes of their events; how that ended.
 
     Events of objects that wait are left out; they have perhaps not been built. ``stopping`` is asked before each
     envelope. ``threads``: where up to ``concurrency`` envelopes are sent at once; None = each follows the answer to the
-    one before. Raises ReceiverAway as ``ProgressStore``.
+    one before. Raises ReceiverAway if the sink has lost answers: nothing can be saved any more.
     """
-    result, reason = FlightResult.DONE, ""
-    retry_after: float | None = None
+    ended = Delivered(FlightResult.DONE)
 
     def halted() -> bool:
-        return result is not FlightResult.DONE or stopping()
+        return ended.result is not FlightResult.DONE or stopping()
 
-    if threads is None or len(envelopes) == 1:
-        sent = _send_in_turn(envelopes, send, store.parking, halted)
-    else:
-        sent = _send_concurrently(envelopes, send, store, halted, threads)
-    for envelope, events, is_whole, answer in _until_culprits_are_known(sent, send, store, halted):
-        if isinstance(answer, ReceiverAway):
-            if result is not FlightResult.FATAL:
-                result, reason = FlightResult.AWAY, str(answer)
-            continue
-        judged = _judge(events, answer)
-        settled, why = _settle(envelope, judged, answer, store, is_whole)
-        if full := store.take(envelope, events, judged):
-            settled, why = (FlightResult.RETRY, full) if settled is FlightResult.DONE else (settled, why)
-        if settled is FlightResult.FATAL or result is FlightResult.DONE:
-            result, reason, retry_after = settled, why, answer.retry_after
-    if result is FlightResult.DONE and stopping():
+    with closing(_until_culprits_are_known(envelopes, errand, halted, threads)) as sent:
+        for envelope, events, answer, is_part in sent:
+            if isinstance(answer, ReceiverAway):
+                if ended.result is not FlightResult.FATAL:
+                    ended = ended._replace(result=FlightResult.AWAY, reason=str(answer))
+                continue
+            judged = _judge(events, answer)
+            settled = _settle(envelope, judged, answer, errand)
+            if (why := errand.take(envelope, events, judged)) and settled.result is FlightResult.DONE:
+                settled = settled._replace(result=FlightResult.RETRY, reason=why)
+            if settled.result is FlightResult.FATAL or ended.result is FlightResult.DONE:
+                ended = settled
+            if is_part and not halted():
+                errand.save()
+    if ended.result is FlightResult.DONE and stopping():
         return Delivered(FlightResult.STOPPED, "told to stop")
-    return Delivered(result, reason, retry_after)
+    return ended
 
 
-def _send_in_turn(
-    envelopes: Sequence[tuple[int, Sequence[E]]], send: Send[E], parking: Parking[Any], halted: Callable[[], bool]
-) -> Iterator[_Sent[E]]:
-    """Each envelope after the answer to the one before."""
-    for number, events in envelopes:
-        if halted():
-            return
-        sendable, written = _sendable(events, parking)
-        yield _Sent(number, sendable, len(written) == len(sendable), _send(send, number, written))
-
-
-def _send_concurrently(
-    envelopes: Sequence[tuple[int, Sequence[E]]],
-    send: Send[E],
-    store: ProgressStore[E],
-    halted: Callable[[], bool],
-    threads: Executor,
-) -> Iterator[_Sent[E]]:
-    """Up to ``concurrency`` envelopes in the air, begun in order, never two that hold one object."""
-    most = store.options.concurrency
-    pending: _InAir[E] = {}
-    for number, events in envelopes:
-        objects = {event.object_id for event in events}
-        while pending and (
-            len(pending) >= most or any(event.object_id in objects for _, sent, _ in pending.values() for event in sent)
-        ):
-            yield from _completed(pending)
-        if halted():
-            break
-        sendable, written = _sendable(events, store.parking)
-        future = threads.submit(_send, send, number, written)
-        pending[future] = number, sendable, len(written) == len(sendable)
-    while pending:
-        yield from _completed(pending)
-
-
-_InAir = dict[Future[Answer | ReceiverAway], tuple[int, Sequence[E], bool]]
-
-
-def _completed(pending: _InAir[E]) -> Iterator[_Sent[E]]:
-    done, _ = wait(pending, return_when=FIRST_COMPLETED)
-    for future in done:
-        yield _Sent(*pending.pop(future), future.result())
+_Returned = tuple[int, Sequence[E], Answer | ReceiverAway]
+"""The number of an envelope, those of its events that were sent, and what came back: an answer, or why there is none.
+"""
 
 
 def _until_culprits_are_known(
-    sent: Iterable[_Sent[E]], send: Send[E], store: ProgressStore[E], halted: Callable[[], bool]
-) -> Iterator[_Sent[E]]:
-    """What came back. In place of an envelope that got an error without saying for which event, its halves, until an
-    event that gets one is alone: one culprit among n events costs 2 log2 n further requests at most.
+    envelopes: Collection[Envelope[E]], errand: Errand[E], halted: Callable[[], bool], threads: Executor | None
+) -> Generator[tuple[int, Sequence[E], Answer | ReceiverAway, bool]]:
+    """What came back, and whether more of the envelope follows. In place of an envelope that got an error without
+    saying for which event, its halves, until an event that gets one is alone: one culprit among n events costs 2 log2 n
+    further requests at most.
 
     A half goes under the number of its envelope when what was decided before is struck off, so that a crash repeats
     only the rest. The first half is decided before the second is sent: the events of an object keep their order.
     """
-    for whole in sent:
-        why = _refusal(whole)
-        if why is None:
-            yield whole
+    for number, events, answer in _returned(envelopes, errand, halted, threads):
+        if (why := _refusal(events, answer)) is None:
+            yield number, events, answer, False
             continue
-        where = {"flight": store.flight, "envelope": whole.envelope}
-        _log.info("envelope %d is sent in halves: %s", whole.envelope, why, extra=where)
-        halves = _halves(whole.events)
-        while halves and not halted():
-            events = halves.pop(0)
-            written = [event for event in events if event.operation is not None]
-            half = _Sent(whole.envelope, events, len(written) == len(events), _send(send, whole.envelope, written))
-            if _refusal(half) is not None:
-                halves[:0] = _halves(events)
+        where = {"flight": errand.flight, "envelope": number}
+        _log.info("envelope %d is sent in halves: %s", number, why, extra=where)
+        parts = _halves(events)
+        while parts and not halted():
+            part = parts.pop(0)
+            answer = _send(errand, number, part)
+            if _refusal(part, answer) is not None:
+                parts[:0] = _halves(part)
                 continue
-            yield half
-            if retried := _retried_objects(half):
+            yield number, part, answer, bool(parts)
+            if parts and (retried := _retried_objects(part, answer)):
                 # They were in the envelope, and the receiver may have applied them before it refused it.
-                behind = [(SUCCESS, event) for events in halves for event in events if event.object_id in retried]
-                if behind:
-                    store.take(whole.envelope, [event for _, event in behind], Judged([], (), behind))
-                halves = [[event for event in events if event.object_id not in retried] for events in halves]
-            if halves and not halted():
-                try:
-                    store.save()
-                except ReceiverAway as lost:
-                    yield _Sent(whole.envelope, (), True, lost)
+                behind = [(SUCCESS, event) for events in parts for event in events if event.object_id in retried]
+                errand.take(number, [event for _, event in behind], Judged([], (), behind))
+                parts = [left for events in parts if (left := [one for one in events if one.object_id not in retried])]
 
 
-def _refusal(sent: _Sent[E]) -> str | None:
-    """Why an envelope of several events was refused without saying which; None if it was not."""
-    answer = sent.answer
-    if isinstance(answer, ReceiverAway) or not answer.culprit_unknown or answer.general is None:
-        return None
-    is_alone = sum([event.operation is not None for event in sent.events]) == 1
-    return None if is_alone else answer.general.message
-
-
-def _halves(events: Sequence[E]) -> list[Sequence[E]]:
-    """Events in two parts, each of which holds half of those that have an operation."""
-    places = [place for place, event in enumerate(events) if event.operation is not None]
-    middle = places[len(places) // 2]
-    return [events[:middle], events[middle:]]
-
-
-def _retried_objects(sent: _Sent[E]) -> set[Hashable]:
-    """The objects of events that got retry for themselves."""
-    answer = sent.answer
-    if isinstance(answer, ReceiverAway) or not answer.verdicts:
-        return set()
-    return {event.object_id for event in sent.events if answer.verdict(event.sent_id).level is Level.RETRY}
-
-
-def _sendable(events: Sequence[E], parking: Parking[Any]) -> tuple[Sequence[E], Sequence[E]]:
-    """The events of an envelope whose objects do not wait, and those of them that have an operation."""
-    if parking:
-        events = [event for event in events if not parking.is_waiting(event.object_id)]
-    return events, [event for event in events if event.operation is not None]
-
-
-def _send(send: Send[E], number: int, events: Sequence[E]) -> Answer | ReceiverAway:
-    if not events:
-        return Answer()
+def _returned(
+    envelopes: Collection[Envelope[E]], errand: Errand[E], halted: Callable[[], bool], threads: Executor | None
+) -> Iterator[_Returned[E]]:
+    """Each envelope after the answer to the one before; with ``threads`` up to ``concurrency`` in the air, begun in
+    order, never two that hold one object.
+    """
+    parking, most = errand.parking, errand.options.concurrency
+    in_air: dict[Future[Answer | ReceiverAway], Envelope[E]] = {}
     try:
-        answer = send(number, events)
+        for number, events in envelopes:
+            if in_air:
+                objects = {event.object_id for event in events}
+                while len(in_air) >= most or any(
+                    event.object_id in objects for _, sent in in_air.values() for event in sent
+                ):
+                    yield from _landed(in_air)
+            if halted():
+                break
+            if parking:
+                events = [event for event in events if not parking.is_waiting(event.object_id)]
+            if not events:
+                continue
+            if threads is None or len(envelopes) == 1:
+                yield number, events, _send(errand, number, events)
+            else:
+                in_air[threads.submit(_send, errand, number, events)] = number, events
+        while in_air:
+            yield from _landed(in_air)
+    finally:
+        wait(in_air)
+
+
+def _landed(in_air: dict[Future[Answer | ReceiverAway], Envelope[E]]) -> Iterator[_Returned[E]]:
+    done, _ = wait(in_air, return_when=FIRST_COMPLETED)
+    for future in done:
+        yield *in_air.pop(future), future.result()
+
+
+def _send(errand: Errand[E], number: int, events: Sequence[E]) -> Answer | ReceiverAway:
+    try:
+        answer = errand.send(number, events)
     except ReceiverAway as away:
         return away
     if answer.unknown_ids:
@@ -362,6 +288,25 @@ def _send(send: Send[E], number: int, events: Sequence[E]) -> Answer | ReceiverA
             extra={"envelope": number},
         )
     return answer
+
+
+def _refusal(events: Sequence[E], answer: Answer | ReceiverAway) -> str | None:
+    """Why an envelope of several events was refused without saying which; None if it was not."""
+    if isinstance(answer, ReceiverAway) or not answer.culprit_unknown or answer.general is None or len(events) == 1:
+        return None
+    return answer.general.message
+
+
+def _halves(events: Sequence[E]) -> list[Sequence[E]]:
+    middle = len(events) // 2
+    return [events[:middle], events[middle:]]
+
+
+def _retried_objects(events: Sequence[E], answer: Answer | ReceiverAway) -> set[Hashable]:
+    """The objects of events that got retry for themselves."""
+    if isinstance(answer, ReceiverAway) or not answer.verdicts:
+        return set()
+    return {event.object_id for event in events if answer.verdict(event.sent_id).level is Level.RETRY}
 
 
 def send_heartbeat(sink: Sink, document: Document, counters: Counters) -> bool:
@@ -397,7 +342,7 @@ def _judge(events: Sequence[E], answer: Answer) -> Judged[E]:
     behind: list[tuple[Verdict, E]] = []
     objects: set[Hashable] = set()
     for event in events:
-        verdict = SUCCESS if event.operation is None else answer.verdict(event.sent_id)
+        verdict = answer.verdict(event.sent_id)
         if verdict.level is Level.RETRY:
             objects.add(event.object_id)
             retried.append(event)
@@ -408,47 +353,45 @@ def _judge(events: Sequence[E], answer: Answer) -> Judged[E]:
     return Judged(list(answered.items()), retried, behind)
 
 
-def _settle(
-    envelope: int, judged: Judged[E], answer: Answer, store: ProgressStore[E], is_whole: bool
-) -> tuple[FlightResult, str]:
+def _settle(envelope: int, judged: Judged[E], answer: Answer, errand: Errand[E]) -> Delivered:
     """Count the answers to one envelope, park the objects of what is to be sent again, and say whether to go on."""
-    counters, options, parking = store.counters, store.options, store.parking
-    result, reason = FlightResult.DONE, ""
-    first: dict[Hashable, E] = {}  # of each object that got retry
+    counters, parking = errand.counters, errand.parking
+    ended = Delivered(FlightResult.DONE, "", answer.retry_after)
     sent = len(judged.retried) + len(judged.behind)
     for verdict, events in judged.answered:
-        written = len(events) if is_whole else sum([event.operation is not None for event in events])
-        counters.count_answers(verdict.level, written)
-        sent += written
+        counters.count_answers(verdict.level, len(events))
+        sent += len(events)
         if parking:
             for event in events:
                 parking.release(event.object_id)
         if verdict.level is Level.FATAL:
-            result, reason = FlightResult.FATAL, verdict.message or "no message"
-    for event in judged.retried:
-        counters.count_answers(Level.RETRY, 1)
-        first.setdefault(event.object_id, event)
+            ended = ended._replace(result=FlightResult.FATAL, reason=verdict.message or "no message")
+    counters.count_answers(Level.RETRY, len(judged.retried))
     for verdict, _ in judged.behind:
         counters.count_answers(verdict.level, 1)
     counters.events_sent += sent
-    counters.documents_sent += 1 if sent else 0
-    if result is FlightResult.FATAL or not judged.retried:
-        return result, reason
-    if not options.park or (answer.general is not None and answer.general.level is Level.RETRY):
+    counters.documents_sent += 1
+    if ended.result is FlightResult.FATAL or not judged.retried:
+        return ended
+    if not errand.options.park or (answer.general is not None and answer.general.level is Level.RETRY):
         sent_id = judged.retried[0].sent_id
         message = answer.verdict(sent_id).message
-        return FlightResult.RETRY, f"event {sent_id} is to be sent again later{f' ({message})' if message else ''}"
+        again = f"event {sent_id} is to be sent again later{f' ({message})' if message else ''}"
+        return ended._replace(result=FlightResult.RETRY, reason=again)
     now = time.monotonic()
+    first: dict[Hashable, E] = {}  # of each object that got retry
+    for event in judged.retried:
+        first.setdefault(event.object_id, event)
     for object_id, event in first.items():
         reason = answer.verdict(event.sent_id).message
-        parking.park(object_id, now, reason or "")
+        parking.park(object_id, now, reason)
         _log.info(
             "event %s got retry: its object is parked%s",
             event.sent_id,
             f" ({reason})" if reason else "",
-            extra={"flight": store.flight, "envelope": envelope, "event_id": event.sent_id},
+            extra={"flight": errand.flight, "envelope": envelope, "event_id": event.sent_id},
         )
-    return result, reason
+    return ended
 
 
 def as_flushed(answered: Answered[E], refused: Mapping[str, Verdict] | None, counters: Counters) -> Answered[E]:

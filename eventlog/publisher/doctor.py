@@ -333,7 +333,7 @@ def _in_flight(case: Case) -> Iterator[Finding]:
     case.flights, hold = read_recorded(conn, log)
     if hold is not None:
         yield Finding("backlog_waits", "warning", hold.in_words, HOLD_WAYS_OUT)
-    events = sum(len(envelope.events) for flight in case.flights for envelope in flight.envelopes)
+    events = sum(1 for flight in case.flights for _ in flight.events())
     seconds = case.ask_one("inflight", lambda seconds: seconds)
     rows = len(recorded_ids(case.flights))
     yield from of_log.judge_in_flight(events, rows, seconds, case.dialect.is_locked(conn, log), case.limits)

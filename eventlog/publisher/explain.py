@@ -186,10 +186,10 @@ def _errors(context: Context, record_id: int, notes: list[str]) -> list[ErrorLin
 
 def _place(flights: Iterable[Flight], record_id: int) -> tuple[InFlight, Outgoing] | None:
     for flight in flights:
-        for envelope in flight.envelopes:
-            for event in envelope.events:
+        for envelope, events in flight.envelopes.items():
+            for event in events:
                 if record_id in event.ids:
-                    return InFlight(flight.number, envelope.number, event.sent_id, event.sendings), event
+                    return InFlight(flight.number, envelope, event.sent_id, event.sendings), event
     return None
 
 

@@ -30,56 +30,39 @@ KIND: Final = "publisher"
 NO_ORIGINS: Final = Origins({}, {})
 
 
-class Envelope(NamedTuple):
-    """Up to ``batch_size`` events that make one document, with its number in the flight, from 1."""
-
-    number: int
-    events: Sequence[Outgoing]
-
-
 class Flight(NamedTuple):
-    """The envelopes of one in-flight line. ``first`` is the number of its first event, for formats that number them.
+    """What one in-flight line records. ``envelopes``: up to ``batch_size`` events each, which make one document, by
+    their numbers from 1. ``first`` is the number of the first event, for formats that number them.
 
-    ``is_plain``: each event is named after its first row, lost none to precedence, and is sent for the first time.
     ``origins``: of its rows, for formats that need them; not in the line.
     ``current_rows``: likewise the rows of objects as they are now.
     """
 
     number: int
-    envelopes: Sequence[Envelope]
+    envelopes: Mapping[int, Sequence[Outgoing]]
     first: str = ""
     origins: Origins = NO_ORIGINS
     current_rows: Mapping[ObjectId, CurrentRow] = MappingProxyType({})
-    is_plain: bool = False
 
     def events(self) -> Iterator[Outgoing]:
         """The events of all envelopes in order."""
-        return chain.from_iterable([envelope.events for envelope in self.envelopes])
+        return chain.from_iterable(self.envelopes.values())
 
 
 def pack(
-    number: int,
-    events: Sequence[Outgoing],
-    batch_size: int,
-    first: str = "",
-    origins: Origins = NO_ORIGINS,
-    *,
-    is_plain: bool = False,
+    number: int, events: Sequence[Outgoing], batch_size: int, first: str = "", origins: Origins = NO_ORIGINS
 ) -> Flight:
     """A flight of envelopes of up to ``batch_size`` events, in order; with ``first`` the events get places."""
     if first:
         events = placed(events, count(1))
-    envelopes = [
-        Envelope(index, events[start : start + batch_size])
-        for index, start in enumerate(range(0, len(events), batch_size), 1)
-    ]
-    return Flight(number, envelopes, first, origins, is_plain=is_plain)
+    starts = enumerate(range(0, len(events), batch_size), 1)
+    return Flight(number, {each: events[start : start + batch_size] for each, start in starts}, first, origins)
 
 
 def numbered(flight: Flight, first: str) -> Flight:
     """A recorded flight whose first event has this number, and whose events have their places."""
     places = count(1)
-    envelopes = [Envelope(number, placed(events, places)) for number, events in flight.envelopes]
+    envelopes = {number: placed(events, places) for number, events in flight.envelopes.items()}
     return flight._replace(envelopes=envelopes, first=first)
 
 
@@ -94,53 +77,49 @@ def placed(events: Iterable[Outgoing], places: Iterator[int]) -> list[Outgoing]:
 # --- the line ---------------------------------------------------------------------------------------------------------
 
 
-def encode(flight: Flight) -> str:
+def encode(flight: Flight, *, is_plain: bool = False) -> str:
     """The composition text of the in-flight line.
 
     ``{"form": 2, "kind": "publisher", "envelopes": [...]}``, and ``"first"`` in a numbered flight. An envelope has its
     ``number``, the record_ids of its events one after the other as ranges (``rows``), how many of them belong to each
     event (``counts``), in a numbered flight the ``place`` of its first event, and under ``events``, by the event's
     index, what is not the plain case: an ``id`` that is not the first record_id, rows that precedence ``dropped``, the
-    number of ``sendings``, a ``place`` that does not follow the one before.
+    number of ``sendings``, a ``place`` that does not follow the one before. ``is_plain``: no event has any of these, as
+    in nearly all new flights, and they are not looked for.
     """
     line: dict[str, object] = {"form": FORM, "kind": KIND}
     if flight.first:
         line["first"] = flight.first
-    line["envelopes"] = [_written(envelope, bool(flight.first), flight.is_plain) for envelope in flight.envelopes]
-    return json.dumps(line, separators=(",", ":"))
+    envelopes = []
+    for number, events in flight.envelopes.items():
+        all_ids = [event.ids for event in events]
+        rows, counts = to_ranges(list(chain.from_iterable(all_ids))), list(map(len, all_ids))
+        envelope: dict[str, object] = {"number": number, "rows": rows, "counts": counts}
+        if flight.first:
+            envelope["place"] = events[0].place
+        if not is_plain and (special := _special(events, bool(flight.first))):
+            envelope["events"] = special
+        envelopes.append(envelope)
+    return json.dumps(line | {"envelopes": envelopes}, separators=(",", ":"))
 
 
-def _written(envelope: Envelope, is_numbered: bool, is_plain: bool) -> dict[str, object]:
-    events = envelope.events
-    all_ids = [event.ids for event in events]
-    written: dict[str, object] = {
-        "number": envelope.number,
-        "rows": to_ranges(list(chain.from_iterable(all_ids))),
-        "counts": list(map(len, all_ids)),
-    }
-    place = 0
-    if is_numbered:
-        written["place"] = place = events[0].place
-    if is_plain:
-        return written
+def _special(events: Sequence[Outgoing], is_numbered: bool) -> dict[str, dict[str, object]]:
     special: dict[str, dict[str, object]] = {}
+    place = events[0].place
     for index, (event_id, ids, _, _, _, _, dropped, sendings, own_place) in enumerate(events):
-        if event_id == str(ids[0]) and not dropped and sendings == 1 and own_place == place:  # as nearly all are
-            place += is_numbered
-            continue
-        what: dict[str, object] = {"id": event_id} if event_id != str(ids[0]) else {}
+        what: dict[str, object] = {}
+        if event_id != str(ids[0]):
+            what["id"] = event_id
         if dropped:
             what["dropped"] = to_ranges(dropped)
         if sendings != 1:
             what["sendings"] = sendings
         if is_numbered and own_place != place:
-            what["place"] = place = own_place
-        place += is_numbered
+            what["place"] = own_place
+        place = own_place + 1
         if what:
             special[str(index)] = what
-    if special:
-        written["events"] = special
-    return written
+    return special
 
 
 def decode(number: int, composition: str) -> Flight:
@@ -153,16 +132,15 @@ def decode(number: int, composition: str) -> Flight:
                     f"in-flight line {number} is of form {line['form']}, kind {line['kind']!r}, which this version "
                     "does not know: a later version wrote it; start that one, and let it finish the flight"
                 )
-            return Flight(number, [_read(envelope) for envelope in line["envelopes"]], str(line.get("first", "")))
+            envelopes = {int(envelope["number"]): _read(envelope) for envelope in line["envelopes"]}
+            return Flight(number, envelopes, str(line.get("first", "")))
         return _decode_form_1(number, line)
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise DatabaseError(f"in-flight line {number} cannot be read ({error}); was it changed by hand?") from None
 
 
-def _read(envelope: Mapping[str, Any]) -> Envelope:
-    ids = _ids(envelope["rows"])
-    place = envelope.get("place")
-    special = envelope.get("events", {})
+def _read(envelope: Mapping[str, Any]) -> list[Outgoing]:
+    ids, place, special = _ids(envelope["rows"]), envelope.get("place", 0), envelope.get("events", {})
     events: list[Outgoing] = []
     for index, size in enumerate(envelope["counts"]):
         row_ids = list(islice(ids, size))
@@ -171,12 +149,12 @@ def _read(envelope: Mapping[str, Any]) -> Envelope:
         what = special.get(str(index), {})
         place = what.get("place", place)
         events.append(
-            _recorded(what.get("id", row_ids[0]), row_ids, what.get("dropped", ()), what.get("sendings", 1), place or 0)
+            _recorded(what.get("id", row_ids[0]), row_ids, what.get("dropped", ()), what.get("sendings", 1), place)
         )
-        place = None if place is None else place + 1
+        place += "place" in envelope
     if next(ids, None) is not None:
         raise ValueError(f"envelope {envelope['number']} has more rows than its events")
-    return Envelope(int(envelope["number"]), events)
+    return events
 
 
 def _decode_form_1(number: int, line: Any) -> Flight:
@@ -187,10 +165,10 @@ def _decode_form_1(number: int, line: Any) -> Flight:
     first, listed = (line["first"], line["envelopes"]) if isinstance(line, dict) else ("", line)
     if first and any(len(parts) != 5 for _, records in listed for parts in records):
         raise ValueError("an event of a numbered flight has no place")
-    envelopes = [
-        Envelope(int(envelope), [_recorded(event_id, list(_ids(rows)), *rest) for event_id, rows, *rest in records])
+    envelopes = {
+        int(envelope): [_recorded(event_id, list(_ids(rows)), *rest) for event_id, rows, *rest in records]
         for envelope, records in listed
-    ]
+    }
     return Flight(number, envelopes, str(first))
 
 

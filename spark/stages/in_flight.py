@@ -68,7 +68,7 @@ class _Envelopes:
         built = build_recorded(context, recorded, groups)
         self._log_rows |= groups.log_rows
         events = iter(built)
-        for _, envelope in flight.envelopes:
+        for envelope in flight.envelopes.values():
             sent = [event for _, event in zip(envelope, events, strict=False) if event.operation is not None]
             if sent:
                 self._envelopes.append(sent)

@@ -107,26 +107,26 @@ def publish(case: Case, tmp_path: Path) -> tuple[list[bytes], MemoryLog]:
     first: int | None = 1
     while first is not None:
         taken = take_window(context, first, None, in_flight, ())
-        marks = Marks()
+        marks = Marks(context.counters)
         marks.add_bad(taken.bad)
         marks.add(Status.SUCCESS, taken.loopback)
         for event in build_events(context, taken.groups):
             if event.operation is not None:
                 outgoing.append(event)
                 in_flight.update(event.ids)
-            elif event.fates is not None:
-                marks.add_fates(event.fates)
+            else:
+                marks.add_without_answer([event])
         memory.write(marks, context.options.delete_from_log)
         first = taken.next_first
     documents = []
     flight = pack(1, outgoing, context.options.batch_size)
-    for envelope in flight.envelopes:
-        document = context.output.document(context.catalog, flight, envelope.number, envelope.events)
+    for number, events in flight.envelopes.items():
+        document = context.output.document(context.catalog, flight, number, events)
         documents.append(document.body.encode())
         answer = case.answer_to(document.event_ids)
-        marks = Marks()
+        marks = Marks(context.counters)
         retried = set()
-        for event in envelope.events:
+        for event in events:
             verdict: Verdict = answer.verdict(event.sent_id)
             # Retry keeps the rows of the event, and those of later events of its object, at N.
             if verdict.level is Level.RETRY:

@@ -375,7 +375,7 @@ def test_a_signal_in_the_middle_of_a_flight_marks_what_was_answered_and_ends_wel
     assert received.read_text().split() == ["1", "2"]
     assert statuses(database) == {1: "S", 2: "S", 3: "N", 4: "N"}
     [(line,)] = fetch(database, "SELECT composition FROM eventlog_inflight")
-    left = [(envelope.number, [list(event.ids) for event in envelope.events]) for envelope in decode(1, line).envelopes]
+    left = [(number, [list(event.ids) for event in events]) for number, events in decode(1, line).envelopes.items()]
     assert left == [(3, [[3]]), (4, [[4]])]
     ended = command(tmp_path, "publish", "--once")
     assert ended.returncode == 0, ended.stderr

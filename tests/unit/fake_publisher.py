@@ -95,7 +95,7 @@ class FakePublisher:
         lines = self._fetch("SELECT flight_no, composition FROM eventlog_inflight ORDER BY flight_no")
         return {
             number: [
-                [envelope.number, list(map(_short, envelope.events))] for envelope in decode(number, text).envelopes
+                [envelope, list(map(_short, events))] for envelope, events in decode(number, text).envelopes.items()
             ]
             for number, text in lines
         }
@@ -242,9 +242,8 @@ def with_options(**changed: Any) -> PublisherOptions:
 
 def flights_of(state: State) -> Iterator[str]:
     for flight in state.flights.values():
-        for envelope in flight.envelopes:
-            for event in envelope.events:
-                yield event.sent_id
+        for event in flight.events():
+            yield event.sent_id
 
 
 def deletes(*objects: str) -> list[LogRow]:

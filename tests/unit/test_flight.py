@@ -15,7 +15,7 @@ from samples import good, row
 from eventlog.core.events import EventOptions, Outgoing, apply_precedence, build_event
 from eventlog.core.fold import fold
 from eventlog.errors import DatabaseError
-from eventlog.publisher.flight import Envelope, Flight, decode, encode, numbered, pack
+from eventlog.publisher.flight import Flight, decode, encode, numbered, pack
 from eventlog.sql.windows import to_ranges
 
 
@@ -38,8 +38,7 @@ def envelopes_of(*envelopes: dict[str, Any], first: str = "") -> str:
 def test_the_line_of_a_new_event_gives_back_its_rows_and_what_precedence_dropped() -> None:
     (group,) = fold(good([row(1, 2, column="fname", new="x"), row(3, 8, column="fname")]), 10, 0)
     event = build_event(group, EventOptions(), apply_precedence(group), {"fname": ["x"]})
-    (envelope,) = decode(1, encode(pack(1, [event], 1))).envelopes
-    assert list(envelope.events) == [recorded("1", [1, 3], [1])]
+    assert list(decode(1, encode(pack(1, [event], 1))).events()) == [recorded("1", [1, 3], [1])]
 
 
 @pytest.mark.parametrize(("sendings", "sent_id"), [(1, "7"), (2, "7.2"), (3, "7.3"), (12, "7.12")])
@@ -54,8 +53,8 @@ def test_envelopes_hold_up_to_batch_size_events_in_order(count: int, size: int, 
     events = list(map(simple, range(1, count + 1)))
     flight = pack(9, events, size)
     assert flight.number == 9
-    assert [envelope.number for envelope in flight.envelopes] == list(range(1, len(sizes) + 1))
-    assert [len(envelope.events) for envelope in flight.envelopes] == sizes
+    assert list(flight.envelopes) == list(range(1, len(sizes) + 1))
+    assert list(map(len, flight.envelopes.values())) == sizes
     assert list(flight.events()) == events
 
 
@@ -93,7 +92,7 @@ LINES = [
 def test_a_line_has_the_rows_of_each_envelope_and_what_is_special(
     line: list[dict[str, Any]], envelopes: list[tuple[int, list[Outgoing]]]
 ) -> None:
-    flight = Flight(7, [Envelope(number, events) for number, events in envelopes])
+    flight = Flight(7, dict(envelopes))
     assert decode(7, envelopes_of(*line)) == flight
     assert encode(flight) == envelopes_of(*line)
 
@@ -101,8 +100,7 @@ def test_a_line_has_the_rows_of_each_envelope_and_what_is_special(
 def test_places_follow_each_other_unless_the_line_says_otherwise() -> None:
     flight = pack(1, list(map(simple, range(1, 5))), 4, first="S")
     assert [event.place for event in flight.events()] == [1, 2, 3, 4]
-    (envelope,) = flight.envelopes
-    left = flight._replace(envelopes=[Envelope(1, [event for event in envelope.events if event.place != 2])])
+    left = flight._replace(envelopes={1: [event for event in flight.events() if event.place != 2]})
     assert encode(left) == envelopes_of(
         {
             "number": 1,
@@ -148,7 +146,7 @@ FORM_1 = [
 def test_a_line_of_an_older_version_is_read_after_an_upgrade(
     line: str, first: str, envelopes: list[tuple[int, list[Outgoing]]]
 ) -> None:
-    assert decode(7, line) == Flight(7, [Envelope(number, events) for number, events in envelopes], first)
+    assert decode(7, line) == Flight(7, dict(envelopes), first)
 
 
 BROKEN = [
@@ -211,7 +209,7 @@ events = st.builds(
 def test_any_flight_comes_back_from_its_line(envelopes: list[list[Outgoing]], first: str) -> None:
     if not first:
         envelopes = [[event._replace(place=0) for event in own] for own in envelopes]
-    flight = Flight(3, [Envelope(number * 2, own) for number, own in enumerate(envelopes, 1)], first)
+    flight = Flight(3, {number * 2: own for number, own in enumerate(envelopes, 1)}, first)
     assert decode(3, encode(flight)) == flight
 
 

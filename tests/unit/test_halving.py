@@ -173,6 +173,24 @@ def test_a_receiver_that_goes_away_between_halves_gets_the_rest_later(new_world:
     assert fake.statuses() == {i: "E" if i == 6 else "S" for i in range(1, 9)}
 
 
+def test_answers_to_a_half_that_the_sink_has_lost_mark_nothing(new_world: NewWorld) -> None:
+    class Losing(Whole):
+        flushes = 0
+
+        def flush(self) -> None:
+            self.flushes += 1
+            if self.flushes == 1:
+                raise ReceiverAway("what was pending is lost")
+
+    fake = new_world(deletes(8))
+    receiver, state = Losing(refuses={"3"}), fake.start()
+    assert fake.cycle(state, receiver).result is FlightResult.AWAY
+    assert set(fake.statuses().values()) == {"N"}
+    fake.run(receiver, state)
+    assert [ids for ids in receiver.sent if "1" in ids] == [["1", "2"]] * 2
+    assert fake.statuses() == {i: "E" if i == 3 else "S" for i in range(1, 9)}
+
+
 def test_a_publisher_that_is_told_to_stop_leaves_the_halves_that_are_left(new_world: NewWorld) -> None:
     fake = new_world(deletes(8))
     receiver = Whole(refuses={"6"})

@@ -22,7 +22,7 @@ from eventlog.core.fold import fold
 from eventlog.core.values import ValueOptions
 from eventlog.errors import DatabaseError
 from eventlog.model import ALL, Level, LogRow, Operation, Verdict, origins_of, queue_rows
-from eventlog.publisher.flight import Envelope, Flight, decode, encode, numbered
+from eventlog.publisher.flight import Flight, decode, encode, numbered
 from eventlog.publisher.formats import time_reader
 from eventlog.publisher.open_log import value_options
 from eventlog.publisher.qlik_messages import QlikMessages, class_columns, timestamp_reader
@@ -46,10 +46,10 @@ def flight(*sizes: int) -> Flight:
     numbers = iter(range(1, 1000))
     return Flight(
         3,
-        [
-            Envelope(number, [Outgoing(str(n := next(numbers)), [n], None, None, None) for _ in range(size)])
+        {
+            number: [Outgoing(str(n := next(numbers)), [n], None, None, None) for _ in range(size)]
             for number, size in enumerate(sizes, 1)
-        ],
+        },
     )
 
 
@@ -62,14 +62,11 @@ def test_what_is_left_of_a_flight_keeps_its_numbers(sizes: list[int], data: st.D
     whole = numbered(flight(*sizes), FIRST)
     assert places(whole) == list(range(1, sum(sizes) + 1))
     kept = data.draw(st.sets(st.sampled_from(places(whole)), min_size=1))
-    left = [
-        envelope._replace(events=[event for event in envelope.events if event.place in kept])
-        for envelope in whole.envelopes
-    ]
-    rest = whole._replace(envelopes=[envelope for envelope in left if envelope.events])
+    left = {number: [event for event in events if event.place in kept] for number, events in whole.envelopes.items()}
+    rest = whole._replace(envelopes={number: events for number, events in left.items() if events})
     again = decode(3, encode(rest))
-    assert ([each.number for each in again.envelopes], again.first, places(again)) == (
-        [each.number for each in rest.envelopes],
+    assert (list(again.envelopes), again.first, places(again)) == (
+        list(rest.envelopes),
         FIRST,
         sorted(kept),
     )

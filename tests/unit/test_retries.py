@@ -101,7 +101,7 @@ def test_two_retries_of_one_object_in_an_envelope_are_one_attempt(new_world: New
     fake = new_world(deletes("1", "1"), retry_initial=1000, retry_max=10**9)
     state = fake.start()
     fake.cycle(state, Receiver(judge(e1="retry", e2="retry")))
-    (parked,) = state.parking._objects.values()
+    (parked,) = state.parking.values()
     assert parked.attempts == 1
 
 

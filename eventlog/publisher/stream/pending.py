@@ -28,10 +28,6 @@ class PendingEvent(NamedTuple):
     def object_id(self) -> str:
         return self.event.association
 
-    @property
-    def operation(self) -> str:
-        return self.event.operation
-
 
 class Pending:
     """Events are added, taken by ``envelopes``, and then answered, held or put back before more are taken.
@@ -66,7 +62,8 @@ class Pending:
 
     def next_due(self) -> float | None:
         """When the next event that is held may be sent; None if none is held."""
-        return min((self._parking.due(object_id) for object_id, queue in self._held.items() if queue), default=None)
+        held = [object_id for object_id, queue in self._held.items() if queue]
+        return min((self._parking[each].due if each in self._parking else 0.0 for each in held), default=None)
 
     def add(self, event: Event) -> None:
         """An event that was read."""

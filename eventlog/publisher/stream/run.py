@@ -181,9 +181,9 @@ class Run:
         return self.pending.ready >= self.options.batch_size * self.options.concurrency
 
     def send_all(self) -> None:
-        """Send all that need not wait, and save. Raises as ``send``."""
+        """Send all that need not wait, and save. Raises as ``send_ready``."""
         while True:
-            self.send(everything=True)
+            self.send_ready(everything=True)
             try:
                 self.save()
             except ReceiverAway as lost:
@@ -194,7 +194,7 @@ class Run:
                 self._is_careful = False
                 return
 
-    def send(self, *, everything: bool) -> None:
+    def send_ready(self, *, everything: bool) -> None:
         """Send while envelopes are full, or what there is; a receiver that is away is waited for.
 
         Raises FatalAnswer, and with ``once`` ReceiverAway.
@@ -206,7 +206,10 @@ class Run:
                 return
             before = self.envelopes
             numbered = list(enumerate(envelopes, before + 1))
-            result, reason, retry_after, _ = deliver(numbered, self._send, self, self.stop.is_set, self._threads)
+            try:
+                result, reason, retry_after, _ = deliver(numbered, self, self.stop.is_set, self._threads)
+            except ReceiverAway as lost:
+                result, reason, retry_after = FlightResult.AWAY, str(lost), None
             self.pending.put_back_unanswered()
             if self.envelopes > before:
                 self.envelopes = before + len(envelopes)
@@ -225,8 +228,12 @@ class Run:
             if stops:
                 self._wait(reason, retry_after)
 
+    def send(self, envelope: int, events: Sequence[PendingEvent]) -> Answer:
+        output = self.following.output
+        return self._sink.send(output.document_of(self.saved.flight, envelope, [each.event for each in events]))
+
     def take(self, envelope: int, events: Sequence[PendingEvent], judged: Judged[PendingEvent]) -> str:
-        """As of ``delivery.ProgressStore``. What is answered fatal is sent again, as is a retry that is not parked."""
+        """As of ``delivery.Errand``. What is answered fatal is sent again, as is a retry that is not parked."""
         self.envelopes = max(self.envelopes, envelope)
         self.heartbeat.last = time.monotonic()
         for verdict, answered in judged.answered:
@@ -283,7 +290,7 @@ class Run:
             self.save()
 
     def save_if_due(self) -> None:
-        """Save if it is time. Raises as ``send``."""
+        """Save if it is time. Raises as ``send_ready``."""
         if self._is_due():
             try:
                 self.save()
@@ -301,10 +308,6 @@ class Run:
     def _forget_answers(self) -> None:
         self.pending.forget_answers()
         self._fatal = []
-
-    def _send(self, envelope: int, events: Sequence[PendingEvent]) -> Answer:
-        output = self.following.output
-        return self._sink.send(output.document_of(self.saved.flight, envelope, [each.event for each in events]))
 
     def send_heartbeat(self) -> None:
         """Send the heartbeat. Raises FatalAnswer."""
@@ -362,7 +365,7 @@ def _take_step(run: Run, step: Step) -> None:
     else:
         _add_events(run, step)
     if run.is_enough:
-        run.send(everything=False)
+        run.send_ready(everything=False)
     while _is_too_far(run) and not run.stop.is_set():
         if run.once:
             run.save_now()
@@ -432,8 +435,8 @@ def _rest(run: Run, seconds: float) -> None:
 def look(run: Run) -> None:
     """Tell the observer what is parked, if it wants to know by now."""
     if run.observer.look_due() == 0.0:
-        parked = run.parking.objects()
-        run.observer.looked(Looked(parked=[ParkedObject("", key, due, tries, why) for key, due, tries, why in parked]))
+        parked = [ParkedObject("", key, each.due, each.attempts, each.reason) for key, each in run.parking.items()]
+        run.observer.looked(Looked(parked=parked))
 
 
 def _wait_for_parked(run: Run) -> None:
