@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     )
     from eventlog.model import Answer, AttributeSteps, Change, ChangeOp, Event, Level, Lob, Op, Operation, Step, Verdict
     from eventlog.publisher.context import Counters
-    from eventlog.publisher.program import Publisher
+    from eventlog.publisher.daemon import Publisher
 
 __all__ = [
     "AnotherPublisher",
@@ -67,7 +67,7 @@ _HOMES: Final = {
             "Verdict",
         ),
         "publisher.context": ("Counters",),
-        "publisher.program": ("Publisher",),
+        "publisher.daemon": ("Publisher",),
     }.items()
     for name in names
 }  # fmt: skip
