@@ -1,4 +1,6 @@
-"""Any change format to any other: reader -> Change -> writer, by the formats' names (spec/change-model.md)."""
+"""Any change format to any other: reader -> Change -> writer, by the formats' names (spec/change-model.md); and the
+format ``jsonl``, which is the changes themselves.
+"""
 
 from __future__ import annotations
 
@@ -7,28 +9,40 @@ import json
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
 from eventlog.changes.format import Format, Report
-from eventlog.changes.json_form import database_from_json, database_of, read_catalog
+from eventlog.changes.json_form import (
+    CATALOG,
+    CatalogOption,
+    catalog_of,
+    database_from_json,
+    database_of,
+    dumps,
+    loads,
+    read_catalog,
+    typed_change,
+)
 from eventlog.core.catalog import Database
-from eventlog.errors import ConfigError, DatabaseError, with_location
-from eventlog.files.atomic import check_parent
+from eventlog.core.options import CheckedOptions, shared
+from eventlog.errors import ConfigError, DatabaseError, FormatError, with_location
+from eventlog.files.atomic import check_parent, whole_file
+from eventlog.files.lines import numbered_lines, text_of
 from eventlog.model import Change, full_name
 
 FORMATS: Final[Mapping[str, str]] = {
     "xds": "eventlog.xds.document_format",
-    "eventlog": "eventlog.log.row_format",
+    "eventlog": "eventlog.log.format",
     "qlik-change-table": "eventlog.qlik.change_table_format",
     "qlik-messages": "eventlog.qlik.message_format",
     "gbase": "eventlog.gbase.format",
     "linter": "eventlog.linter.format",
     "cloudevents": "eventlog.cloudevents.format",
     "debezium": "eventlog.debezium.format",
-    "jsonl": "eventlog.log.jsonl",
+    "jsonl": "eventlog.conversion",
 }
 """The formats by name, with the module that holds each one's ``FORMAT``."""
 
@@ -193,9 +207,9 @@ def read_options(map: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     ``catalog`` at the top level goes to both sides unless they have their own; every format gets the content of the
     file. Raises ConfigError, also for other members beside ``reader`` and ``writer``.
     """
-    shared = {"catalog": map["catalog"]} if "catalog" in map else {}
+    of_both = {"catalog": map["catalog"]} if "catalog" in map else {}
     if "reader" not in map and "writer" not in map:
-        return {"reader": _with_catalog(map), "writer": _with_catalog(shared)}
+        return {"reader": _with_catalog(map), "writer": _with_catalog(of_both)}
     for name in map:
         if name not in ("reader", "writer", "catalog"):
             near = difflib.get_close_matches(name, ("reader", "writer", "catalog"), n=1)
@@ -206,7 +220,7 @@ def read_options(map: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
         side = map.get(name, {})
         if not isinstance(side, Mapping):
             raise ConfigError(f"member {name!r} of the map is no object of options")
-        sides[name] = _with_catalog({**shared, **side})
+        sides[name] = _with_catalog({**of_both, **side})
     return sides
 
 
@@ -255,3 +269,37 @@ _CATALOG_AS: Final[Mapping[tuple[str, str], Callable[[Database], Mapping[str, An
     ("gbase", "reader"): _stream_keys,
     ("linter", "reader"): lambda database: {},
 }
+
+
+# --- the format jsonl: one change a line in its JSON form (spec/change-model.md 1.1) ----------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class JsonlOptions(CheckedOptions):
+    """By the catalogue the reader makes dates, decimals and so on of texts. The writer takes it, as every format does,
+    and does not use it: values say their types.
+    """
+
+    catalog: CatalogOption = shared(CATALOG)
+
+
+def _read_lines(source: str, options: JsonlOptions, report: Report) -> Iterator[Change]:
+    catalog = catalog_of(options.catalog)
+    with Path(source).open("rb") as file:
+        for number, line in numbered_lines(file, source):
+            try:
+                change = typed_change(loads(text_of(line)), catalog)
+            except FormatError as error:
+                report.skip(FormatError(f"{source}, line {number}: {error}"))
+                continue
+            yield change
+
+
+def _write_lines(changes: Iterable[Change], target: str, _options: JsonlOptions, report: Report) -> None:
+    with whole_file(target) as file:
+        for change in changes:
+            file.write(dumps(change).encode("utf-8", "surrogatepass") + b"\n")
+            report.written += 1
+
+
+FORMAT: Final = Format("jsonl", _read_lines, _write_lines, (JsonlOptions,), (JsonlOptions,))

@@ -33,7 +33,7 @@ from pyspark.sql import SparkSession
 from eventlog.changes.format import PROBLEMS_KEPT, Report
 from eventlog.conversion import format_named, in_own_options, read_options
 from eventlog.errors import ConfigError, EventlogError, FormatError, number_of
-from eventlog.log.options import FILE_FORMATS
+from eventlog.log.storage import FILE_FORMATS
 from eventlog.model import Change
 from spark.captures import Capture, captures
 from spark.directory import TEMPORARY, Claim, Directory, abandon, begin, finish, reopen, resume

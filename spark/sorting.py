@@ -24,9 +24,8 @@ from eventlog.core.options import parse_options
 from eventlog.errors import ConfigError, EventlogError, FormatError, with_location
 from eventlog.linter.format import export_files, export_reader, read_queue
 from eventlog.linter.rows import QueueRow
-from eventlog.log.files import read_rows
-from eventlog.log.options import LogReaderOptions
-from eventlog.log.row_format import changes_of_sorted
+from eventlog.log.format import changes_of_sorted
+from eventlog.log.storage import LogReaderOptions, read_rows
 from eventlog.model import Change, LogRow, full_name
 from eventlog.qlik import file_tables
 from eventlog.qlik.change_rows import ChangeRow, row_order

@@ -13,13 +13,13 @@ from typing import Any, Final, Literal
 
 import pyarrow as pa
 
-from eventlog.changes.from_rows import group_reader
 from eventlog.core.catalog import ObjectClass
 from eventlog.core.checks import CheckedRow
 from eventlog.core.events import READS, CurrentRow, Decided, Decision, QueryBack, ids_of
 from eventlog.core.fold import object_of
 from eventlog.core.typed import is_multi_valued
 from eventlog.errors import FormatError, NotExpressible, RowError, ValueRange, shown
+from eventlog.log.reading import group_reader
 from eventlog.model import Change, ChangeOp, LogRow, Operation, full_name
 from eventlog.publisher.qlik_messages import class_columns
 from eventlog.qlik.change_rows import TableLayout, mask_writer

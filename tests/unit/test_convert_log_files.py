@@ -22,8 +22,7 @@ from eventlog.conversion import format_named
 from eventlog.core.fold import AT_A_TIME as WINDOW
 from eventlog.errors import ConfigError, FormatError, RowError
 from eventlog.files import tabular
-from eventlog.log.files import read_rows, write_rows
-from eventlog.log.options import LogReaderOptions
+from eventlog.log.storage import LogReaderOptions, read_rows, write_rows
 from eventlog.model import Change, ChangeOp, LogRow
 
 READ = format_named("eventlog").read

@@ -11,8 +11,8 @@ from samples import CATALOG
 
 from eventlog.core.typed import to_text
 from eventlog.errors import ConfigError, NeedsRowCodec, NotExpressible
-from eventlog.log.options import LogWriterOptions
-from eventlog.log.writing import change_to_rows
+from eventlog.log.format import change_to_rows
+from eventlog.log.storage import LogWriterOptions
 from eventlog.model import Change, ChangeOp, Lob
 
 INSERT, UPDATE, DELETE, TRUNCATE = ChangeOp.INSERT, ChangeOp.UPDATE, ChangeOp.DELETE, ChangeOp.TRUNCATE

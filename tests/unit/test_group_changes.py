@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from samples import CATALOG, database, good, row, table
 
-from eventlog.changes.from_rows import UNREAD, group_reader, with_rows
 from eventlog.core.catalog import Catalog, build_catalog
 from eventlog.core.events import CurrentRow, apply_precedence
 from eventlog.core.fold import fold
 from eventlog.core.typed import value_reader
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import BadValue, FormatError
+from eventlog.log.reading import UNREAD, group_reader, with_rows
 from eventlog.model import Change, ChangeOp, LogRow
 
 INSERT, UPDATE, DELETE = ChangeOp.INSERT, ChangeOp.UPDATE, ChangeOp.DELETE

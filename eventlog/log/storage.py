@@ -1,0 +1,374 @@
+"""Where rows of the event log are read from and written to: files of JSON lines, CSV or Parquet, and the live table of
+a database; with the options of both, those of spec/event-log.md 9 under their names there.
+
+The columns of a file are found by their standard names, without case, else by ``column_map`` or by position
+(``layout``), as those of a table are (spec/event-log.md 1.3). In CSV a field without quotes and without a character is
+NULL, ``""`` the empty text, as PostgreSQL's COPY writes it; the first line holds the names. A source may be a directory
+of such files, which are read in the order of their names.
+"""
+
+from __future__ import annotations
+
+import json
+import reprlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import sqlalchemy as sa
+from sqlalchemy import Connection
+from sqlalchemy.types import TypeEngine
+
+from eventlog.changes.format import EXISTING_KEYS
+from eventlog.changes.json_form import CATALOG, CatalogOption
+from eventlog.core.catalog import Attribute, Database, ObjectClass
+from eventlog.core.events import CurrentRow
+from eventlog.core.options import (
+    CHAR_PADDING,
+    COLUMN_SORT,
+    FLAG,
+    FOLD_DISTANCE,
+    FOLD_SPAN,
+    LAYOUT,
+    LOG_TABLE,
+    META_IDENTIFIERS,
+    SPECIAL_TIMES,
+    STRING,
+    STYLE,
+    TEXT_OBJECT,
+    TEXTS,
+    TIME_ZONE,
+    CheckedOptions,
+    Kind,
+    choice,
+    integer,
+    object_of,
+    option,
+    shared,
+)
+from eventlog.core.typed import to_text
+from eventlog.core.values import Kind as ColumnKind
+from eventlog.errors import ConfigError, FormatError, shown
+from eventlog.files import tabular
+from eventlog.files.atomic import whole_file, whole_path
+from eventlog.files.lines import source_files
+from eventlog.model import LogRow, Status
+from eventlog.sql.connection import as_database_errors, connect, dialect_of
+from eventlog.sql.dialect import Dialect
+from eventlog.sql.log_table import LAYOUTS, LogTable, locate_log, quoted, schema_of
+
+FILE_FORMATS: Final = ("jsonl", "csv", "parquet")
+_STATUS: Final = "".join(Status)
+
+
+def _parse_status(value: Any) -> str:
+    status: str = STRING.parse(value)
+    if not status or status.strip(_STATUS):
+        raise ValueError
+    return status
+
+
+_STYLES: Final = object_of(STYLE.kind, f"an object of {STYLE.kind.legal}")
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions(CheckedOptions):
+    """Options of reader and writer: where the log is, and what its columns are called."""
+
+    catalog: CatalogOption = shared(CATALOG)
+    schema_name: str | None = option(None, STRING, "schema of the live log and its classes")
+    log_table: str = shared(LOG_TABLE)
+    layout: str = shared(LAYOUT)
+    column_map: Mapping[str, str] | None = option(None, TEXT_OBJECT, "real names of the ten standard columns")
+    column_sort: str = shared(COLUMN_SORT)
+    time_zone: str = shared(TIME_ZONE)
+    file_format: str | None = option(None, choice(*FILE_FORMATS), "form of the file, if its name does not say it")
+
+
+@dataclass(frozen=True, slots=True)
+class LogReaderOptions(LogOptions):
+    """Options of the reader.
+
+    The tables are those of ``catalog``, else of the database, else everything is text.
+    """
+
+    schema: str | None = option(None, STRING, "schema of the changes; default: that of the catalogue")
+    database_url: str | None = option(None, STRING, "URL of the database to read rows back from, for a log in files")
+    tables: Sequence[str] | None = option(None, TEXTS, "parent tables and views that are classes; default: all")
+    meta_identifiers: bool = shared(META_IDENTIFIERS)
+    fold_distance: int = shared(FOLD_DISTANCE)
+    fold_span: int = shared(FOLD_SPAN)
+    char_padding: str = shared(CHAR_PADDING)
+    special_times: str = shared(SPECIAL_TIMES)
+    driver_user: str | None = option(None, STRING, "the publisher's database user, whose rows are left out")
+    status: str = option(_STATUS, Kind(_parse_status, f"letters of {_STATUS}"), "letters of the rows that are read")
+    sort: bool = option(False, FLAG, "the file is not in the order of record_id: sort it in memory")
+
+
+@dataclass(frozen=True, slots=True)
+class LogWriterOptions(LogOptions):
+    """Options of the writer (spec/triggers.md 1)."""
+
+    style: str = shared(STYLE, about="what is logged of a change, as the style of a watch")
+    styles: Mapping[str, str] = option({}, _STYLES, "the style of single tables, by table")
+    schema: str | None = option(
+        None, STRING, "schema of the log; default: that of the catalogue, else of the first change that has one"
+    )
+    existing_keys: Any = shared(EXISTING_KEYS)
+    first_record_id: int = option(1, integer(), "record_id of the first row of a file; a live table numbers its rows")
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+_NAMES: Final = {"csv": "csv", "json": "jsonl", "parquet": "parquet"}
+"""``file_format`` by the formats of ``files.tabular``."""
+
+
+def file_format_of(path: str, option: str | None) -> str:
+    """One of ``FILE_FORMATS``: the option, else by the file's name. Raises ConfigError if that does not say it."""
+    if option is not None:
+        return option
+    known = tabular.FORMATS.get(Path(path).suffix.lower())
+    if known is None:
+        raise ConfigError(
+            f"the name of {path} does not say what it holds: give file_format = {' | '.join(FILE_FORMATS)}"
+        )
+    return _NAMES[known]
+
+
+Refuse: TypeAlias = Callable[[FormatError], None]
+"""Called with what is wrong with one row; returns to go on."""
+
+
+def read_rows(source: str, options: LogOptions, refuse: Refuse) -> Iterator[LogRow]:
+    """The rows of a file, or of the files of a directory. A row that is none goes to ``refuse``.
+
+    Raises FormatError for a file that cannot be read further, ConfigError for its columns, OSError.
+    """
+    for one in source_files(Path(source), ".jsonl, .csv or .parquet file", tabular.FORMATS):
+        for place, values in _records(one, options):
+            if isinstance(values, FormatError):
+                refuse(values)
+                continue
+            try:
+                yield _row(values)
+            except (TypeError, ValueError, OverflowError) as error:
+                refuse(FormatError(f"{one}, {place}: {error}"))
+
+
+def _records(path: Path, options: LogOptions) -> Iterator[tuple[str, tabular.Row]]:
+    """Where each row stands, and its ten values in the order of a row's fields."""
+    file_format = file_format_of(str(path), options.file_format)
+    if file_format == "jsonl":
+        columns: Sequence[str] = ()
+        for number, record in tabular.read_objects(path):
+            if isinstance(record, FormatError):
+                yield "", record
+                continue
+            columns = columns or _columns(tuple(record), options, path)
+            values = [record.get(column) for column in columns]
+            yield f"line {number}", [float(value) if type(value) is Decimal else value for value in values]
+        return
+    names, rows = tabular.read_csv(path) if file_format == "csv" else tabular.read_parquet(path)
+    unit = "line" if file_format == "csv" else "row"
+    places: list[int | None] = []
+    for number, row in rows:
+        if isinstance(row, tabular.CutOff):
+            raise row
+        if not isinstance(row, FormatError):
+            if not places:
+                place_of = {name: place for place, name in enumerate(names)}
+                places = [place_of.get(column) for column in _columns(names, options, path)]
+            row = [None if place is None else row[place] for place in places]
+        yield f"{unit} {number}", row
+
+
+def _columns(names: Sequence[str], options: LogOptions, path: Path) -> list[str]:
+    """The names of the ten columns in the order of a row's fields."""
+    by_name = {name.casefold(): name for name in names}
+    if column_map := options.column_map:
+        missing = [field for field in LogRow._fields if column_map.get(field, "").casefold() not in by_name]
+        if missing:
+            raise ConfigError(
+                f"{path} has no column for {missing[0]} by column_map; its columns are {', '.join(names)}"
+            )
+        return [by_name[column_map[field].casefold()] for field in LogRow._fields]
+    # A JSON object may leave out what is NULL; the standard names are in small letters then.
+    if "record_id" in by_name and "event_type" in by_name:
+        return [by_name.get(field, field) for field in LogRow._fields]
+    if len(names) < len(LogRow._fields):
+        raise ConfigError(
+            f"{path} has no columns record_id and event_type, and too few ({len(names)}) to take them by position"
+        )
+    by_position = dict(zip(LAYOUTS[options.layout], names, strict=False))
+    return [by_position[field] for field in LogRow._fields]
+
+
+_HIGHEST: Final = 2**63 - 1
+"""The highest record_id that any database has."""
+
+
+def _row(values: Sequence[Any]) -> LogRow:
+    record_id, status, event_type, event_time, *texts = values
+    if record_id is None:
+        raise ValueError("it has no record_id")
+    number = _number("record_id", record_id)
+    if not 0 < number <= _HIGHEST:
+        raise ValueError(f"record_id {shown(str(record_id))} is no positive number of 8 bytes")
+    return LogRow(
+        number,
+        "" if status is None else str(status),
+        None if event_type is None else _number("event_type", event_type),
+        to_text(event_time) if isinstance(event_time, date) else _text(event_time),
+        *(_text(text) for text in texts),
+    )
+
+
+def _number(column: str, value: Any) -> int:
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"{column} is no number: {shown(str(value))}") from None
+
+
+def _text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool | int | float):
+        return json.dumps(value)
+    raise TypeError(f"{reprlib.repr(value)} is no text")
+
+
+def write_rows(rows: Iterable[LogRow], target: str, file_format: str) -> None:
+    """Write a file of rows, whole or not at all. Raises ConfigError if what it needs is not installed, OSError."""
+    names = LogRow._fields
+    if file_format == "parquet":
+        arrow = tabular.pyarrow()
+        types = {"record_id": arrow.int64(), "event_type": arrow.int16()}
+        columns = [types.get(name, arrow.string()) for name in names]
+        with whole_path(target) as path, tabular.open_parquet(path, names, columns) as write:
+            for row in rows:
+                write(row)
+        return
+    with whole_file(target) as file:
+        if file_format == "csv":
+            file.write(_csv_line(names))
+            file.writelines(map(_csv_line, rows))
+        else:
+            file.writelines(tabular.json_line(names, row).encode("utf-8", "surrogatepass") for row in rows)
+
+
+def _csv_line(values: Sequence[object]) -> bytes:
+    """A row in which every text is quoted, as PostgreSQL's COPY reads it with FORCE_NULL or without."""
+    fields = ("" if v is None else str(v) if isinstance(v, int) else tabular.quoted(str(v)) for v in values)
+    return (",".join(fields) + "\n").encode("utf-8", "surrogatepass")
+
+
+# --- live tables ------------------------------------------------------------------------------------------------------
+
+_PASSWORD: Final = "that it holds the password, or is the URL of [database] with EVENTLOG_DATABASE_PASSWORD set"  # noqa: S105
+_BATCH: Final = 10_000
+
+
+def is_url(text: str) -> bool:
+    """Whether this is a database URL and no path. Raises ConfigError for a URL of another kind."""
+    scheme, separator, _ = text.partition("://")
+    if not separator:
+        return False
+    if not scheme.replace("+", "").isalnum():
+        raise ConfigError(f"{scheme}:// is no database URL: write postgresql://user@host/database")
+    return True
+
+
+@contextmanager
+def live(url: str, schema: str | None) -> Iterator[LiveDatabase]:
+    """A connection to the database of a URL for as long as it is needed; what was written is rolled back unless
+    committed. Raises ConfigError, DatabaseError, DatabaseAway.
+    """
+    dialect = dialect_of(url)
+    engine = connect(url, secret=_PASSWORD)
+    try:
+        with engine.connect() as connection, as_database_errors(connection):
+            yield LiveDatabase(connection, dialect, schema)
+    finally:
+        engine.dispose()
+
+
+@dataclass(frozen=True, slots=True)
+class LiveDatabase:
+    """A connection to a database with the classes' tables, perhaps a log; ``schema`` None = the current one."""
+
+    connection: Connection
+    dialect: Dialect
+    schema: str | None
+
+    def database(self) -> Database:
+        """Its tables as they are now."""
+        return self.dialect.reflect(self.connection, self.schema)
+
+    def query_back(
+        self, object_class: ObjectClass, keys: Sequence[str], attributes: Sequence[Attribute]
+    ) -> Mapping[str, CurrentRow]:
+        """The current rows of objects by canonical key, gone ones left out."""
+        return self.dialect.query_back(self.connection, self.schema, object_class, keys, attributes)
+
+    def log(self, options: LogOptions) -> LogTable:
+        """The log table. Raises LogTableError, ConfigError."""
+        return locate_log(
+            self.connection,
+            self.dialect,
+            name=options.log_table,
+            schema=self.schema,
+            layout=options.layout,
+            column_map=options.column_map,
+            column_sort=options.column_sort,
+        )
+
+    def rows(self, log: LogTable) -> Iterator[LogRow]:
+        """All rows of the log in the order of record_id, read in batches."""
+        record_id = sa.column(quoted(log.columns[0]), sa.BigInteger())
+        table = _table(log, [record_id])
+        last = 0
+        while True:
+            behind = sa.select(record_id).select_from(table).where(record_id > last).order_by(record_id).limit(_BATCH)
+            ids = self.connection.scalars(behind).all()
+            if not ids:
+                return
+            first, last = int(ids[0]), int(ids[-1])
+            yield from sorted(self.dialect.read_rows(self.connection, log, [(first, last)]))
+
+    def append(self, log: LogTable, rows: Iterable[LogRow]) -> None:
+        """Add rows to the log, which numbers them, in the order given. The caller commits."""
+        columns = [sa.column(quoted(name), _bind_type(log, position)) for position, name in enumerate(log.columns)]
+        insert = sa.insert(_table(log, columns))
+        is_moment = log.types[3].kind in (ColumnKind.TIMESTAMP, ColumnKind.TIMESTAMPTZ, ColumnKind.DATE)
+        remaining = iter(rows)
+        while batch := list(islice(remaining, _BATCH)):
+            self.connection.execute(insert, [_parameters(log, row, is_moment) for row in batch])
+
+
+def _table(log: LogTable, columns: Sequence[sa.ColumnClause[Any]]) -> sa.TableClause:
+    return sa.table(quoted(log.name), *columns, schema=schema_of(log))
+
+
+def _bind_type(log: LogTable, position: int) -> TypeEngine[Any]:
+    match log.types[position].kind:
+        case ColumnKind.INTEGER:
+            return sa.BigInteger()
+        case ColumnKind.TIMESTAMP | ColumnKind.TIMESTAMPTZ | ColumnKind.DATE:
+            return sa.DateTime()
+        case _:
+            return sa.String()
+
+
+def _parameters(log: LogTable, row: LogRow, is_moment: bool) -> dict[str, object]:
+    """The values of all columns but record_id, which the database gives."""
+    values: dict[str, object] = dict(zip(log.columns[1:], row[1:], strict=True))
+    if is_moment and row.event_time is not None:
+        values[log.columns[3]] = datetime.fromisoformat(row.event_time)
+    return values
