@@ -19,9 +19,9 @@ from decimal import Decimal
 import psutil
 
 from eventlog.changes.format import Report
-from eventlog.gbase.emulator.workload import stream
 from eventlog.gbase.options import ReadOptions, WriteOptions
 from eventlog.gbase.reader import StreamReader
+from eventlog.gbase.workload import stream
 from eventlog.gbase.writer import write_stream
 from eventlog.model import Change, ChangeOp
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from eventlog.gbase.emulator.server import CdcServer, EmulatorConnection
-from eventlog.gbase.emulator.workload import T1, drain, new_server, open_session
+from eventlog.gbase.emulator import CdcServer, EmulatorConnection
+from eventlog.gbase.workload import T1, drain, new_server, open_session
 
 ROWS: Final = 60
 

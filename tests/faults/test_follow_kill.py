@@ -26,7 +26,7 @@ from eventlog.changes.events import change_to_events
 from eventlog.changes.format import Report
 from eventlog.core.options import toml
 from eventlog.gbase import format
-from eventlog.gbase.emulator.workload import T1, drain, new_server, open_session
+from eventlog.gbase.workload import T1, drain, new_server, open_session
 from eventlog.linter import database
 from eventlog.linter.emulator import ATTRS, Workload, emulate
 from eventlog.linter.rows import QueueRow

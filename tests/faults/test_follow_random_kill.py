@@ -25,9 +25,9 @@ from lxml import etree
 from receiver import Receiver, Request, answer, reply, status
 from test_follow_kill import Expected, Feed, Messages, Queue, Stream, events_of, in_file, in_table, written
 
-from eventlog.gbase.emulator.workload import T1
 from eventlog.gbase.options import ReadOptions
 from eventlog.gbase.reader import StreamReader
+from eventlog.gbase.workload import T1
 
 
 class Session:

@@ -14,10 +14,9 @@ from typing import Any
 from lxml import etree
 
 from eventlog.changes.events import EventWriting
-from eventlog.gbase.emulator.server import CdcServer, Work
-from eventlog.gbase.emulator.session import Switches
-from eventlog.gbase.emulator.workload import drain, open_session
+from eventlog.gbase.emulator import CdcServer, Switches, Work
 from eventlog.gbase.options import ReadOptions
+from eventlog.gbase.workload import drain, open_session
 from eventlog.model import Answer, Event, Level, Verdict
 from eventlog.publisher.context import Counters, PublisherOptions
 from eventlog.publisher.formats import XdsFormat

@@ -17,7 +17,7 @@ import pytest
 from followed_stream import ITEM, OPTIONS, Receiver, Stream, files, following, position_at, running, saved_at
 
 from eventlog.errors import ConfigError
-from eventlog.gbase.emulator.session import Switches
+from eventlog.gbase.emulator import Switches
 from eventlog.gbase.records import Framer, FramingError
 from eventlog.gbase.session import SessionDead
 from eventlog.publisher.stream.capture_files import CaptureFiles, CapturePosition

@@ -36,8 +36,7 @@ from eventlog.changes.format import Report
 from eventlog.config.load import load
 from eventlog.core.options import toml
 from eventlog.errors import AnotherPublisher, ConfigError, DatabaseError
-from eventlog.gbase.emulator.server import EmulatorConnection
-from eventlog.gbase.emulator.session import Switches
+from eventlog.gbase.emulator import EmulatorConnection, Switches
 from eventlog.gbase.session import Capture
 from eventlog.linter import database
 from eventlog.linter.emulator import ATTRS, Workload, emulate

@@ -12,24 +12,12 @@ from typing import Any
 import pytest
 
 from eventlog.gbase import records
-from eventlog.gbase.emulator.server import CdcServer, Done, Work
-from eventlog.gbase.emulator.session import Switches
-from eventlog.gbase.emulator.workload import (
-    ALL,
-    LABELS,
-    SCENARIOS,
-    T1,
-    Workload,
-    drain,
-    new_server,
-    open_session,
-    play,
-    stream,
-)
+from eventlog.gbase.emulator import CdcServer, Done, Switches, Work
 from eventlog.gbase.options import ReadOptions
 from eventlog.gbase.reader import StreamReader
 from eventlog.gbase.records import RECORD_NAMES, Framer
 from eventlog.gbase.session import ERROR_NUMBERS, SessionDead
+from eventlog.gbase.workload import ALL, LABELS, SCENARIOS, T1, Workload, drain, new_server, open_session, play, stream
 from eventlog.model import Change, ChangeOp
 
 SWITCHES = [
@@ -264,7 +252,7 @@ def test_updates_that_change_nothing_are_written() -> None:
 
 def test_the_example_of_the_documentation_runs() -> None:
     page = (Path(__file__).parents[2] / "docs" / "gbase-streams.md").read_text(encoding="utf-8")
-    (example,) = re.findall(r"^```python\n(from eventlog\.gbase\.emulator\.server .*?)^```$", page, re.M | re.S)
+    (example,) = re.findall(r"^```python\n(from eventlog\.gbase\.emulator .*?)^```$", page, re.M | re.S)
     names: dict[str, Any] = {}
     exec(example, names)
     assert names["server"].tables

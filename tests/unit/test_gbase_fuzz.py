@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from eventlog.changes.json_form import to_json
 from eventlog.errors import FormatError
 from eventlog.gbase import records
-from eventlog.gbase.emulator.workload import SCENARIOS, play, stream
 from eventlog.gbase.format import listing
 from eventlog.gbase.options import ReadOptions
 from eventlog.gbase.reader import StreamReader
 from eventlog.gbase.records import HEADER_SIZES
+from eventlog.gbase.workload import SCENARIOS, play, stream
 from eventlog.model import Change
 
 STREAMS = [play(name) for name in SCENARIOS] + [b"".join(stream(seed, 20_000)) for seed in range(3)]

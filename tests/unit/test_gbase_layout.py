@@ -11,7 +11,6 @@ from gbase_layouts import decoded, layout_of
 
 from eventlog.errors import ConfigError
 from eventlog.gbase import records
-from eventlog.gbase.emulator.workload import ALL_TYPES, extreme_row, null_row, random_value
 from eventlog.gbase.layout import (
     Column,
     Layouts,
@@ -25,6 +24,7 @@ from eventlog.gbase.layout import (
 )
 from eventlog.gbase.options import ReadOptions, parse_table_name
 from eventlog.gbase.values import SizeArrayError
+from eventlog.gbase.workload import ALL_TYPES, extreme_row, null_row, random_value
 from eventlog.model import Value
 
 # --- rows -------------------------------------------------------------------------------------------------------------

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from eventlog.errors import DatabaseError
-from eventlog.gbase.emulator.server import CdcServer, EmulatorConnection, EmulatorCursor
-from eventlog.gbase.emulator.workload import ALL, T1, new_server
+from eventlog.gbase.emulator import CdcServer, EmulatorConnection, EmulatorCursor
 from eventlog.gbase.options import ReadOptions
 from eventlog.gbase.reader import StreamReader
 from eventlog.gbase.session import Capture, CdcError, capture_session
+from eventlog.gbase.workload import ALL, T1, new_server
 from eventlog.model import Change
 
 CAPTURE = Capture(T1, ("c1", "c2"), 111)

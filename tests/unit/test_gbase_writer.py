@@ -21,13 +21,13 @@ from eventlog.errors import (
     SchemaMissing,
     ValueRange,
 )
-from eventlog.gbase.emulator.workload import ALL_TYPES, play, random_value
 from eventlog.gbase.format import FORMAT
 from eventlog.gbase.layout import Column, parse_type, split_columns
 from eventlog.gbase.options import ReadOptions, WriteOptions
 from eventlog.gbase.reader import StreamReader
 from eventlog.gbase.records import RECORD_NAMES, Framer
 from eventlog.gbase.values import DecodeError
+from eventlog.gbase.workload import ALL_TYPES, play, random_value
 from eventlog.gbase.writer import write_stream
 from eventlog.model import Change, ChangeOp, Lob
 

@@ -7,23 +7,58 @@ from __future__ import annotations
 
 import re
 import threading
+from bisect import bisect_left
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
+from operator import itemgetter
 from typing import Any, Final
 
 from eventlog.errors import ConfigError, DatabaseError
 from eventlog.gbase import records
-from eventlog.gbase.emulator.session import ServerLog, Session, Switches
-from eventlog.gbase.layout import Column, UnknownType, parse_type, split_columns, stream_order
+from eventlog.gbase.layout import (
+    Column,
+    RowWriter,
+    UnknownType,
+    parse_type,
+    row_writer,
+    split_columns,
+    stream_order,
+    tabschem,
+)
 from eventlog.gbase.options import parse_table_name
 from eventlog.gbase.session import ERROR_NUMBERS, LOGGING_IN_USE
 from eventlog.model import ChangeOp, Row
 
 _FIRST_TIME: Final = 1742727439
+_PAGE: Final = 0x1000
+_PAGE_HEADER: Final = 0x18
+_SMALLEST: Final = 0x40
+_COLUMN_SIZE: Final = 8  # what a column of a row takes in the log, about
+_DEAD: Final = 1
 
 Done = tuple[ChangeOp, str, Row | None, Row | None]
 """A piece of work that a transaction did: operation, table, row before and after."""
+
+_LogRecord = tuple[int, int, int, str | None, Row | None, tuple[int, ...]]
+"""A record of the log: sequence, number, transaction id, table, row, and its fields behind these two numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Switches:
+    """How the server behaves (spec/gbase-cdc.md 6)."""
+
+    size_order: str = "little"
+    varchar_prefix: int = 2
+    max_recs: int = 64
+    read_bytes: int = 65536
+    stale_tail: bool = False
+    timeout_every: int = 0
+    extra_header: int = 0
+    log_start: int = 11
+    log_size: int = 1 << 24
+    keep_logs: int = 6
 
 
 class _Refused(Exception):  # no error of ours: the answer of a call
@@ -104,7 +139,7 @@ class CdcServer:
     """The server: make tables, work in transactions, read through the calls of the CDC interface.
 
     ``tables``: the columns of each, name -> type as spelled; ``full_row_logging``: those that have it on. ``on_commit``
-    is called with each transaction at its COMMTX, in log order.
+    is called with each transaction at its COMMTX, in log order. ``next_sequence`` is that of the next record.
     """
 
     def __init__(self, switches: Switches | None = None, on_commit: Callable[[Work, int], None] | None = None) -> None:
@@ -113,10 +148,12 @@ class CdcServer:
         self.full_row_logging: set[str] = set()
         self._views: set[str] = set()
         self._on_commit = on_commit
-        self._log = ServerLog(self.switches)
+        self.next_sequence = self.switches.log_start << 32 | _PAGE_HEADER
+        self._records: list[_LogRecord] = []  # of the logs that are kept
+        self._dropped = 0  # how many stood in front of them
         self._time = _FIRST_TIME
         self._busy: set[int] = set()
-        self._sessions: dict[int, Session] = {}
+        self._sessions: dict[int, _Session] = {}
         self._last_session = 0
         self._changed = threading.Condition()
 
@@ -143,25 +180,6 @@ class CdcServer:
         self._time += 1
         return Work(self, tx, self.log(records.BEGINTX, tx, numbers=(self._time, os_user)), os_user)
 
-    @property
-    def next_sequence(self) -> int:
-        """The sequence of the next record."""
-        return self._log.next_sequence
-
-    @property
-    def oldest_sequence(self) -> int:
-        """The lowest sequence that can be activated at."""
-        return self._log.oldest_sequence
-
-    def log(
-        self, number: int, tx: int, table: str | None = None, row: Row | None = None, numbers: tuple[int, ...] = ()
-    ) -> int:
-        """Write a log record; gives its sequence."""
-        with self._changed:
-            sequence = self._log.append(number, tx, table, row, numbers)
-            self._changed.notify_all()
-        return sequence
-
     def end(self, work: Work, number: int) -> None:
         """End a transaction by COMMTX or RBTX."""
         self._time += 1
@@ -172,11 +190,60 @@ class CdcServer:
 
     def fail(self, error: str, dead: bool = True) -> None:
         """An ERROR record with the code of this name in every active session, behind all that was done so far."""
+        record = records.control(records.ERROR, _DEAD if dead else 0, ERROR_NUMBERS[error])
         with self._changed:
             for session in self._sessions.values():
                 if session.cursor is not None:
-                    session.fail(ERROR_NUMBERS[error], dead)
+                    session.failures.append((self._dropped + len(self._records), record))
             self._changed.notify_all()
+
+    # --- the log, whose places are counted from the first record ever
+
+    def log(
+        self, number: int, tx: int, table: str | None = None, row: Row | None = None, numbers: tuple[int, ...] = ()
+    ) -> int:
+        """Write a log record; gives its sequence."""
+        with self._changed:
+            sequence = self.next_sequence
+            self._records.append((sequence, number, tx, table, row, numbers))
+            self._advance(_SMALLEST + _COLUMN_SIZE * len(row or ()))
+            self._changed.notify_all()
+        return sequence
+
+    def _advance(self, size: int) -> None:
+        """Go on behind a record; a new log file drops the oldest one."""
+        at = self.next_sequence & 0xFFFFFFFF
+        while size > 0:
+            room = _PAGE - (at & 0xFFF)
+            if room - size >= _SMALLEST:
+                at += size
+                break
+            size -= room
+            at = (at & ~0xFFF) + _PAGE + _PAGE_HEADER
+        if at < self.switches.log_size:
+            self.next_sequence = self.next_sequence & ~0xFFFFFFFF | at
+            return
+        self.next_sequence = (self.next_sequence >> 32) + 1 << 32 | _PAGE_HEADER
+        oldest = self._place_of(self.oldest_sequence)
+        del self._records[: oldest - self._dropped]
+        self._dropped = oldest
+
+    @property
+    def oldest_sequence(self) -> int:
+        """The lowest sequence that can be activated at."""
+        oldest = max((self.next_sequence >> 32) - self.switches.keep_logs + 1, self.switches.log_start)
+        return oldest << 32 | _PAGE_HEADER
+
+    def _place_of(self, sequence: int) -> int:
+        """The place of the first record from a sequence on."""
+        return self._dropped + bisect_left(self._records, sequence, key=itemgetter(0))
+
+    def record_at(self, place: int) -> _LogRecord | None:
+        """The record at a place, None at the end. Raises IndexError if its log is kept no more."""
+        if place < self._dropped:
+            raise IndexError(place)
+        place -= self._dropped
+        return self._records[place] if place < len(self._records) else None
 
     # --- the calls (spec/gbase-cdc.md 1)
 
@@ -186,7 +253,7 @@ class CdcServer:
         if major != 1 or minor not in (0, 1):
             raise _Refused("APIVERS")
         self._last_session += 1
-        self._sessions[self._last_session] = Session(self._log, self.switches, timeout, max_recs)
+        self._sessions[self._last_session] = _Session(self, timeout, max_recs)
         return self._last_session
 
     @_answering
@@ -202,7 +269,7 @@ class CdcServer:
 
     @_answering
     def cdc_startcapture(self, session: int, zero: int, table: str, columns: str, label: int) -> None:
-        """0 or an error."""
+        """0 or an error. In an active session the TABSCHEM of the table comes before what is read next."""
         opened, types = self._opened(session), self._find(table)
         names = [name.strip() for name in columns.split(",")]
         if any(name not in types for name in names):
@@ -215,17 +282,22 @@ class CdcServer:
             captured = stream_order(Column(name, parse_type(types[name], name)) for name in names)
         except UnknownType:
             raise _Refused("TABPROPERTIES") from None
-        opened.start(table, label, captured)
+        described = tabschem(label, captured)
+        write = row_writer(table, captured, "utf-8", self.switches.varchar_prefix, lambda column: None)
+        opened.captures[table] = label, described, write
+        if opened.cursor is not None:
+            opened.described.append(described)
 
     @_answering
     def cdc_activatesess(self, session: int, position: int) -> None:
-        """0 or an error. ``position`` 0 is now."""
+        """0 or an error. ``position`` 0 is now. The TABSCHEM records of all captures come first."""
         opened = self._opened(session)
         if opened.cursor is not None:
             raise _Refused("NOREOPEN")
         if position and not self.oldest_sequence <= position <= self.next_sequence:
             raise _Refused("LSN")
-        opened.activate(self._log.place_of(position or self.next_sequence))
+        opened.cursor = self._place_of(position or self.next_sequence)
+        opened.described.extend(described for _, described, _ in opened.captures.values())
 
     @_answering
     def cdc_read(self, session: int, buffer: bytearray) -> int:
@@ -246,12 +318,15 @@ class CdcServer:
     @_answering
     def cdc_recboundary(self, session: int) -> None:
         """0 or an error: the next read begins with the start of the record that was being returned."""
-        self._opened(session).to_boundary()
+        self._opened(session).returned = 0
 
     @_answering
     def cdc_deactivatesess(self, session: int) -> None:
         """0 or an error."""
-        self._opened(session).deactivate()
+        opened = self._opened(session)
+        opened.cursor = None
+        opened.described.clear()
+        opened.record, opened.returned = b"", 0
 
     @_answering
     def cdc_endcapture(self, session: int, zero: int, table: str) -> None:
@@ -267,7 +342,7 @@ class CdcServer:
             del self._sessions[session]
             self._changed.notify_all()
 
-    def _opened(self, session: int) -> Session:
+    def _opened(self, session: int) -> _Session:
         if session not in self._sessions:
             raise _Refused("NOSESS")
         return self._sessions[session]
@@ -280,6 +355,99 @@ class CdcServer:
 
 def _database_of(table: str) -> str:
     return parse_table_name(table)[0]
+
+
+# --- its sessions -----------------------------------------------------------------------------------------------------
+
+
+class _Session:
+    """A session. ``captures``: label, TABSCHEM record and writer of rows by table.
+
+    ``cursor``: its place in the log, None unless it is active.
+    """
+
+    def __init__(self, server: CdcServer, timeout: int, max_recs: int) -> None:
+        self.timeout = timeout
+        self.captures: dict[str, tuple[int, bytes, RowWriter]] = {}
+        self.cursor: int | None = None
+        self.described: deque[bytes] = deque()  # TABSCHEM records that come next
+        self.failures: deque[tuple[int, bytes]] = deque()  # ERROR records, by the place that they come in front of
+        self.record = b""  # the one being returned
+        self.returned = 0  # bytes of it
+        self._server = server
+        self._switches = server.switches
+        self._max_recs = max_recs if max_recs > 0 else server.switches.max_recs
+        self._since_timeout = 0
+        self._last_sequence = 0
+
+    def has_data(self) -> bool:
+        """Whether a read would return more than a TIMEOUT."""
+        self.record = self.record or self._with_header(self._next_record())
+        return bool(self.record)
+
+    def read(self, buffer: bytearray) -> int:
+        """Fill the buffer as far as records, their greatest number and the limits go; gives the number of bytes."""
+        limit = min(len(buffer), self._switches.read_bytes)
+        size = count = 0
+        while size < limit and count < self._max_recs:
+            if not self.has_data():
+                if size:
+                    break
+                self.record = self._with_header(self._timeout())
+            piece = self.record[self.returned : self.returned + limit - size]
+            buffer[size : size + len(piece)] = piece
+            size += len(piece)
+            self.returned += len(piece)
+            if self.returned == len(self.record):
+                self.record, self.returned = b"", 0
+                count += 1
+        if not self._switches.stale_tail:
+            buffer[size:] = bytes(len(buffer) - size)
+        return size
+
+    def _next_record(self) -> bytes:
+        """The record that comes next, empty if there is none yet."""
+        assert self.cursor is not None
+        every = self._switches.timeout_every
+        if self.described:
+            return self.described.popleft()
+        if self.failures and self.failures[0][0] <= self.cursor:
+            return self.failures.popleft()[1]
+        if every and self._since_timeout >= every:
+            self._since_timeout = 0
+            return self._timeout()
+        try:
+            while (logged := self._server.record_at(self.cursor)) is not None:
+                self.cursor += 1
+                record = self._encoded(logged)
+                if record:
+                    self._last_sequence = logged[0]
+                    self._since_timeout += 1
+                    return record
+        except IndexError:  # the log was used again before it was read
+            return records.control(records.ERROR, _DEAD, ERROR_NUMBERS["LSN"])
+        return b""
+
+    def _timeout(self) -> bytes:
+        return records.control(records.TIMEOUT, self._last_sequence)
+
+    def _encoded(self, logged: _LogRecord) -> bytes:
+        sequence, number, tx, table, row, numbers = logged
+        if table is not None:
+            if table not in self.captures:
+                return b""
+            label, _, write = self.captures[table]
+            if row is None:
+                return records.control(number, sequence, tx, label)
+            sizes, data = write(row)
+            return records.row(number, sequence, tx, label, sizes, data, self._switches.size_order)
+        if number == records.DISCARD:  # it has the sequence that it discards from instead of its own
+            return records.control(number, *numbers, tx)
+        return records.control(number, sequence, tx, *numbers)
+
+    def _with_header(self, record: bytes) -> bytes:
+        extra = self._switches.extra_header
+        return records.with_extra_header(record, extra) if record and extra else record
 
 
 # --- as a DB-API connection -------------------------------------------------------------------------------------------

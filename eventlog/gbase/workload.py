@@ -10,8 +10,7 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Final
 
-from eventlog.gbase.emulator.server import CdcServer, Work
-from eventlog.gbase.emulator.session import Switches
+from eventlog.gbase.emulator import CdcServer, Switches, Work
 from eventlog.gbase.layout import Column, parse_type
 from eventlog.gbase.packed import DAY, FIELDS, FRACTION, MONTH, SECOND, Fields, Qualifier, holds, text_of_fields
 from eventlog.gbase.values import Kind
