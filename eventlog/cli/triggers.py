@@ -46,7 +46,7 @@ from eventlog.sql import migrations
 from eventlog.sql.connection import load_dialect
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable, new_log, split_name
-from eventlog.sql.triggers.plan import LOCK_TIMEOUT, TriggerPlan
+from eventlog.sql.triggers import LOCK_TIMEOUT, TriggerPlan
 from eventlog.sql.triggers.watch import Watch
 
 NOTHING: Final = "Nothing to drop."

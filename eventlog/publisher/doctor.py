@@ -40,7 +40,7 @@ from eventlog.sql.dialect import Dialect
 from eventlog.sql.doctor import Finding, Limits, capture, facts
 from eventlog.sql.doctor import log as of_log
 from eventlog.sql.log_table import LogTable, new_log, split_name
-from eventlog.sql.triggers.plan import TriggerPlan
+from eventlog.sql.triggers import TriggerPlan
 from eventlog.sql.windows import Window
 
 Compare = Callable[[Connection, Dialect, Config], TriggerPlan]

@@ -43,7 +43,7 @@ from eventlog.sql.connection import (
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable, check_rights, locate_log, split_name
 from eventlog.sql.rows import next_flight
-from eventlog.sql.triggers.compare import in_words, key_in_words
+from eventlog.sql.triggers import column_changes, key_change
 from eventlog.sql.triggers.watch import (
     TableChoice,
     Watch,
@@ -496,9 +496,9 @@ def _changes(before: Catalog, now: Catalog) -> Iterator[str]:
             if table not in tables:
                 yield f"{table} is no child table of {old.name} any more"
                 continue
-            words = in_words(columns, tables.pop(table))
+            words = column_changes(columns, tables.pop(table))
             if table == old.name:
-                words = (*words, *key_in_words(*([column.name for column in cls.key] for cls in (old, new))))
+                words = (*words, *key_change(*([column.name for column in cls.key] for cls in (old, new))))
             if words:
                 yield f"{table}: {'; '.join(words)}"
         yield from (f"{table} is a child table of {old.name} now" for table in tables)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from eventlog.sql.doctor.facts import Answer, AnswerFunction
-    from eventlog.sql.triggers.base import Triggers
+    from eventlog.sql.triggers import Triggers
 
 CurrentRow = dict[str, list[str | None]]
 """Attribute name -> its values now, as log text (spec/triggers.md 6): one for a single-valued column, one for each

@@ -27,7 +27,7 @@ from eventlog.sql.connection import connect
 from eventlog.sql.database import CAPABILITIES
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.triggers.plan import TriggerPlan
+from eventlog.sql.triggers import TriggerPlan
 from eventlog.sql.windows import Window
 
 Logged = tuple[int, str, str | None, str | None, str | None]

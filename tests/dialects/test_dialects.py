@@ -13,7 +13,7 @@ from eventlog.errors import ConfigError
 from eventlog.sql.connection import SUPPORTED, load_dialect
 from eventlog.sql.database import CAPABILITIES
 from eventlog.sql.dialects.stepwise import StepwiseDialect
-from eventlog.sql.triggers.base import MarkedTriggers
+from eventlog.sql.triggers.marked import MarkedTriggers
 
 CATALOG = {
     "dialect": "any",

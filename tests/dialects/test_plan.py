@@ -17,7 +17,7 @@ from eventlog.errors import ConfigError, DatabaseError, LogTableError, TriggerEr
 from eventlog.publisher.doctor import examine
 from eventlog.publisher.open_log import catalog_of, class_names, declared_watches
 from eventlog.sql import migrations
-from eventlog.sql.triggers.plan import TriggerPlan
+from eventlog.sql.triggers import TriggerPlan
 
 USR: dict[str, Any] = {"table": "usr"}
 

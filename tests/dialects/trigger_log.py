@@ -15,7 +15,7 @@ from eventlog.model import LogRow
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.dialects.postgresql.compile import render_quote_function
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.triggers.plan import TriggerPlan
+from eventlog.sql.triggers import TriggerPlan
 from eventlog.sql.triggers.watch import Capture, Style, Watch
 
 LOG = LogTable("log", "eventlog", LogRow._fields)

@@ -30,7 +30,7 @@ from eventlog.publisher.open_log import open_context
 from eventlog.publisher.sinks import Document, Sink
 from eventlog.publisher.waiting import Stop, StopRequest
 from eventlog.sql import migrations
-from eventlog.sql.triggers.plan import LOCK_TIMEOUT
+from eventlog.sql.triggers import LOCK_TIMEOUT
 
 LONG = 3600
 """A polling interval that no test waits for."""

@@ -18,7 +18,7 @@ from eventlog.cli.triggers import planned_triggers
 from eventlog.config.load import Config, load
 from eventlog.publisher import open_log
 from eventlog.publisher.doctor import examine
-from eventlog.sql.triggers.plan import TriggerPlan
+from eventlog.sql.triggers import TriggerPlan
 
 USR = "CREATE TABLE usr (id integer PRIMARY KEY, name text, age integer, nick varchar(40))"
 WATCH: dict[str, Any] = {"table": "usr"}

@@ -22,7 +22,7 @@ from eventlog.sql.doctor.log import (
     judge_storage,
     judge_transactions,
 )
-from eventlog.sql.triggers.plan import Action, TriggerPlan
+from eventlog.sql.triggers import Action, TriggerPlan
 
 LIMITS = Limits()
 

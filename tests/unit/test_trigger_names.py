@@ -17,8 +17,8 @@ from eventlog.sql.dialects.postgresql.compile import render_quote_function
 from eventlog.sql.dialects.postgresql.text import MAX_IDENTIFIER, literal, session_settings
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import quote_identifier
+from eventlog.sql.triggers import first_free
 from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, compile_watch, secret_names
-from eventlog.sql.triggers.plan import first_free
 from eventlog.sql.triggers.watch import Style, Watch, exclusions
 
 INTEGER, TEXT = parse_type("integer"), parse_type("text")

@@ -20,7 +20,7 @@ from eventlog.sql.connection import load_dialect
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import new_log
 from eventlog.sql.statements import TEMPLATE_VERSION, templates_of
-from eventlog.sql.triggers.plan import TableSql
+from eventlog.sql.triggers import TableSql
 from eventlog.sql.triggers.watch import Watch
 
 Literals = Mapping[str, Any]

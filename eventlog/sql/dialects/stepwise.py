@@ -19,8 +19,7 @@ from eventlog.sql.dialect import CurrentRow, Dialect, Part, arrow_batch, child_o
 from eventlog.sql.doctor.facts import Answer, AnswerFunction, LogTrigger
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import qualified, statements
-from eventlog.sql.triggers.base import MarkedTriggers
-from eventlog.sql.triggers.compare import StoredTrigger
+from eventlog.sql.triggers.marked import MarkedTriggers, StoredTrigger
 from eventlog.sql.windows import Batch, Walk
 
 if TYPE_CHECKING:

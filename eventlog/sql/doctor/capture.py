@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from eventlog.core.catalog import Catalog, Database, Table, match_name
 from eventlog.sql.doctor import Finding, error, info, warning
 from eventlog.sql.doctor.facts import Answer, LogTrigger
-from eventlog.sql.triggers.plan import TriggerPlan
+from eventlog.sql.triggers import TriggerPlan
 
 
 def judge_classes(

@@ -1,1 +1,351 @@
-"""Triggers: what a watch is, what its tables log, and what is to be done to have that (spec/triggers.md)."""
+"""Triggers: what is to be done to have those that are declared, with a subclass of ``Triggers`` for each database.
+
+What a watch is tells ``watch``, what its tables log ``declared``; ``marked`` are the triggers whose own text tells what
+they were compiled of. See spec/triggers.md 2, 9, 10.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeVar
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
+
+from eventlog.core.catalog import Catalog, Database
+from eventlog.errors import DatabaseError, LogTableError, TriggerError
+from eventlog.sql.connection import as_database_errors, load_dialect
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.triggers.declared import TableTriggers, declared_triggers, warnings_of
+from eventlog.sql.triggers.watch import Watch
+
+LOCK_TIMEOUT: Final = 5.0
+"""Seconds that applying waits for a table. Whoever writes it meanwhile waits behind."""
+NO_LONGER_WATCHED: Final = "no longer watched"
+"""Why the triggers of a table go that no watch names."""
+ALL_GO: Final = "all triggers of the log go"
+NO_FACTS: Final[Mapping[str, Any]] = MappingProxyType({})
+
+TableName = tuple[str, str]
+"""Schema and table; the schema is empty if the database has none, or if it is the session's."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableSql:
+    """All that is declared for one table, as SQL. ``table`` as actions name it; ``digest``: a hash of the rest.
+
+    ``create`` and ``drop``: statement by statement, functions before the triggers that call them and after them.
+    """
+
+    table: str
+    digest: str
+    create: tuple[str, ...]
+    drop: tuple[str, ...]
+
+
+class InstalledTrigger(NamedTuple):
+    """One trigger of the log, with its own SQL and that of its function, None where a trigger has none."""
+
+    table: str
+    trigger: str
+    function: str | None
+    enabled: bool
+    trigger_sql: str
+    function_sql: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """What is to be done for one table, and why. ``statements`` is SQL text, none if the table is ``unchanged``."""
+
+    kind: Literal["create", "replace", "drop", "unchanged"]
+    table: str
+    reason: str
+    statements: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerPlan:
+    """What brings the database to what is declared. ``warnings`` and ``not_captured`` are sentences for people."""
+
+    actions: tuple[Action, ...]
+    warnings: tuple[str, ...] = ()
+    not_captured: tuple[str, ...] = ()
+
+    @classmethod
+    def of_new(cls, tables: Iterable[TableSql]) -> TriggerPlan:
+        """The plan for a database that has none of these triggers yet."""
+        return cls(tuple(Action("create", one.table, "watched", one.create) for one in tables))
+
+    @property
+    def changes(self) -> tuple[Action, ...]:
+        """The actions that do something."""
+        return tuple(action for action in self.actions if action.statements)
+
+    @property
+    def unwatched(self) -> tuple[str, ...]:
+        """The tables that are captured now and that no watch names any longer."""
+        return tuple(action.table for action in self.actions if action.reason == NO_LONGER_WATCHED)
+
+
+class Triggers(ABC):
+    """The triggers of one database: what the core asks for, and what that is made of."""
+
+    script_head: Sequence[str] = ("BEGIN;",)
+    """The lines that a script for the database's own tool begins with."""
+    script_end: Sequence[str] = ("COMMIT;", "")
+    """The lines that it ends with."""
+
+    # What a database must write
+
+    @abstractmethod
+    def find_log(self, conn: Connection, log: LogTable) -> LogTable:
+        """The log as it is there. Raises LogTableError if it is missing."""
+
+    @abstractmethod
+    def tables_sql(
+        self, schema: str | None, log: LogTable, declared: Sequence[TableTriggers], facts: Mapping[str, Any]
+    ) -> list[TableSql]:
+        """The SQL of what is declared, table by table. Raises TriggerError for what cannot be compiled."""
+
+    @abstractmethod
+    def plan_declared(
+        self, conn: Connection, log: LogTable, schema: str | None, declared: Sequence[TableTriggers]
+    ) -> TriggerPlan:
+        """The plan of what is declared. ``log``: as it is there; ``schema``: of the classes.
+
+        Raises TriggerError for triggers that could not run, DatabaseError if it cannot be told what is there.
+        """
+
+    @abstractmethod
+    def plan_drop(self, conn: Connection, log: LogTable) -> TriggerPlan:
+        """What takes all triggers away that write a log, found by what stands in the database; the log stays.
+
+        Raises LogTableError if the log is missing.
+        """
+
+    @abstractmethod
+    def installed(self, conn: Connection, log: LogTable) -> list[InstalledTrigger]:
+        """The triggers that write a log, for people, in the order of tables and names. Nothing is changed."""
+
+    @abstractmethod
+    def digests(self, conn: Connection, log: LogTable) -> Mapping[str, str]:
+        """Table (as ``TableSql.table`` has it) -> hash of what was compiled for it, for what is installed."""
+
+    # What it may have of its own
+
+    def facts(self, conn: Connection, database: Database, log: LogTable, tables: Collection[str]) -> Mapping[str, Any]:
+        """What else compiling needs to know of these tables to give what ``plan`` does, as literals for ``compile``."""
+        return NO_FACTS
+
+    @contextmanager
+    def applying(self, conn: Connection, _lock_timeout: float) -> Iterator[None]:
+        """All that is run in the block, or none of it, where DDL is transactional."""
+        with conn.begin_nested():
+            yield
+
+    def locked_out(
+        self, conn: Connection, plan: TriggerPlan, action: Action, error: DBAPIError, lock_timeout: float
+    ) -> DatabaseError | None:
+        """What to say if an error of ``action`` means that a table was locked for too long; None if it does not."""
+        return None
+
+    def settings(self, lock_timeout: float) -> Sequence[str]:
+        """The statements that say how long a plan waits for a table."""
+        return ()
+
+    def ended(self, statements: Iterable[str]) -> Iterable[str]:
+        """Statements as they stand in a script."""
+        return (f"{statement.rstrip()};" for statement in statements)
+
+    # What the core asks for
+
+    def compile(
+        self,
+        database: Database,
+        catalog: Catalog,
+        log: LogTable,
+        watches: Sequence[Watch],
+        facts: Mapping[str, Any] = NO_FACTS,
+    ) -> tuple[TableSql, ...]:
+        """The SQL of what is declared, table by table, from the catalogue and from ``facts`` alone.
+
+        No database is asked, so names that others have taken there are not seen. Raises TriggerError for a watch that
+        cannot be compiled.
+        """
+        declared, _ = declared_triggers(database, catalog, watches)
+        return tuple(self.tables_sql(database.schema, log, declared, facts))
+
+    def plan(
+        self, conn: Connection, database: Database, catalog: Catalog, log: LogTable, watches: Sequence[Watch]
+    ) -> TriggerPlan:
+        """What brings the triggers that write a log to what is declared: one action a table, with its reason.
+
+        ``database`` is the reflected schema, ``catalog`` its classes, built with or without ``exclusions``. Triggers of
+        the log that no watch declares are dropped. Nothing is changed. Raises LogTableError if the log is missing,
+        TriggerError for a watch that cannot be compiled or whose triggers could not run, DatabaseError.
+        """
+        log = self.find_log(conn, log)
+        reflect = partial(load_dialect(conn.dialect.name).reflect, conn)
+        declared, warnings = declared_triggers(database, catalog, watches, reflect)
+        plan = self.plan_declared(conn, log, database.schema, declared)
+        sentences = dict.fromkeys((*warnings, *warnings_of(declared), *plan.warnings))
+        return TriggerPlan(plan.actions, tuple(sentences), plan.not_captured)
+
+    def apply(self, conn: Connection, plan: TriggerPlan, lock_timeout: float = LOCK_TIMEOUT) -> None:
+        """Run the statements of a plan, all or none where DDL is transactional. The caller commits.
+
+        Where it is, no change goes unlogged between an old trigger and a new one. ``lock_timeout``: seconds to wait for
+        a table, 0 = without end; whoever writes it meanwhile waits behind us. Raises DatabaseError if the database
+        refuses a statement, if a trigger does not compile, or if a table is not to be had in time.
+        """
+        if not plan.changes:
+            return
+        action, run = plan.changes[0], load_dialect(conn.dialect.name).run
+        with as_database_errors(conn):
+            try:
+                with self.applying(conn, lock_timeout):
+                    for action in plan.changes:
+                        for statement in action.statements:
+                            run(conn, statement)
+            except DBAPIError as error:
+                locked_out = self.locked_out(conn, plan, action, error, lock_timeout)
+                if locked_out is None:
+                    raise
+                raise locked_out from error
+
+    def drop(self, conn: Connection, log: LogTable) -> TriggerPlan:
+        """Take away what ``plan_drop`` names, and say what it was. The caller commits."""
+        dropped = self.plan_drop(conn, log)
+        self.apply(conn, dropped)
+        return dropped
+
+    def script(self, plan: TriggerPlan, lock_timeout: float = LOCK_TIMEOUT) -> str:
+        """The statements of a plan as the database's own tool runs them; a comment alone if there is nothing to do."""
+        if not plan.changes:
+            return "-- Nothing to do: the triggers are as declared.\n"
+        lines = [*self.script_head, *(f"{setting};" for setting in self.settings(lock_timeout)), ""]
+        for action in plan.changes:
+            # A name may hold a line break, and what follows it would be SQL.
+            lines.append(f"-- {action.kind} {one_line(action.table)}: {one_line(action.reason)}")
+            lines += [*self.ended(action.statements), ""]
+        return "\n".join([*lines, *self.script_end])
+
+
+def missing_log(log: LogTable) -> LogTableError:
+    """What to raise where triggers are asked for, and there is no log."""
+    return LogTableError(f"the log {log} is missing: run `eventlog db upgrade` first")
+
+
+def of_the_log(table: str) -> TriggerError:
+    """What to raise for a declared table that is the log or one of its companions."""
+    what = "triggers on it would log their own rows without end"
+    return TriggerError(f"{table} is the log, or belongs to it: {what}")
+
+
+# --- names, hashes, tables --------------------------------------------------------------------------------------------
+
+
+def first_free(name_of: Callable[[int], str], is_taken: Callable[[str], bool]) -> str:
+    """The first of the names 1, 2, ... that is not taken (spec/triggers.md 9)."""
+    number = 1
+    while is_taken(name := name_of(number)):
+        number += 1
+    return name
+
+
+def one_line(comment: str) -> str:
+    """A text as the rest of a comment's line."""
+    return " ".join(comment.split())
+
+
+def sha256(text: str) -> str:
+    """The hash of what was compiled."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def digest_of(digests: Iterable[str]) -> str:
+    """One hash of those of a table's triggers."""
+    return sha256("\n".join(sorted(digests)))
+
+
+class _OfTable(Protocol):
+    @property
+    def place(self) -> TableName: ...
+
+
+T = TypeVar("T", bound=_OfTable)
+
+
+def by_table(compiled: Iterable[T]) -> list[list[T]]:
+    """What is declared for each table, in the order of the first."""
+    tables: defaultdict[TableName, list[T]] = defaultdict(list)
+    for one in compiled:
+        tables[one.place].append(one)
+    return list(tables.values())
+
+
+# --- what became of columns -------------------------------------------------------------------------------------------
+
+Columns = Mapping[str, str]
+"""Column name -> its type as the database spells it, in the table's order."""
+
+
+def column_changes(before: Columns, now: Columns, new: str = "new", unwatched: Iterable[str] = ()) -> tuple[str, ...]:
+    """What became of the columns of one table, each without its subject: ``column x (text) is new``.
+
+    ``new``: what is said of a column that was not there before; ``unwatched``: columns that no watch names any longer.
+
+    A column that is gone counts as renamed if one of its type has come in its place, behind the same column: a
+    catalogue does not tell that from a column dropped and another one added.
+    """
+    lost = [name for name in before if name not in now]
+    gained = [name for name in now if name not in before]
+    renamed = []
+    for old in tuple(lost):
+        place = (before[old], _neighbour(old, before, now))
+        name = next((name for name in gained if (now[name], _neighbour(name, now, before)) == place), None)
+        if name is not None:
+            renamed.append((old, name))
+            lost.remove(old)
+            gained.remove(name)
+    retyped = [name for name in before if name in now and before[name] != now[name]]
+    return (
+        *(f"column {old} is called {name} now (or was dropped, and {name} added)" for old, name in renamed),
+        *(f"column {name} is gone" for name in lost),
+        *(f"column {name} is watched no longer" for name in unwatched),
+        *(f"column {name} ({now[name]}) is {new}" for name in gained),
+        *(f"column {name} is {now[name]} now, and was {before[name]}" for name in retyped),
+    )
+
+
+def _neighbour(name: str, columns: Columns, others: Columns) -> str | None:
+    """The nearest column before this one that the others have too."""
+    names = list(columns)
+    return next((other for other in reversed(names[: names.index(name)]) if other in others), None)
+
+
+def declared_otherwise(before: Columns, now: Columns, present: Collection[str]) -> tuple[str, ...]:
+    """Why triggers that were compiled for other columns, or for the same, are not as declared.
+
+    ``before`` is empty if it is not known; ``present``: all columns of the table, watched or not.
+    """
+    unwatched = [name for name in before if name not in now and name in present]
+    watched = {name: before[name] for name in before if name not in unwatched}
+    words = column_changes(watched, now if before else {}, "new to the watch, and not captured yet", unwatched)
+    return words or ("the watch, its table or the templates have changed",)
+
+
+def key_change(before: Sequence[str], now: Sequence[str]) -> tuple[str, ...]:
+    """What became of a class's key, in words; empty if its columns are the same."""
+    if tuple(before) == tuple(now):
+        return ()
+    names = (", ".join(now), ", ".join(before))
+    return (f"the key is {names[0]} now, and was {names[1]}: rows that were logged by the old one become E",)

@@ -21,7 +21,7 @@ from oracle_catalogue import cases, downgrade_script, migration_script
 
 from eventlog.sql.connection import load_dialect
 from eventlog.sql.dialects.oracle.script import terminated
-from eventlog.sql.triggers.plan import Action, TriggerPlan
+from eventlog.sql.triggers import Action, TriggerPlan
 
 GOLDEN: Final = Path(__file__).parent / "golden"
 WHOLE: Final = (

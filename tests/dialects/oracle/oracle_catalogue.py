@@ -19,8 +19,8 @@ from eventlog.sql.dialects.oracle.session import IDENTITY
 from eventlog.sql.dialects.oracle.triggers import OracleTriggers
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import statements
+from eventlog.sql.triggers import Action, TriggerPlan
 from eventlog.sql.triggers.declared import declared_triggers
-from eventlog.sql.triggers.plan import Action, TriggerPlan
 from eventlog.sql.triggers.watch import Watch, exclusions
 from eventlog.sql.windows import Selection, Walk
 

@@ -18,9 +18,9 @@ from eventlog.sql.connection import load_dialect
 from eventlog.sql.dialects.oracle import DIALECT
 from eventlog.sql.dialects.oracle.script import ddl_lock_timeout
 from eventlog.sql.dialects.oracle.triggers import OracleTriggers, create_functions
-from eventlog.sql.triggers.compare import Compiled, Installed, StoredTrigger
+from eventlog.sql.triggers import Action, TriggerPlan
 from eventlog.sql.triggers.declared import declared_triggers
-from eventlog.sql.triggers.plan import Action, TriggerPlan
+from eventlog.sql.triggers.marked import Compiled, Installed, StoredTrigger
 from eventlog.sql.triggers.watch import Watch
 
 TRIGGERS = OracleTriggers()

@@ -22,7 +22,7 @@ from trigger_log import LOG_DDL, Logged, Watched, fields, run
 from eventlog.sql import embedded
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.doctor.facts import LogTrigger, ask
-from eventlog.sql.triggers.plan import TriggerPlan
+from eventlog.sql.triggers import TriggerPlan
 from eventlog.sql.triggers.watch import Watch
 
 pytestmark = pytest.mark.xdist_group("logical_replication")

@@ -48,18 +48,16 @@ from eventlog.sql.dialects.oracle.text import (
 )
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import literal, run_as_it_stands, statements, template_renderer, trigger_words
-from eventlog.sql.triggers.base import MarkedTriggers, missing_log
-from eventlog.sql.triggers.compare import (
+from eventlog.sql.triggers import Action, InstalledTrigger, TableName, TriggerPlan, by_table, missing_log
+from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableTriggers
+from eventlog.sql.triggers.marked import (
     Compiled,
     CompiledTrigger,
     Installed,
+    MarkedTriggers,
     StoredTrigger,
-    TableName,
     behind_marker,
-    by_table,
 )
-from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableTriggers
-from eventlog.sql.triggers.plan import Action, InstalledTrigger, TriggerPlan
 
 _SQL: Final = statements(__package__, "installed.sql")
 

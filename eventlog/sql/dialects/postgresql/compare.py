@@ -24,8 +24,7 @@ from eventlog.sql.dialects.postgresql.installed import MARKER, InstalledFunction
 from eventlog.sql.dialects.postgresql.text import QUOTE_FUNCTION, literal, quote_function
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import qualified, quote_identifier
-from eventlog.sql.triggers.compare import TableName, declared_otherwise, digest_of, gone, sha256
-from eventlog.sql.triggers.plan import Action, TableSql
+from eventlog.sql.triggers import Action, TableName, TableSql, declared_otherwise, digest_of, sha256
 
 _NAMED: Final = 5
 """New partitions that a reason names; the rest is counted."""
@@ -126,7 +125,7 @@ def _differences(
         if function.marker != one.function_marker:
             before, now = columns_of(function.marker), [column.name for column in one.declared.table.columns]
             yield from declared_otherwise(before, one.columns, now)
-            if missing := gone(before, now):
+            if missing := [name for name in before if name not in now]:
                 names = ", ".join(missing)
                 yield f"the triggers still name {names}: writes to the table fail until they are applied"
             return

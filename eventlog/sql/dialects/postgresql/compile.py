@@ -35,9 +35,8 @@ from eventlog.sql.statements import (
     template_renderer,
     trigger_words,
 )
-from eventlog.sql.triggers.compare import TableName, sha256
+from eventlog.sql.triggers import TableName, first_free, sha256
 from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableTriggers, following
-from eventlog.sql.triggers.plan import first_free
 
 SEARCH_PATH: Final = "pg_catalog, pg_temp"
 

@@ -19,8 +19,7 @@ from eventlog.core.catalog import Database
 from eventlog.sql.dialects.postgresql.text import QUOTE_FUNCTION
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import qualified, statements
-from eventlog.sql.triggers.base import missing_log
-from eventlog.sql.triggers.compare import TableName
+from eventlog.sql.triggers import TableName, missing_log
 from eventlog.sql.triggers.declared import ChildTriggers, TableTriggers
 
 MARKER: Final = re.compile(r"eventlog sha256:[0-9a-f]{64} (?=log |columns \{)")

@@ -48,10 +48,18 @@ from eventlog.sql.dialects.postgresql.installed import (
 from eventlog.sql.dialects.postgresql.text import needs_quoting
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import qualified, run_as_it_stands
-from eventlog.sql.triggers.base import ALL_GO, Triggers, of_the_log
-from eventlog.sql.triggers.compare import by_table
+from eventlog.sql.triggers import (
+    ALL_GO,
+    NO_LONGER_WATCHED,
+    Action,
+    InstalledTrigger,
+    TableSql,
+    TriggerPlan,
+    Triggers,
+    by_table,
+    of_the_log,
+)
 from eventlog.sql.triggers.declared import ClassTriggers, TableTriggers
-from eventlog.sql.triggers.plan import NO_LONGER_WATCHED, Action, InstalledTrigger, TableSql, TriggerPlan
 
 _NOT_AVAILABLE: Final = "55P03"
 

@@ -30,10 +30,9 @@ from eventlog.sql.statements import (
     template_renderer,
     trigger_words,
 )
-from eventlog.sql.triggers.base import MarkedTriggers
-from eventlog.sql.triggers.compare import Compiled, Installed, StoredTrigger
+from eventlog.sql.triggers import one_line
 from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableTriggers, following
-from eventlog.sql.triggers.plan import one_line
+from eventlog.sql.triggers.marked import Compiled, Installed, MarkedTriggers, StoredTrigger
 
 
 class SQLiteTriggers(MarkedTriggers):

@@ -1,212 +1,138 @@
-"""How what is declared becomes triggers: each database has a subclass of ``Triggers`` (spec/triggers.md 2, 9, 10)."""
+"""Triggers whose own text tells, in a comment, what they were compiled of: how they are compiled, compared and made.
+
+Nothing else of them is kept anywhere: what is installed is compared with what is declared by these comments.
+"""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+import re
+from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import partial
-from types import MappingProxyType
+from dataclasses import dataclass
 from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
-from sqlalchemy.exc import DBAPIError
 
-from eventlog.core.catalog import Catalog, Database
-from eventlog.errors import DatabaseError, LogTableError, TriggerError
-from eventlog.sql.connection import as_database_errors, load_dialect
 from eventlog.sql.log_table import LogTable, named_after, quoted, schema_of
 from eventlog.sql.statements import qualified
-from eventlog.sql.triggers.compare import (
-    Compiled,
-    CompiledTrigger,
-    Installed,
-    StoredTrigger,
-    TableName,
-    by_table,
-    declared_otherwise,
-    digest_of,
-    sha256,
-)
-from eventlog.sql.triggers.declared import TableTriggers, declared_triggers, warnings_of
-from eventlog.sql.triggers.plan import (
-    LOCK_TIMEOUT,
+from eventlog.sql.triggers import (
+    ALL_GO,
     NO_LONGER_WATCHED,
     Action,
     InstalledTrigger,
+    TableName,
     TableSql,
     TriggerPlan,
+    Triggers,
+    by_table,
+    declared_otherwise,
+    digest_of,
     first_free,
-    one_line,
+    missing_log,
+    of_the_log,
+    sha256,
 )
-from eventlog.sql.triggers.watch import Watch
+from eventlog.sql.triggers.declared import TableTriggers
 
-ALL_GO: Final = "all triggers of the log go"
-NO_FACTS: Final[Mapping[str, Any]] = MappingProxyType({})
+MARKER: Final = re.compile("-- eventlog sha256:([0-9a-f]{64}) log (.*)")
+"""The comment in the text of our triggers: the hash of what was compiled, and the log that they write, as SQL."""
 
 Claims = Mapping[TableName, TableName]
 """Schema and name of each declared trigger -> its table."""
 
 
-class Triggers(ABC):
-    """The triggers of one database: what the core asks for, and what that is made of."""
+@dataclass(frozen=True, slots=True)
+class CompiledTrigger:
+    """One trigger as SQL. ``digest``: the hash of ``statement``, which stands in it (``MARKER``)."""
 
-    script_head: Sequence[str] = ("BEGIN;",)
-    """The lines that a script for the database's own tool begins with."""
-    script_end: Sequence[str] = ("COMMIT;", "")
-    """The lines that it ends with."""
-
-    # What a database must write
-
-    @abstractmethod
-    def find_log(self, conn: Connection, log: LogTable) -> LogTable:
-        """The log as it is there. Raises LogTableError if it is missing."""
-
-    @abstractmethod
-    def tables_sql(
-        self, schema: str | None, log: LogTable, declared: Sequence[TableTriggers], facts: Mapping[str, Any]
-    ) -> list[TableSql]:
-        """The SQL of what is declared, table by table. Raises TriggerError for what cannot be compiled."""
-
-    @abstractmethod
-    def plan_declared(
-        self, conn: Connection, log: LogTable, schema: str | None, declared: Sequence[TableTriggers]
-    ) -> TriggerPlan:
-        """The plan of what is declared. ``log``: as it is there; ``schema``: of the classes.
-
-        Raises TriggerError for triggers that could not run, DatabaseError if it cannot be told what is there.
-        """
-
-    @abstractmethod
-    def plan_drop(self, conn: Connection, log: LogTable) -> TriggerPlan:
-        """What takes all triggers away that write a log, found by what stands in the database; the log stays.
-
-        Raises LogTableError if the log is missing.
-        """
-
-    @abstractmethod
-    def installed(self, conn: Connection, log: LogTable) -> list[InstalledTrigger]:
-        """The triggers that write a log, for people, in the order of tables and names. Nothing is changed."""
-
-    @abstractmethod
-    def digests(self, conn: Connection, log: LogTable) -> Mapping[str, str]:
-        """Table (as ``TableSql.table`` has it) -> hash of what was compiled for it, for what is installed."""
-
-    # What it may have of its own
-
-    def facts(self, conn: Connection, database: Database, log: LogTable, tables: Collection[str]) -> Mapping[str, Any]:
-        """What else compiling needs to know of these tables to give what ``plan`` does, as literals for ``compile``."""
-        return NO_FACTS
-
-    @contextmanager
-    def applying(self, conn: Connection, _lock_timeout: float) -> Iterator[None]:
-        """All that is run in the block, or none of it, where DDL is transactional."""
-        with conn.begin_nested():
-            yield
-
-    def locked_out(
-        self, conn: Connection, plan: TriggerPlan, action: Action, error: DBAPIError, lock_timeout: float
-    ) -> DatabaseError | None:
-        """What to say if an error of ``action`` means that a table was locked for too long; None if it does not."""
-        return None
-
-    def settings(self, lock_timeout: float) -> Sequence[str]:
-        """The statements that say how long a plan waits for a table."""
-        return ()
-
-    def ended(self, statements: Iterable[str]) -> Iterable[str]:
-        """Statements as they stand in a script."""
-        return (f"{statement.rstrip()};" for statement in statements)
-
-    # What the core asks for
-
-    def compile(
-        self,
-        database: Database,
-        catalog: Catalog,
-        log: LogTable,
-        watches: Sequence[Watch],
-        facts: Mapping[str, Any] = NO_FACTS,
-    ) -> tuple[TableSql, ...]:
-        """The SQL of what is declared, table by table, from the catalogue and from ``facts`` alone.
-
-        No database is asked, so names that others have taken there are not seen. Raises TriggerError for a watch that
-        cannot be compiled.
-        """
-        declared, _ = declared_triggers(database, catalog, watches)
-        return tuple(self.tables_sql(database.schema, log, declared, facts))
-
-    def plan(
-        self, conn: Connection, database: Database, catalog: Catalog, log: LogTable, watches: Sequence[Watch]
-    ) -> TriggerPlan:
-        """What brings the triggers that write a log to what is declared: one action a table, with its reason.
-
-        ``database`` is the reflected schema, ``catalog`` its classes, built with or without ``exclusions``. Triggers of
-        the log that no watch declares are dropped. Nothing is changed. Raises LogTableError if the log is missing,
-        TriggerError for a watch that cannot be compiled or whose triggers could not run, DatabaseError.
-        """
-        log = self.find_log(conn, log)
-        reflect = partial(load_dialect(conn.dialect.name).reflect, conn)
-        declared, warnings = declared_triggers(database, catalog, watches, reflect)
-        plan = self.plan_declared(conn, log, database.schema, declared)
-        sentences = dict.fromkeys((*warnings, *warnings_of(declared), *plan.warnings))
-        return TriggerPlan(plan.actions, tuple(sentences), plan.not_captured)
-
-    def apply(self, conn: Connection, plan: TriggerPlan, lock_timeout: float = LOCK_TIMEOUT) -> None:
-        """Run the statements of a plan, all or none where DDL is transactional. The caller commits.
-
-        Where it is, no change goes unlogged between an old trigger and a new one. ``lock_timeout``: seconds to wait for
-        a table, 0 = without end; whoever writes it meanwhile waits behind us. Raises DatabaseError if the database
-        refuses a statement, if a trigger does not compile, or if a table is not to be had in time.
-        """
-        if not plan.changes:
-            return
-        action, run = plan.changes[0], load_dialect(conn.dialect.name).run
-        with as_database_errors(conn):
-            try:
-                with self.applying(conn, lock_timeout):
-                    for action in plan.changes:
-                        for statement in action.statements:
-                            run(conn, statement)
-            except DBAPIError as error:
-                locked_out = self.locked_out(conn, plan, action, error, lock_timeout)
-                if locked_out is None:
-                    raise
-                raise locked_out from error
-
-    def drop(self, conn: Connection, log: LogTable) -> TriggerPlan:
-        """Take away what ``plan_drop`` names, and say what it was. The caller commits."""
-        dropped = self.plan_drop(conn, log)
-        self.apply(conn, dropped)
-        return dropped
-
-    def script(self, plan: TriggerPlan, lock_timeout: float = LOCK_TIMEOUT) -> str:
-        """The statements of a plan as the database's own tool runs them; a comment alone if there is nothing to do."""
-        if not plan.changes:
-            return "-- Nothing to do: the triggers are as declared.\n"
-        lines = [*self.script_head, *(f"{setting};" for setting in self.settings(lock_timeout)), ""]
-        for action in plan.changes:
-            # A name may hold a line break, and what follows it would be SQL.
-            lines.append(f"-- {action.kind} {one_line(action.table)}: {one_line(action.reason)}")
-            lines += [*self.ended(action.statements), ""]
-        return "\n".join([*lines, *self.script_end])
+    name: str
+    operation: str
+    statement: str
+    digest: str
 
 
-def missing_log(log: LogTable) -> LogTableError:
-    """What to raise where triggers are asked for, and there is no log."""
-    return LogTableError(f"the log {log} is missing: run `eventlog db upgrade` first")
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """The triggers of one declaration on one table. ``schema``: the table's, None = the session's."""
+
+    schema: str | None
+    declared: TableTriggers
+    triggers: tuple[CompiledTrigger, ...]
+
+    @property
+    def place(self) -> TableName:
+        return self.schema or "", self.declared.table.name
 
 
-def of_the_log(table: str) -> TriggerError:
-    """What to raise for a declared table that is the log or one of its companions."""
-    what = "triggers on it would log their own rows without end"
-    return TriggerError(f"{table} is the log, or belongs to it: {what}")
+@dataclass(frozen=True, slots=True)
+class StoredTrigger:
+    """A trigger as a database has it. ``text``: its SQL, empty if the database does not show it.
+
+    ``type`` and ``event`` are when it fires, in the database's words, and ``follows`` schema and name of the triggers
+    that it fires after, if the database tells.
+    """
+
+    schema: str
+    name: str
+    table: TableName
+    text: str = ""
+    is_enabled: bool = True
+    is_valid: bool = True
+    type: str = ""
+    event: str = ""
+    follows: frozenset[TableName] = frozenset()
+
+    @property
+    def digest(self) -> str | None:
+        """The hash of what was compiled; None if it is none of ours, of whichever log."""
+        marker = MARKER.search(self.text)
+        return None if marker is None else marker[1]
+
+    @property
+    def log(self) -> str | None:
+        """The log that it writes, as SQL; None if it is none of ours."""
+        marker = MARKER.search(self.text)
+        return None if marker is None else marker[2].rstrip()
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """All triggers, by table in the order of their names; those that write ``log`` (SQL) among them are ours."""
+
+    triggers: Mapping[TableName, Sequence[StoredTrigger]]
+    log: str
+
+    def on(self, table: TableName) -> list[StoredTrigger]:
+        """Ours on a table."""
+        return [trigger for trigger in self.triggers.get(table, ()) if trigger.log == self.log]
+
+    @property
+    def ours(self) -> list[StoredTrigger]:
+        """Ours, in the order of tables and names."""
+        return [trigger for table in self.tables for trigger in self.on(table)]
+
+    @property
+    def tables(self) -> list[TableName]:
+        """The tables that have triggers of ours."""
+        return [table for table in sorted(self.triggers) if self.on(table)]
+
+    @property
+    def taken(self) -> frozenset[TableName]:
+        """Schema and name of the triggers that are not ours."""
+        others = (trigger for several in self.triggers.values() for trigger in several if trigger.log != self.log)
+        return frozenset((trigger.schema, trigger.name) for trigger in others)
+
+
+def behind_marker(text: str) -> str:
+    """What is behind the marker of one of our triggers."""
+    marker = MARKER.search(text)
+    return "" if marker is None else text[marker.end() :].rstrip()
 
 
 class MarkedTriggers(Triggers):
-    """Triggers that hold, in a comment of their own text, the hash of what was compiled (``compare.MARKER``).
+    """Triggers that hold, in a comment of their own text, the hash of what was compiled (``MARKER``).
 
     Their names are a schema's, and they go with their table when that is renamed. What a database of this kind must
     write is the text of its triggers, how they are read and dropped, and what they do not see.
