@@ -24,10 +24,9 @@ from eventlog.model import QUEUE_FIELDS, LogRow
 from eventlog.publisher.context import PublisherOptions
 from eventlog.sql.dialect import Part
 from spark import job as jobs
+from spark.fold import Builder, read_parts
 from spark.job import Job, Output
 from spark.session import tune_collector
-from spark.stages import read
-from spark.stages.events import Builder
 
 _PIECE = 1000
 
@@ -68,7 +67,7 @@ def round_of(job: Job, rows: list[LogRow]) -> float:
     Builder.context = SimpleNamespace(dialect=dialect, connection=None, catalog=jobs.catalog(job))
     gc.collect()
     begun = process_time()
-    for _ in read.read_parts(job, iter([pa.RecordBatch.from_pydict({"id": [1]})])):
+    for _ in read_parts(job, iter([pa.RecordBatch.from_pydict({"id": [1]})])):
         pass
     return process_time() - begun
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import re
 import sys
 import time
@@ -38,20 +37,19 @@ from eventlog.qlik.errors import SequenceExhausted
 from eventlog.qlik.file_tables import STATE_FILE
 from eventlog.sql.connection import as_database_errors, describe
 from spark.directory import MANIFEST, Claim, Directory, begin, finish, resume
+from spark.fold import fold_bucket, read_parts
 from spark.hold import (
     ACKNOWLEDGED,
+    MARKED,
     Extent,
     Manifest,
-    begin_marking,
     extent_of,
-    held_rows,
     hold_rows,
     manifest_of,
+    mark,
     refuse_if_held,
     refuse_other_settings,
-    release,
     settings_of,
-    verify,
 )
 from spark.job import BLOB_SCHEMA, Job, Numbered, Output, PartReport, part_report, without_settings_of_others
 from spark.log_source import PARTITION_ROWS, Place, place_for
@@ -72,9 +70,7 @@ from spark.session import (
     spark_progress,
     unwatched,
 )
-from spark.stages import fold, read, write
-from spark.stages.in_flight import Recorded, write_flights
-from spark.stages.marks import MARKED, is_marked, mark
+from spark.write import IDS, REPORT_SCHEMA, Recorded, write_flights, write_part
 
 _log = logging.getLogger("eventlog.backlog")
 
@@ -82,7 +78,7 @@ _BUCKETS_A_CORE = 2
 _BUCKET_ROWS = 2_000_000
 _LEAST_FILE_BYTES = 128 * 1024
 _NAMES = re.compile(
-    rf"{write.IDS}|{MARKED}|{re.escape(STATE_FILE)}|part-\d{{6,}}-\d{{5,}}(?:-[0-9a-f]{{12}})?\.(?:xmll|xml|parquet|jsonl)(?:\.gz|\.zst)?"
+    rf"{IDS}|{MARKED}|{re.escape(STATE_FILE)}|part-\d{{6,}}-\d{{5,}}(?:-[0-9a-f]{{12}})?\.(?:xmll|xml|parquet|jsonl)(?:\.gz|\.zst)?"
 )
 """What the files and folders of an output directory are called, beside the folders of change tables."""
 _NUMBERS = 10**19
@@ -159,7 +155,9 @@ def run(config: Config, request: Request) -> Report:
                 refuse_if_held(context, directory)
             manifest = _convert(config, request, context, directory, settings)
             converted = time.monotonic()
-        marked = _mark(request, context, directory, manifest) if request.mark else None
+        marked = None
+        if request.mark:
+            marked = mark(context, directory, manifest, request.connections, request.quiet, request.watch)
         if marked:
             warn_of_loopback(context, manifest.totals.get("rows_loopback", 0))
     ended = time.monotonic()
@@ -224,30 +222,6 @@ def _check(config: Config, request: Request) -> None:
         raise ConfigError("publisher_disabled is set: nothing is published; take it out to convert the backlog")
 
 
-def _mark(request: Request, context: Context, directory: Directory, manifest: Manifest) -> int:
-    hold = held_rows(context)
-    if hold is None or hold.job != manifest.job:
-        if is_marked(directory, manifest):
-            return 0
-        raise ConfigError(
-            f"the rows of {directory.location} are not held: it is a copy, or they were given back to the publisher "
-            "(--abandon). Nothing was marked; convert into another directory"
-        )
-    threads = request.connections or min(4, os.cpu_count() or 1)
-    verify(directory, manifest, hold, threads)
-    begin_marking(context, hold)
-    seen = [0]
-    total = manifest.totals.get("rows_read", 0)
-
-    def done(rows: int) -> None:
-        seen[0] += rows
-
-    with shown("marking", lambda: Done(seen[0] / max(1, total), seen[0], 0, total=total), request.quiet, request.watch):
-        marked = mark(context, directory, manifest, threads, done)
-    release(context, hold)
-    return marked
-
-
 def _convert(
     config: Config, request: Request, context: Context, directory: Directory, settings: Mapping[str, str]
 ) -> Manifest:
@@ -292,9 +266,9 @@ def _convert(
             before=_before(request, output, rows),
         )
         begin(directory, _claim(context), form.folders(job), job.name)
-        directory.make(write.IDS)
-        recorded = write_flights(job, directory, flights)
-        job = replace(job, before=recorded.numbered)
+        directory.make(IDS)
+        recorded, before = write_flights(job, directory, flights)
+        job = replace(job, before=before)
         reports = _run_job(spark, job, request) if parts else []
     return _finish(context, directory, job, recorded, reports, settings, None if request.copy else extent)
 
@@ -338,7 +312,7 @@ def _buckets(request: Request, cores: int, rows: int) -> int:
 
 
 def _run_job(spark: SparkSession, job: Job, request: Request) -> list[PartReport]:
-    """The three stages (``read``, ``fold``, ``write``); the reports of the parts in their order."""
+    """The three stages (``spark.fold``, ``spark.write``); the reports of the parts in their order."""
     context = context_of(spark)
     rows = sum(part.rows for part in job.parts)
     count: Callable[[int], None]
@@ -353,10 +327,10 @@ def _run_job(spark: SparkSession, job: Job, request: Request) -> list[PartReport
     parts = len(job.parts)
     at_once = min(parts, request.connections) if request.connections else parts
     numbers = spark.range(1, parts + 1, numPartitions=at_once)
-    blobs = numbers.mapInArrow(partial(read.read_parts, job), BLOB_SCHEMA)
+    blobs = numbers.mapInArrow(partial(read_parts, job), BLOB_SCHEMA)
     in_buckets = by_number(blobs, job.buckets, "target").sortWithinPartitions("kind", "target", "first_id")
-    folded = in_buckets.mapInArrow(partial(fold.fold_bucket, job), BLOB_SCHEMA)
-    reports = by_number(folded, parts + 1, "target").mapInArrow(partial(write.write_part, job, count), write.SCHEMA)
+    folded = in_buckets.mapInArrow(partial(fold_bucket, job), BLOB_SCHEMA)
+    reports = by_number(folded, parts + 1, "target").mapInArrow(partial(write_part, job, count), REPORT_SCHEMA)
     what_then = "nothing was marked and nothing is lost; run the same command again"
     with (
         job_group(spark, job.name, "event log to documents"),
@@ -380,10 +354,11 @@ def _finish(
     settings: Mapping[str, str],
     extent: Extent | None,
 ) -> Manifest:
-    counts = Counter(recorded.counts)
+    flights, flight_files, flight_counts = recorded
+    counts = Counter(flight_counts)
     for report in reports:
         counts.update(report.counts)
-    files = [*recorded.files, *(file for report in reports for file in report.files)]
+    files = [*flight_files, *(file for report in reports for file in report.files)]
     totals = {
         **counts,
         "rows_read": sum(report.rows_read for report in reports),
@@ -395,7 +370,7 @@ def _finish(
     }
     state = max([job.before.state, *(sequence.WriterState(*report.state) for report in reports)])
     sizes: dict[str, int | None] = {file.name: file.bytes for file in files}
-    written = [*(flight.ids for flight in recorded.flights), *(report.ids for report in reports)]
+    written = [*(flight.ids for flight in flights), *(report.ids for report in reports)]
     others = format_named(job.output.format).finish(job, directory, files, state)
     claim = _claim(context)
     manifest = Manifest(
@@ -406,8 +381,8 @@ def _finish(
         started=job.started.isoformat(timespec="seconds"),
         finished=datetime.now(UTC).isoformat(timespec="seconds"),
         totals=dict(sorted(totals.items())),
-        in_flight=tuple(recorded.flights),
-        in_flight_files=tuple(recorded.files),
+        in_flight=tuple(flights),
+        in_flight_files=tuple(flight_files),
         parts=tuple(reports),
         format=job.output.format,
         last_sequence=f"{state.prefix}{state.number:019}" if state.prefix else "",

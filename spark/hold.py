@@ -1,28 +1,48 @@
 """What makes a finished directory one that can be trusted (spec/event-log.md 8.6): it is marked under the settings that
 it was made under and as it was written, and until then its rows are held, so that no publisher sends them too.
+
+Then the rows that were read, and no others, get their letter (spec/event-log.md 8.4, 10); the files of ``_ids`` name
+them. Marks are written in bounded transactions, of which each can be the last one: a rerun goes on, and touches only
+rows that still have status N.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
+from threading import Lock
 from typing import Any, Final
 
+import pyarrow.parquet as pq
+from pyarrow import BufferReader
 from sqlalchemy import Connection
 
 from eventlog.config.load import Config, effective
+from eventlog.core.checks import is_of
 from eventlog.core.options import toml
 from eventlog.errors import ConfigError, DatabaseAway, number_of
+from eventlog.model import Status
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.open_log import open_context
 from eventlog.publisher.queue import HOLD_WAYS_OUT, Hold, Writers, encode_hold, open_writers, read_recorded
 from eventlog.sql.connection import as_database_errors
-from eventlog.sql.rows import next_flight, strike_inflight, tail, update_inflight, write_inflight
+from eventlog.sql.rows import (
+    add_errors,
+    next_flight,
+    read_inflight,
+    strike_inflight,
+    tail,
+    update_inflight,
+    write_inflight,
+)
+from eventlog.sql.windows import to_ranges
 from spark.directory import MANIFEST, SUCCESS, Directory, job_in, masked
-from spark.job import FlightReport, OutputFile, PartReport, part_report
+from spark.job import BadLine, FlightReport, OutputFile, PartReport, part_report
+from spark.session import Done, Watch, shown
 
 # --- the manifest -----------------------------------------------------------------------------------------------------
 
@@ -122,10 +142,150 @@ def refuse_other_settings(
         )
 
 
-# --- the files --------------------------------------------------------------------------------------------------------
+# --- the line ---------------------------------------------------------------------------------------------------------
 
 
-def verify(directory: Directory, manifest: Manifest, hold: Hold, threads: int) -> None:
+@contextmanager
+def _committed(context: Context) -> Iterator[Connection]:
+    """The connection of the context, for a transaction that the end of the block commits. Raises DatabaseError."""
+    with as_database_errors(context.connection):
+        yield context.connection
+        context.connection.commit()
+
+
+Extent = tuple[int, Writers]
+"""What a job's snapshot holds: the last record_id with status N (0 = there is none), and who was writing."""
+
+
+def extent_of(context: Context, holder: Connection) -> Extent:
+    """The extent of the snapshot that ``holder`` has just exported."""
+    last = tail(holder, context.log) or 0
+    with _committed(context):
+        # After the tail: whoever has a record_id below it is among the writers, or can be seen by now.
+        writers = open_writers(context)
+    return last, writers
+
+
+def hold_rows(context: Context, directory: Directory, manifest: Manifest, sha256: str, extent: Extent) -> None:
+    """Write the line that holds the rows of a directory that is about to be finished.
+
+    Raises DatabaseAway if the lock of the log is lost, since then somebody may have published them.
+    """
+    last, writers = extent
+    flights = tuple(report.flight for report in manifest.in_flight)
+    if not last and not flights:
+        return
+    log = context.log
+    with _committed(context) as connection:
+        if not context.dialect.holds_lock(connection, log):
+            raise DatabaseAway(f"the lock of the log {log} is lost: nothing counts; run the same command again")
+        now = datetime.now(UTC).isoformat(sep=" ", timespec="seconds")
+        rows = manifest.totals.get("rows_read", 0) + manifest.totals.get("rows_in_flight", 0)
+        number = next_flight(connection, log)
+        hold = Hold(number, manifest.job, _name_of(directory), sha256, now, last, rows, flights, writers)
+        write_inflight(connection, log, number, encode_hold(hold))
+
+
+def _name_of(directory: Directory) -> str:
+    """The name of a directory in the line."""
+    return directory.path if directory.is_local else directory.location
+
+
+def _held_rows(context: Context) -> Hold | None:
+    """The hold on rows of the log, None if no directory holds any."""
+    with _committed(context) as connection:
+        _, hold = read_recorded(connection, context.log)
+    return hold
+
+
+def refuse_if_held(context: Context, directory: Directory) -> None:
+    """Let a job begin in a directory: what an unfinished run in it held is given back.
+
+    Raises ConfigError if rows are held by another directory, or are being marked.
+    """
+    hold = _held_rows(context)
+    if hold is None:
+        return
+    if hold.job != job_in(directory) or hold.is_marking:
+        raise ConfigError(f"{hold.in_words}. Before rows are converted again: {', '.join(HOLD_WAYS_OUT)}")
+    _release(context, hold)
+
+
+def _release(context: Context, hold: Hold) -> None:
+    """Strike the line: its rows are marked, or the publisher's again."""
+    with _committed(context) as connection:
+        strike_inflight(connection, context.log, hold.number)
+
+
+def abandon(config: Config, out: str, *, force: bool = False) -> Hold:
+    """Give the rows that a directory holds back to the publisher; its documents count no more.
+
+    Raises ConfigError if it holds none, and, unless ``force``, if marking has begun: rows that are marked already are
+    not sent again.
+    """
+    directory = Directory(out)
+    with open_context(config, Counters()) as context:
+        hold = _held_rows(context)
+        if hold is None:
+            raise ConfigError(
+                f"no rows of the log {context.log} are held by a backlog job; there is nothing to abandon"
+            )
+        if hold.directory != _name_of(directory):
+            raise ConfigError(f"{hold.in_words}: give --out {hold.directory}")
+        if hold.is_marking and not force:
+            raise ConfigError(
+                f"{hold.in_words}. Complete the marks by --mark; --abandon --yes gives back only the rows that are "
+                "not marked yet, and the documents of the others are nowhere else"
+            )
+        if directory.exists(SUCCESS) and job_in(directory) == hold.job:
+            directory.delete(SUCCESS)
+        _release(context, hold)
+    return hold
+
+
+# --- marks ------------------------------------------------------------------------------------------------------------
+
+MARKED: Final = "_marked"
+"""The folder that says which parts are marked."""
+_BATCH_ROWS: Final = 20_000
+"""Rows marked in one transaction."""
+
+_Range = tuple[int, int]
+
+
+def mark(
+    context: Context, directory: Directory, manifest: Manifest, connections: int, quiet: bool, watch: Watch
+) -> int:
+    """Mark the rows that a finished directory holds, and hold them no more; how many rows changed.
+
+    ``connections`` at most are open at once beside that of ``context``, 0 = as many as are of use. Raises ConfigError
+    if the rows are neither held nor marked, or a file is not as it was written; DatabaseError.
+    """
+    hold = _held_rows(context)
+    if hold is None or hold.job != manifest.job:
+        if all(directory.exists(_done(part.part)) for part in manifest.parts):
+            return 0
+        raise ConfigError(
+            f"the rows of {directory.location} are not held: it is a copy, or they were given back to the publisher "
+            "(--abandon). Nothing was marked; convert into another directory"
+        )
+    threads = connections or min(4, os.cpu_count() or 1)
+    _verify(directory, manifest, hold, threads)
+    with _committed(context) as connection:
+        update_inflight(connection, context.log, hold.number, encode_hold(hold._replace(is_marking=True)))
+    seen = [0]
+    total = manifest.totals.get("rows_read", 0)
+
+    def done(rows: int) -> None:
+        seen[0] += rows
+
+    with shown("marking", lambda: Done(seen[0] / max(1, total), seen[0], 0, total=total), quiet, watch):
+        marked = _mark_rows(context, directory, manifest, threads, done)
+    _release(context, hold)
+    return marked
+
+
+def _verify(directory: Directory, manifest: Manifest, hold: Hold, threads: int) -> None:
     """Raises ConfigError unless the manifest and every file that it names are as the job wrote them."""
     expected = {MANIFEST: hold.manifest, **manifest.checksums}
 
@@ -146,108 +306,115 @@ def verify(directory: Directory, manifest: Manifest, hold: Hold, threads: int) -
         )
 
 
-# --- the line ---------------------------------------------------------------------------------------------------------
+def _mark_rows(
+    context: Context, directory: Directory, manifest: Manifest, connections: int, done: Callable[[int], None]
+) -> int:
+    """Mark or delete the rows of a directory and strike its flights; how many rows changed.
 
-
-@contextmanager
-def committed(context: Context) -> Iterator[Connection]:
-    """The connection of the context, for a transaction that the end of the block commits. Raises DatabaseError."""
-    with as_database_errors(context.connection):
-        yield context.connection
-        context.connection.commit()
-
-
-Extent = tuple[int, Writers]
-"""What a job's snapshot holds: the last record_id with status N (0 = there is none), and who was writing."""
-
-
-def extent_of(context: Context, holder: Connection) -> Extent:
-    """The extent of the snapshot that ``holder`` has just exported."""
-    last = tail(holder, context.log) or 0
-    with committed(context):
-        # After the tail: whoever has a record_id below it is among the writers, or can be seen by now.
-        writers = open_writers(context)
-    return last, writers
-
-
-def hold_rows(context: Context, directory: Directory, manifest: Manifest, sha256: str, extent: Extent) -> None:
-    """Write the line that holds the rows of a directory that is about to be finished.
-
-    Raises DatabaseAway if the lock of the log is lost, since then somebody may have published them.
+    ``context`` holds the lock of the log; ``done`` is told of rows that have been looked after.
     """
-    last, writers = extent
-    flights = tuple(report.flight for report in manifest.in_flight)
-    if not last and not flights:
-        return
-    log = context.log
-    with committed(context) as connection:
-        if not context.dialect.holds_lock(connection, log):
-            raise DatabaseAway(f"the lock of the log {log} is lost: nothing counts; run the same command again")
-        now = datetime.now(UTC).isoformat(sep=" ", timespec="seconds")
-        rows = manifest.totals.get("rows_read", 0) + manifest.totals.get("rows_in_flight", 0)
-        number = next_flight(connection, log)
-        hold = Hold(number, manifest.job, name_of(directory), sha256, now, last, rows, flights, writers)
-        write_inflight(connection, log, number, encode_hold(hold))
+    directory.make(MARKED)
+    one_at_a_time = Lock()
+
+    def still_locked() -> None:
+        with one_at_a_time, _committed(context) as connection:
+            held = context.dialect.holds_lock(connection, context.log)
+        if not held:
+            raise DatabaseAway(f"the lock of the log {context.log} is lost; run the command again to finish the marks")
+
+    still_locked()
+    changed = _strike_flights(context, directory, manifest)
+    waiting = [part for part in manifest.parts if not directory.exists(_done(part.part))]
+    done(manifest.totals.get("rows_read", 0) - sum(part.rows_read for part in waiting))
+
+    def mark_part(part: PartReport) -> int:
+        marked = 0
+        with context.connection.engine.connect() as connection, as_database_errors(connection):
+            for good, bad, rows in _batches(directory, part.ids):
+                still_locked()
+                marked += _keep_loopback(context, connection, good) if part.rows_loopback else 0
+                marked += _write(context, connection, good, bad)
+                connection.commit()
+                done(rows)
+        directory.write(_done(part.part), b"")
+        return marked
+
+    with ThreadPoolExecutor(max(1, connections), thread_name_prefix="eventlog-mark") as threads:
+        futures = [threads.submit(mark_part, part) for part in waiting]
+        try:
+            return changed + sum(future.result() for future in futures)
+        except BaseException:
+            threads.shutdown(wait=True, cancel_futures=True)
+            raise
 
 
-def name_of(directory: Directory) -> str:
-    """The name of a directory in the line."""
-    return directory.path if directory.is_local else directory.location
+def _done(part: int) -> str:
+    return f"{MARKED}/part-{part:06d}"
 
 
-def held_rows(context: Context) -> Hold | None:
-    """The hold on rows of the log, None if no directory holds any."""
-    with committed(context) as connection:
-        _, hold = read_recorded(connection, context.log)
-    return hold
+def _strike_flights(context: Context, directory: Directory, manifest: Manifest) -> int:
+    """The rows of each recorded flight, and its line, in one transaction; a line that has gone was done before."""
+    changed = 0
+    connection = context.connection
+    with as_database_errors(connection):
+        recorded = {number for number, _ in read_inflight(connection, context.log)} if manifest.in_flight else set()
+        for flight in manifest.in_flight:
+            if flight.flight in recorded:
+                for good, bad, _ in _batches(directory, flight.ids):
+                    changed += _write(context, connection, good, bad)
+                strike_inflight(connection, context.log, flight.flight)
+            connection.commit()
+    return changed
 
 
-def refuse_if_held(context: Context, directory: Directory) -> None:
-    """Let a job begin in a directory: what an unfinished run in it held is given back.
-
-    Raises ConfigError if rows are held by another directory, or are being marked.
-    """
-    hold = held_rows(context)
-    if hold is None:
-        return
-    if hold.job != job_in(directory) or hold.is_marking:
-        raise ConfigError(f"{hold.in_words}. Before rows are converted again: {', '.join(HOLD_WAYS_OUT)}")
-    release(context, hold)
-
-
-def begin_marking(context: Context, hold: Hold) -> None:
-    """Say in the line that from now on rows may be marked."""
-    with committed(context) as connection:
-        update_inflight(connection, context.log, hold.number, encode_hold(hold._replace(is_marking=True)))
-
-
-def release(context: Context, hold: Hold) -> None:
-    """Strike the line: its rows are marked, or the publisher's again."""
-    with committed(context) as connection:
-        strike_inflight(connection, context.log, hold.number)
+def _batches(directory: Directory, ids: str) -> Iterator[tuple[list[_Range], list[BadLine], int]]:
+    """The rows of a file, some at a time: ranges to be S, bad rows, and how many rows these are."""
+    good: list[_Range] = []
+    bad: list[BadLine] = []
+    rows = 0
+    table = pq.read_table(BufferReader(directory.read(ids)))
+    for first, last, status, code, message in zip(*(column.to_pylist() for column in table.columns), strict=True):
+        for start in range(first, last + 1, _BATCH_ROWS):
+            end = min(last, start + _BATCH_ROWS - 1)
+            if status == Status.SUCCESS:
+                good.append((start, end))
+            else:  # a row alone
+                bad.append((start, code, message))
+            rows += end - start + 1
+            if rows >= _BATCH_ROWS:
+                yield good, bad, rows
+                good, bad, rows = [], [], 0
+    if rows:
+        yield good, bad, rows
 
 
-def abandon(config: Config, out: str, *, force: bool = False) -> Hold:
-    """Give the rows that a directory holds back to the publisher; its documents count no more.
+def _write(context: Context, connection: Connection, good: Sequence[_Range], bad: Sequence[BadLine]) -> int:
+    """Mark them in the current transaction."""
+    changed = 0
+    dialect, log = context.dialect, context.log
+    if good:
+        if context.options.delete_from_log:
+            changed += dialect.delete(connection, log, good)
+        else:
+            changed += dialect.mark(connection, log, Status.SUCCESS, good)
+    if bad:
+        ids = [(record_id, record_id) for record_id, _, _ in bad]
+        # Only rows that this run marks get a line: each failure has one, whatever was run again.
+        waiting = {row.record_id for row in dialect.read_rows(connection, log, ids) if _is_new(row.status)}
+        changed += dialect.mark(connection, log, Status.ERROR, ids)
+        add_errors(connection, log, [line for line in bad if line[0] in waiting])
+    return changed
 
-    Raises ConfigError if it holds none, and, unless ``force``, if marking has begun: rows that are marked already are
-    not sent again.
-    """
-    directory = Directory(out)
-    with open_context(config, Counters()) as context:
-        hold = held_rows(context)
-        if hold is None:
-            raise ConfigError(
-                f"no rows of the log {context.log} are held by a backlog job; there is nothing to abandon"
-            )
-        if hold.directory != name_of(directory):
-            raise ConfigError(f"{hold.in_words}: give --out {hold.directory}")
-        if hold.is_marking and not force:
-            raise ConfigError(
-                f"{hold.in_words}. Complete the marks by --mark; --abandon --yes gives back only the rows that are "
-                "not marked yet, and the documents of the others are nowhere else"
-            )
-        if directory.exists(SUCCESS) and job_in(directory) == hold.job:
-            directory.delete(SUCCESS)
-        release(context, hold)
-    return hold
+
+def _keep_loopback(context: Context, connection: Connection, good: Sequence[_Range]) -> int:
+    """Mark the loopback rows among those to be deleted, so that they stay (spec/event-log.md 8.3); how many."""
+    options, dialect, log = context.options, context.dialect, context.log
+    if not options.delete_from_log or options.delete_loopback or options.driver_user is None or not good:
+        return 0
+    rows = dialect.read_rows(connection, log, good)
+    loopback = [row.record_id for row in rows if is_of(row.perpetrator, options.driver_user) and _is_new(row.status)]
+    return dialect.mark(connection, log, Status.SUCCESS, to_ranges(loopback)) if loopback else 0
+
+
+def _is_new(status: str) -> bool:
+    return status.rstrip(" ") == Status.NEW

@@ -181,9 +181,9 @@ def _checker(place: Place, uri: str, asked: str, answered: str, nonce: str) -> C
                     return f"eventlog is {eventlog.__version__} there and {version} on the driver"
                 from eventlog.errors import EventlogError
                 from eventlog.sql.connection import connect
+                from spark import fold, write  # noqa: F401 - what tasks will import
                 from spark.directory import Directory
                 from spark.log_source import worker_url
-                from spark.stages import fold, read, write  # noqa: F401 - what tasks will import
             except ImportError as error:
                 return f"{error}: {ship}"
             try:

@@ -14,7 +14,7 @@ from eventlog.core.checks import CheckedRow
 from eventlog.core.events import ids_of
 from eventlog.core.fold import Group, RowFolder, fold
 from eventlog.sql.dialect import Part
-from spark.stages.boundary import Boundary
+from spark.fold import Boundary
 
 _TABLE = {"name": "t", "kind": "table", "columns": [{"name": "id", "type": "integer"}], "primary_key": ["id"]}
 _CATALOG = build_catalog(database_from_json({"dialect": "postgresql", "schema": None, "tables": [_TABLE]}))

@@ -30,7 +30,7 @@ from eventlog.publisher.context import Counters
 from eventlog.publisher.doctor import examine
 from eventlog.publisher.open_log import open_unlocked
 from eventlog.publisher.queue import read_recorded
-from spark import backlog
+from spark import hold
 from spark.directory import Directory, masked
 from spark.hold import abandon, differences
 from spark.preflight import estimate
@@ -123,7 +123,7 @@ def test_marks_that_have_begun_are_not_abandoned_by_accident(
     log_rows(log, random_rows(300, seed=73))
     out, config = tmp_path / "out", config_of(log)
     with monkeypatch.context() as patch:
-        patch.setattr(backlog, "mark", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(hold, "_mark_rows", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             convert(config, out, mark=True)
     assert publish(config) == []

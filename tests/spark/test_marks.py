@@ -26,8 +26,7 @@ from backlog_job import (
 from eventlog.errors import AnotherPublisher, EventlogError
 from eventlog.publisher.context import Counters
 from eventlog.publisher.open_log import open_context
-from spark import backlog
-from spark.stages import marks
+from spark import backlog, hold
 
 _LATE = (
     f"INSERT INTO {LOG} (event_type, table_name, table_key, column_name, new_value) VALUES (1, 'usr', %s, 'fname', 'x')"
@@ -113,7 +112,7 @@ def test_marks_that_were_interrupted_are_completed_once(
 ) -> None:
     log_rows(log, random_rows(6_000, seed=9))
     out = tmp_path / "out"
-    monkeypatch.setattr(marks, "_BATCH_ROWS", 500)
+    monkeypatch.setattr(hold, "_BATCH_ROWS", 500)
     written = []
 
     def write_and_die(*arguments: object) -> int:
@@ -122,12 +121,12 @@ def test_marks_that_were_interrupted_are_completed_once(
             raise EventlogError("killed")
         return write(*arguments)  # type: ignore[arg-type]
 
-    write = marks._write
-    monkeypatch.setattr(marks, "_write", write_and_die)
+    write = hold._write
+    monkeypatch.setattr(hold, "_write", write_and_die)
     with pytest.raises(EventlogError, match="killed"):
         convert(config_of(log), out, mark=True, connections=1)
     assert set(statuses(log).values()) > {"N"}
-    monkeypatch.setattr(marks, "_write", write)
+    monkeypatch.setattr(hold, "_write", write)
 
     report = convert(config_of(log), out, mark=True)
     assert report.resumed

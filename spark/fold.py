@@ -1,0 +1,362 @@
+"""First and second stage of a backlog job: rows of the log are read, checked, folded and built into events.
+
+The first stage does so with a part of the log, but for the rows near its ends. These few go to the bucket of their
+object, where the second stage does the rest.
+
+Spark is told of parts only, and the workers read them: between a data source and a step behind it Spark would turn
+every row into its own form and back, which takes as long as reading it. For the same reason the events wait in a file
+for the third stage, which puts those of the second between them.
+"""
+
+from __future__ import annotations
+
+import marshal
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import ExitStack
+from itertools import chain
+from operator import itemgetter
+from typing import Final
+from zlib import crc32
+
+import pyarrow as pa
+
+from eventlog.core.catalog import Attribute, Catalog, ObjectClass, ObjectId
+from eventlog.core.checks import FIELD_TYPES, ROW_TYPES, CheckedRow, Texts, check_rows, is_of
+from eventlog.core.events import CurrentRow, Decided, asks_for_values, decide, ids_of
+from eventlog.core.fold import Group, RowFolder, first_id, open_groups
+from eventlog.model import ALL, QUEUE_FIELDS, LogRow, log_row, queue_rows
+from eventlog.publisher.context import Context
+from eventlog.sql.dialect import Part
+from eventlog.sql.windows import Window, to_ranges
+from spark.directory import Directory
+from spark.job import (
+    BEFORE,
+    EVENTS,
+    FATES,
+    NOTHING,
+    ROWS,
+    TAKEN,
+    BadLine,
+    Blob,
+    Fates,
+    Job,
+    Numbered,
+    as_batch,
+    before_each,
+    catalog,
+    of_batch,
+    pack_columns,
+    pack_numbered,
+    snapshot_context,
+    total,
+    unpack_numbered,
+    write_run,
+)
+from spark.output.formats import format_named
+from spark.session import task_numbers, tune_collector
+
+# --- read a part ------------------------------------------------------------------------------------------------------
+
+_RECORD_ID: Final = itemgetter(0)
+
+
+def read_parts(job: Job, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The blobs of the parts whose numbers the batches hold."""
+    tune_collector()
+    for number in task_numbers(batches):
+        yield as_batch(_read_part(job, number))
+
+
+def _read_part(job: Job, number: int) -> list[Blob]:
+    """The blobs of one part: its border rows by bucket, and the file that holds all else."""
+    distances = job.options.fold_distance, job.options.fold_span
+    part = _Part(job, number)
+    folder, boundary = RowFolder(*distances), Boundary(job.parts[number - 1], *distances)
+    with ExitStack() as stack:
+        builder = Builder(job, stack)
+        built: list[Blob] = []
+        for good in part.good_rows(builder.context):
+            built += builder.blobs(boundary.final(folder.take(good)), part.log_rows)
+            if part.log_rows:
+                left = ids_of(chain(folder.rows, boundary.rows))
+                part.log_rows = {record_id: part.log_rows[record_id] for record_id in left}
+        built += builder.blobs(boundary.final_at_end(folder.close(None)), part.log_rows)
+    if not part.ids:
+        return []
+    fates = Fates(part.bad, dict(part.remarks), to_ranges(part.ids), part.loopback)
+    run = [Blob(FATES, number, 0, fates.packed()), *built]
+    blobs = [write_run(Directory(job.output.directory), number, run)]
+    numbers = {kind: i for i, kind in enumerate(_kinds_of(catalog(job)))}
+    border = sorted(boundary.rows, key=_RECORD_ID)
+    blobs += _pack_rows(border, numbers, job.buckets, part.log_rows)
+    for taken_of, taken in builder.taken.items():
+        blobs.append(Blob(TAKEN, number % job.buckets, 0, pack_numbered(taken_of, taken)))
+    return blobs
+
+
+class _Part:
+    """A part of the log, and what has been read of it: record_ids, bad rows, the number of loopback rows; for formats
+    that need them the rows as the log has them; what was counted of good rows.
+    """
+
+    def __init__(self, job: Job, number: int) -> None:
+        self.ids: list[int] = []
+        self.bad: list[BadLine] = []
+        self.loopback = 0
+        self.log_rows: dict[int, LogRow] = {}
+        self.remarks: Counter[str] = Counter()
+        self._job, self._range = job, job.parts[number - 1]
+
+    def good_rows(self, context: Context) -> Iterator[list[CheckedRow]]:
+        """The good rows of the part in queue order, some at a time."""
+        job, log = self._job, self._job.place.log
+        user = job.options.driver_user
+        left = user if job.options.leave_loopback else None
+        is_timed = job.output.format != "xds"
+        fields = LogRow._fields if is_timed else QUEUE_FIELDS
+        window = Window(self._range.first, self._range.last, None)
+        for rows in context.dialect.read_fields(context.connection, log, window, fields):
+            if is_timed:
+                whole = list(map(log_row, rows))
+                self.log_rows.update(zip(map(_RECORD_ID, whole), whole, strict=True))
+                rows = list(queue_rows(whole))
+            if job.in_flight or left is not None:
+                rows = [
+                    row
+                    for row in rows
+                    for record_id, _, perpetrator, *_ in (row,)
+                    if record_id not in job.in_flight and not is_of(perpetrator, left)
+                ]
+            self.ids += map(_RECORD_ID, rows)
+            checked = check_rows(rows, context.catalog, user)
+            self.bad += [(row.record_id, row.code, row.message) for row in checked.bad]
+            self.loopback += len(checked.loopback)
+            self.remarks.update(remark.counter for remark in checked.remarks)
+            yield checked.good
+
+
+class Boundary:
+    """Sets those groups of a part apart that may fold with rows of other parts; ``rows``: the rows of these groups.
+
+    Rows fold only within ``fold_distance`` record_ids (spec/event-log.md 6): what lies further from both ends of a part
+    folds alike whatever the other parts hold. Only the rows near the ends, few as a rule, have to meet those of others.
+
+    The ``rows`` of all parts, folded together, give exactly the groups that are missing: they begin and end where
+    groups do, and wherever rows of an object are left out between them, those lie more than ``fold_distance`` apart.
+    """
+
+    def __init__(self, part: Part, fold_distance: int, fold_span: int) -> None:
+        self.rows: list[CheckedRow] = []
+        self._distance, self._span = fold_distance, fold_span
+        self._before, self._last = part.first - 1, part.last
+        self._run_ends: dict[ObjectId, int] = {}
+        self._reach = self._before
+
+    def final(self, groups: Sequence[Group]) -> list[Group]:
+        """The final ones of groups that no later row of the part joins. All groups of the part come in queue order."""
+        final: list[Group] = []
+        for index, group in enumerate(groups):
+            if first_id(group) - self._reach > self._distance:  # as is every group behind it
+                return [*final, *groups[index:]]
+            if not self._may_begin_before(group):
+                final.append(group)
+        return final
+
+    def final_at_end(self, groups: Sequence[Group]) -> list[Group]:
+        """The final ones of the part's last groups."""
+        still_open = set(open_groups(groups, self._last, self._distance, self._span))
+        for index in still_open:
+            self.rows += groups[index]
+        return self.final([group for index, group in enumerate(groups) if index not in still_open])
+
+    def _may_begin_before(self, group: Group) -> bool:
+        """Whether the group, which is near such groups or the part before, belongs to a run of its object's rows, none
+        too far from the next to fold, whose first one is near that part: where such a run is cut into groups depends on
+        what it holds.
+        """
+        first, _, object_id, _, _, _ = group[0]
+        if first - self._run_ends.get(object_id, self._before) > self._distance:
+            return False
+        last, *_ = group[-1]
+        self._run_ends[object_id] = last
+        self._reach = max(self._reach, last)
+        self.rows += group
+        return True
+
+
+# --- rows on their way to a bucket ------------------------------------------------------------------------------------
+
+_RowKind = tuple[int, ObjectClass, Attribute | None]
+"""Event type, class and attribute: few of them, so a row carries the number of its kind."""
+
+
+def _kinds_of(catalog: Catalog) -> list[_RowKind]:
+    """All kinds of rows, in an order that every process finds."""
+    kinds: list[_RowKind] = []
+    for object_class in catalog.classes:
+        kinds += [(event_type, object_class, None) for event_type in ROW_TYPES]
+        kinds += [(event_type, object_class, a) for a in object_class.attributes for event_type in FIELD_TYPES]
+    return kinds
+
+
+def _pack_rows(
+    rows: Iterable[CheckedRow], numbers: Mapping[_RowKind, int], buckets: int, log_rows: Mapping[int, LogRow]
+) -> list[Blob]:
+    """Rows in record_id order as blobs, one for each bucket that has rows.
+
+    The bucket follows from the object's canonical key, in every process alike. ``log_rows``: by record_id the rows as
+    the log has them, which go along, if it holds any.
+    """
+    packed: list[list[tuple[int, int, str, bool, Texts, Texts]]] = [[] for _ in range(buckets)]
+    for record_id, event_type, (object_class, key), attribute, old, new in rows:
+        goes = None if old is ALL else old
+        packed[crc32(key.encode()) % buckets].append(
+            (record_id, numbers[event_type, object_class, attribute], key, old is ALL, goes, new)
+        )
+    blobs = []
+    for bucket, members in enumerate(packed):
+        if members:
+            as_logged = [tuple(log_rows[record_id]) for record_id, *_ in members] if log_rows else []
+            first_id, *_ = members[0]
+            blobs.append(Blob(ROWS, bucket, first_id, marshal.dumps((members, as_logged))))
+    return blobs
+
+
+def _unpack_rows(content: bytes, kinds: Sequence[_RowKind], log_rows: MutableMapping[int, LogRow]) -> list[CheckedRow]:
+    """The rows of a blob; ``log_rows`` gets them as the log has them, if the blob tells."""
+    members, as_logged = marshal.loads(content)  # noqa: S302 - made by ``_pack_rows`` in this job
+    for row in map(log_row, as_logged):
+        log_rows[row.record_id] = row
+    rows: list[CheckedRow] = []
+    for record_id, number, key, all_go, old, new in members:
+        event_type, object_class, attribute = kinds[number]
+        rows.append((record_id, event_type, (object_class, key), attribute, ALL if all_go else old, new))
+    return rows
+
+
+# --- fold a bucket ----------------------------------------------------------------------------------------------------
+
+
+def fold_bucket(job: Job, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Blobs of one bucket, or of several one after the other, in the order of their first record_ids, to events."""
+    tune_collector()
+    with ExitStack() as stack:
+        folding = _Folding(job, Builder(job, stack))
+        for batch in batches:
+            blobs = [passed_on for blob in of_batch(batch) for passed_on in folding.take(blob)]
+            if blobs:
+                yield as_batch(blobs)
+        yield as_batch(folding.finish())
+        yield as_batch(list(folding.before_parts()))
+
+
+class _Folding:
+    """The rows of the bucket that have been read and not yet sent on."""
+
+    def __init__(self, job: Job, builder: Builder) -> None:
+        self._job = job
+        self._builder = builder
+        self._kinds: list[_RowKind] = _kinds_of(catalog(job))
+        self._bucket = -1
+        self._folder = RowFolder(job.options.fold_distance, job.options.fold_span)
+        self._log_rows: dict[int, LogRow] = {}
+        self._taken_before: list[tuple[int, Numbered]] = []
+
+    def take(self, blob: Blob) -> Iterator[Blob]:
+        """What can be sent on, now that this blob has come."""
+        if blob.kind == TAKEN:
+            self._taken_before.append(unpack_numbered(blob.content))
+        elif blob.kind == ROWS:
+            yield from self._take_rows(blob)
+        else:
+            yield blob
+
+    def _take_rows(self, blob: Blob) -> Iterator[Blob]:
+        if blob.target != self._bucket:
+            yield from self.finish()
+            self._bucket = blob.target
+        groups = self._folder.take(_unpack_rows(blob.content, self._kinds, self._log_rows))
+        yield from self._builder.blobs(groups, self._log_rows)
+        if groups and self._log_rows:
+            self._log_rows = {record_id: self._log_rows[record_id] for record_id in ids_of(self._folder.rows)}
+
+    def finish(self) -> list[Blob]:
+        """What is left at the end of a bucket."""
+        blobs = list(self._builder.blobs(self._folder.close(None), self._log_rows))
+        self._log_rows = {}
+        self._folder = RowFolder(self._job.options.fold_distance, self._job.options.fold_span)
+        return blobs
+
+    def before_parts(self) -> Iterator[Blob]:
+        """What is numbered before each part, as far as it is known here, now that all blobs are sent on."""
+        taken = dict(self._builder.taken)
+        for part, numbered in self._taken_before:
+            taken[part] = total((taken.get(part, NOTHING), numbered))
+        for part, before in before_each(taken, len(self._job.parts)):
+            yield Blob(BEFORE, part, 0, pack_numbered(part, before))
+
+
+# --- groups to what is written of them --------------------------------------------------------------------------------
+
+_BLOB_EVENTS: Final = 2_000
+
+
+class Builder:
+    """Builds the events of groups. ``taken``: what those of each part have taken of the numbering."""
+
+    def __init__(self, job: Job, stack: ExitStack) -> None:
+        self.taken: dict[int, Numbered] = {}
+        self._job = job
+        self._stack = stack
+        self._render = format_named(job.output.format).renderer(job)
+        self._context: Context | None = None
+
+    @property
+    def context(self) -> Context:
+        """The snapshot, for reading, by a connection that is opened when it is first asked for."""
+        if self._context is None:
+            self._context = self._stack.enter_context(snapshot_context(self._job))
+        return self._context
+
+    def blobs(self, groups: Sequence[Group], log_rows: Mapping[int, LogRow]) -> Iterator[Blob]:
+        """What is written of groups in queue order, and what becomes of their rows, part by part.
+
+        ``log_rows``: their rows as the log has them, for formats that need them.
+        """
+        decided = self._decided(groups)
+        places = list(map(first_id, groups))
+        start = 0
+        while start < len(places):
+            part = self._job.part_of(places[start])
+            last = self._job.parts[part - 1].last
+            end = bisect_right(places, last, start, min(start + _BLOB_EVENTS, len(places)))
+            yield from self._part_blobs(part, decided[start:end], places[start:end], log_rows)
+            start = end
+
+    def _part_blobs(
+        self, part: int, decided: Sequence[Decided], places: Sequence[int], log_rows: Mapping[int, LogRow]
+    ) -> Iterator[Blob]:
+        blob, bad, counts, taken = self._render(decided, places, log_rows, self._query_back)
+        if blob is not None:
+            yield Blob(EVENTS, part, places[0], pack_columns(blob))
+        if taken is not NOTHING:
+            self.taken[part] = total((self.taken.get(part, NOTHING), taken))
+        by_part: dict[int, list[BadLine]] = {part: []}
+        for line in bad:
+            by_part.setdefault(self._job.part_of(line[0]), []).append(line)
+        for number, lines in by_part.items():
+            fates = Fates(lines, dict(counts) if number == part else {})
+            yield Blob(FATES, number, places[0], fates.packed())
+
+    def _decided(self, groups: Sequence[Group]) -> list[Decided]:
+        if not any(map(asks_for_values, groups)):
+            return [(group, None, None) for group in groups]
+        return decide(groups, self._query_back)
+
+    def _query_back(
+        self, object_class: ObjectClass, keys: Sequence[str], attributes: Sequence[Attribute]
+    ) -> Mapping[str, CurrentRow]:
+        """Rows of objects as of the snapshot."""
+        return self.context.query_back(object_class, keys, attributes)

@@ -1,0 +1,253 @@
+"""Third stage of a backlog job: what is written of a part, in queue order, as files, and the letter of each row of it.
+
+What is in flight goes to part 0 of the output before, exactly as it was recorded: the same rows, event-ids and
+envelopes, oldest flight first.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, replace
+from itertools import chain, groupby
+from operator import attrgetter
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from eventlog.core.events import Outgoing
+from eventlog.core.fold import first_id
+from eventlog.model import LogRow, Operation, Status
+from eventlog.publisher.context import Context
+from eventlog.publisher.cycle import RecordedGroups, build_recorded, recorded_groups
+from eventlog.publisher.flight import Flight
+from eventlog.qlik.sequence import is_sequence, sequence_at
+from eventlog.sql.windows import Ranges, to_ranges
+from spark.directory import Directory
+from spark.job import (
+    BEFORE,
+    EVENTS,
+    FATES,
+    RUN,
+    BadLine,
+    Blob,
+    Columns,
+    Counts,
+    Fates,
+    FlightReport,
+    Job,
+    Numbered,
+    OutputFile,
+    PartReport,
+    of_batch,
+    read_run,
+    snapshot_context,
+    total,
+    unpack_columns,
+    unpack_numbered,
+)
+from spark.output.formats import OutputFormat, WriteEnvelopes, counts_of, format_named
+from spark.session import tune_collector
+
+REPORT_SCHEMA: Final = "report string"
+
+IDS: Final = "_ids"
+"""The folder of the files that name every row that was read."""
+
+
+def write_part(job: Job, count: Callable[[int], None], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The blobs of a part (or of several, one after the other) to files; one ``PartReport`` a part, as JSON.
+
+    ``count`` is told how many events were written.
+    """
+    tune_collector()
+    directory = Directory(job.output.directory)
+    for number, blobs in groupby(chain.from_iterable(map(of_batch, batches)), key=attrgetter("target")):
+        part = _Part(number)
+        for blob in blobs:
+            part.take(blob, directory)
+        if not part.ranges:  # all its rows were left alone
+            continue
+        report = part.write(job, directory)
+        count(sum(file.events for file in report.files))
+        yield pa.RecordBatch.from_pydict({"report": [json.dumps(asdict(report))]})
+
+
+class _Part:
+    """What has come of one part."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.ranges: list[tuple[int, int]] = []
+        self.bad: list[BadLine] = []
+        self.loopback = 0
+        self.built: list[Columns] = []
+        self.before: list[Numbered] = []
+        self.counts: Counter[str] = Counter()
+
+    def take(self, blob: Blob, directory: Directory) -> None:
+        if blob.kind == RUN:
+            for inner in read_run(directory, blob):
+                self.take(inner, directory)
+            return
+        if blob.kind == FATES:
+            fates = Fates.unpacked(blob.content)
+            self.bad += fates.bad
+            self.counts.update(fates.counts)
+            self.ranges += fates.ranges
+            self.loopback += fates.loopback
+        elif blob.kind == BEFORE:
+            self.before.append(unpack_numbered(blob.content)[1])
+        else:
+            assert blob.kind == EVENTS
+            self.built.append(unpack_columns(blob.content))
+
+    def write(self, job: Job, directory: Directory) -> PartReport:
+        built, self.built = self.built, []
+        before = total((job.before, *self.before))
+        files, numbered = format_named(job.output.format).write(job, directory, self.number, built, before, {})
+        ranges = sorted(self.ranges)
+        name = f"{IDS}/part-{self.number:06d}-{job.name}.parquet"
+        checksum = _write_ids(directory, name, ranges, self.bad)
+        counts = dict(self.counts)
+        if self.bad:
+            counts["rows_bad"] = len(self.bad)
+        rows = sum(last - first + 1 for first, last in ranges)
+        first, last = ranges[0][0], ranges[-1][1]
+        state = numbered.state
+        return PartReport(self.number, first, last, rows, self.loopback, name, checksum, tuple(files), counts, state)
+
+
+# --- the letters of rows ----------------------------------------------------------------------------------------------
+
+_IDS_SCHEMA: Final = pa.schema(
+    [("first", pa.int64()), ("last", pa.int64()), ("status", pa.string()), ("code", pa.string()),
+     ("message", pa.string())]
+)  # fmt: skip
+
+
+def _write_ids(directory: Directory, name: str, read: Ranges, bad: Iterable[tuple[int, str, str]]) -> str:
+    """Which letter each row that was read is to get: S, and the bad ones E with code and message; the SHA-256."""
+    errors = sorted(bad)
+    good = _without(read, [record_id for record_id, _, _ in errors])
+    rows: list[tuple[int, int, str, str | None, str | None]] = []
+    rows += [(first, last, Status.SUCCESS, None, None) for first, last in good]
+    rows += [(record_id, record_id, Status.ERROR, code, message.encode("utf-8", "replace").decode())
+             for record_id, code, message in errors]  # fmt: skip
+    columns = list(zip(*sorted(rows, key=lambda row: row[0]), strict=True)) or [()] * len(_IDS_SCHEMA)
+    table = pa.Table.from_arrays(
+        [pa.array(column, kind.type) for column, kind in zip(columns, _IDS_SCHEMA, strict=True)], schema=_IDS_SCHEMA
+    )
+    with directory.new_file(name) as stream:
+        pq.write_table(table, stream, compression="zstd")
+    return stream.sha256
+
+
+def _without(ranges: Ranges, ids: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Ranges without some of their ids, both ascending."""
+    at = 0
+    for first, last in ranges:
+        while at < len(ids) and ids[at] < first:
+            at += 1
+        while at < len(ids) and ids[at] <= last:
+            if first < ids[at]:
+                yield first, ids[at] - 1
+            first = ids[at] + 1
+            at += 1
+        if first <= last:
+            yield first, last
+
+
+# --- what is in flight ------------------------------------------------------------------------------------------------
+
+Recorded = tuple[list[FlightReport], list[OutputFile], Counts]
+"""What became of all flights: their reports, files and counts."""
+
+
+def write_flights(job: Job, directory: Directory, flights: Sequence[Flight]) -> tuple[Recorded, Numbered]:
+    """The events of flights, rebuilt of the rows that still have status N; rows that fail the checks now become E.
+
+    What became of them, and what is numbered up to here.
+    """
+    output = format_named(job.output.format)
+    part = _Rendered(job, output) if output.write_envelopes is None else _Envelopes(output.write_envelopes)
+    reports: list[FlightReport] = []
+    counts: Counter[str] = Counter()
+    for flight in flights:
+        with snapshot_context(job) as context:
+            recorded = list(flight.events())
+            groups = recorded_groups(context, recorded)
+            bad, counted = part.add(context, flight, recorded, groups)
+        counts.update(counted)
+        counts.update(rows_in_flight=len(groups.log_rows), rows_bad=len(bad))
+        ids = f"{IDS}/flight-{flight.number:012d}-{job.name}.parquet"
+        checksum = _write_ids(directory, ids, to_ranges(sorted(groups.log_rows)), bad)
+        events = sum(counted[operation] for operation in Operation)
+        reports.append(FlightReport(flight.number, ids, checksum, len(groups.log_rows), events))
+    files, numbered = part.write(job, directory)
+    return (reports, files, dict(counts)), numbered
+
+
+class _Envelopes:
+    """Events keep their envelopes, and the event-ids that they have been sent under."""
+
+    def __init__(self, write: WriteEnvelopes) -> None:
+        self._write = write
+        self._envelopes: list[list[Outgoing]] = []
+        self._log_rows: dict[int, LogRow] = {}
+
+    def add(
+        self, context: Context, flight: Flight, recorded: Sequence[Outgoing], groups: RecordedGroups
+    ) -> tuple[list[BadLine], Counter[str]]:
+        """The next flight; its bad rows and what is counted."""
+        built = build_recorded(context, recorded, groups)
+        self._log_rows |= groups.log_rows
+        events = iter(built)
+        for envelope in flight.envelopes.values():
+            sent = [event for _, event in zip(envelope, events, strict=False) if event.operation is not None]
+            if sent:
+                self._envelopes.append(sent)
+        _, bad = counts_of(built)
+        return bad, Counter([event.operation for event in built if event.operation is not None])
+
+    def write(self, job: Job, directory: Directory) -> tuple[list[OutputFile], Numbered]:
+        """The files of all flights, and what is numbered up to here."""
+        return self._write(job, directory, 0, self._envelopes, self._log_rows), job.before
+
+
+class _Rendered:
+    """Formats that number their output. Messages keep the sequences that the line of their flight gives them."""
+
+    def __init__(self, job: Job, output: OutputFormat) -> None:
+        self._format = output
+        self._render = self._format.renderer(job)
+        self._blobs: list[Columns] = []
+        self._firsts: list[int] = []
+        self._sequences: dict[int, str] = {}
+
+    def add(
+        self, context: Context, flight: Flight, recorded: Sequence[Outgoing], groups: RecordedGroups
+    ) -> tuple[list[BadLine], Counter[str]]:
+        """The next flight; its bad rows and what is counted."""
+        left = [(event, each) for event, each in zip(recorded, groups.decided, strict=True) if each[0]]
+        decided = [each for _, each in left]
+        places = range(len(self._firsts), len(self._firsts) + len(decided))
+        self._firsts += [first_id(group) for group, _, _ in decided]
+        if is_sequence(flight.first):  # else it was recorded by a publisher of another format
+            for place, (event, _) in zip(places, left, strict=True):
+                self._sequences[place] = sequence_at(flight.first, event.place)
+        blob, unwritten, counts, _ = self._render(decided, places, groups.log_rows, context.query_back)
+        if blob is not None:
+            self._blobs.append(blob)
+        counted = Counter(counts)
+        counted.update(remark.counter for remark in groups.remarks)
+        failed = [(row.record_id, row.code, row.message) for row in groups.bad.values()]
+        return sorted({*failed, *unwritten}), counted
+
+    def write(self, job: Job, directory: Directory) -> tuple[list[OutputFile], Numbered]:
+        """The files of all flights, and what is numbered up to here."""
+        files, numbered = self._format.write(job, directory, 0, self._blobs, job.before, self._sequences)
+        firsts = self._firsts  # the places are those among all events in flight
+        return [replace(file, first_id=firsts[file.first_id], last_id=firsts[file.last_id]) for file in files], numbered
