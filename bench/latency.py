@@ -24,7 +24,7 @@ import common
 import sqlalchemy as sa
 
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.dialects.postgresql.wake import WAKE
+from eventlog.sql.dialects.postgresql.session import WAKE
 from eventlog.sql.log_table import locate_log
 
 _TRIGGER = "_tgr_eventlog_i_1"

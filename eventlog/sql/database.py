@@ -54,7 +54,7 @@ _ALL_RIGHTS: Final = ("SELECT", "INSERT", "UPDATE", "DELETE")
 
 
 class Wake(Protocol):
-    """How a database wakes a publisher that sleeps (spec/triggers.md 8). A dialect's module ``wake`` is one."""
+    """How a database wakes a publisher that sleeps (spec/triggers.md 8). ``Dialect.wake`` is one."""
 
     def create(self, log: LogTable) -> Sequence[str]:
         """The statements that make the trigger of the log, or replace it."""

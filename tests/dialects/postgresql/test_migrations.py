@@ -10,7 +10,8 @@ from sqlalchemy import Connection, Engine
 
 from eventlog.errors import ConfigError, DatabaseError, LogTableError
 from eventlog.sql import migrations
-from eventlog.sql.dialects.postgresql import DIALECT, tables
+from eventlog.sql.dialects import postgresql
+from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.log_table import locate_log
 from eventlog.sql.rows import next_flight
 from eventlog.sql.windows import Window
@@ -186,7 +187,7 @@ def test_a_log_with_checks_loses_them_and_none_of_anybody_else(database: Engine)
 
 
 def test_a_log_that_is_locked_is_left_as_it_is_and_works(database: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "LOCK_TIMEOUT", 0.05)
+    monkeypatch.setattr(postgresql, "LOCK_TIMEOUT", 0.05)
     old_log(database)
     with database.connect() as writer:
         writer.execute(sa.text(ROW.format(more="", type=1, value="")))

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Engine
 from eventlog.model import LogRow
 from eventlog.sql import migrations
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.dialects.postgresql.wake import WAKE, channel
+from eventlog.sql.dialects.postgresql.session import WAKE, channel
 from eventlog.sql.log_table import LogTable, locate_log
 
 ROW = "INSERT INTO {} (event_type, table_name, table_key) VALUES (4, 'usr', 'idu=1')"

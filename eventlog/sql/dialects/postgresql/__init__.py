@@ -1,21 +1,96 @@
-"""PostgreSQL, by psycopg."""
+"""PostgreSQL, by psycopg: what it can do, and its log.
+
+The log's statements run for every row that is published, on a table whose statistics are always wrong: it is mostly
+long done, and its few rows N come and go faster than ANALYZE. So the planner is given an index and no other choice
+(spec/event-log.md 8.1, 8.4).
+
+A status that is no letter would never be read; the index that the publisher reads by refuses it (spec/triggers.md 7):
+beside the rows N it asks for every other row whether its status is a letter. A CHECK would be read from the catalogue
+and compiled for each statement that writes the log, 3 to 4 us of the writer's time; the index is there for each
+statement anyway, and a row N costs it nothing more.
+
+For a bulk job one session exports its snapshot and stays in its transaction; the others adopt it and see exactly the
+same rows, whatever is committed in between (spec/event-log.md 12). Spark's data source reads the log as Arrow batches
+by ADBC, which makes no Python object a row.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+import re
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+import sqlalchemy as sa
+from sqlalchemy import URL, Connection
+from sqlalchemy.exc import SQLAlchemyError
+
+from eventlog.core.values import ColumnType
+from eventlog.errors import ConfigError, DatabaseError
+from eventlog.model import LogRow
+from eventlog.sql.connection import describe, reason_of
 from eventlog.sql.database import CAPABILITIES
+from eventlog.sql.dialect import Part, arrow_schema
 from eventlog.sql.dialects.postgresql import text
-from eventlog.sql.dialects.postgresql.bulk import PostgresBulk
-from eventlog.sql.dialects.postgresql.log import PostgresLog
+from eventlog.sql.dialects.postgresql.compile import render_quote_function
 from eventlog.sql.dialects.postgresql.objects import PostgresObjects
-from eventlog.sql.dialects.postgresql.session import PostgresSessions
-from eventlog.sql.dialects.postgresql.tables import PostgresTables
+from eventlog.sql.dialects.postgresql.session import OTHER_PLANS, WAKE, PostgresSessions
+from eventlog.sql.dialects.postgresql.text import literal, new_time, quote_function
 from eventlog.sql.dialects.postgresql.triggers import PostgresTriggers
-from eventlog.sql.dialects.postgresql.wake import WAKE
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.statements import fetch, qualified, quote_identifier, statements, without_collector
+from eventlog.sql.statements import fetch_chunks as fetch_pieces
+from eventlog.sql.windows import Ranges, Window
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_CLOSE: Final = "CLOSE eventlog_rows"
+_LAST: Final = 2**63 - 1
+_AT_ONCE: Final = 1000
+"""Rows of a window that are made, checked and let go together."""
+
+_ISOLATION: Final = "REPEATABLE READ"
+_SNAPSHOT: Final = re.compile(r"[0-9A-Fa-f-]{1,64}")
+_TIMEOUTS: Final = "idle_in_transaction_session_timeout", "transaction_timeout", "statement_timeout"
+_BATCH_BYTES: Final = 8 * 2**20
+_ARGUMENTS: Final = {"connect_timeout": "10", "application_name": "eventlog", "client_encoding": "UTF8"}
+
+_LOG: Final = {
+    # A row is written twice: as N, and when it is marked. The mark cannot be a HOT update, since the partial index
+    # looks at status, but with some room it stays on the row's page, and the log keeps its order on the disk.
+    "fillfactor": "80",
+    # Every mark leaves a dead entry at the head of the partial index, which each window read has to step over until
+    # vacuum has taken it away. The default of a fifth of the table would be millions of them in a long log.
+    "autovacuum_vacuum_scale_factor": "0.01",
+    "autovacuum_vacuum_threshold": "10000",
+    "autovacuum_analyze_scale_factor": "0.02",
+    # Ten times the default: a vacuum that is slower than the publisher never comes to its end.
+    "autovacuum_vacuum_cost_limit": "2000",
+    # With delete_from_log the end of the table empties again and again; giving the pages back to the disk takes a
+    # lock that holds up every writer, and the next rows need the pages again.
+    "vacuum_truncate": "false",
+}
+_INFLIGHT: Final = {
+    # A few lines, written anew every second: left to itself, autovacuum would wait for fifty dead ones, and their texts
+    # (in TOAST) are large.
+    "autovacuum_vacuum_scale_factor": "0",
+    "toast.autovacuum_vacuum_scale_factor": "0",
+}
+_RESYNC: Final = {
+    # One line, written anew with every batch.
+    "autovacuum_vacuum_scale_factor": "0",
+    "fillfactor": "50",
+}
+
+LOCK_TIMEOUT: Final = 5.0
+"""Seconds that a change of guard waits for the log; whoever writes it meanwhile waits behind it."""
+
+_SETTING: Final = "pg_catalog.current_setting('{}')"
+_LETTER: Final = "'^[A-Za-z]$'"
 
 
-class PostgreSQL(PostgresSessions, PostgresObjects, PostgresLog, PostgresBulk, PostgresTables):
+class PostgreSQL(PostgresSessions, PostgresObjects):
     """PostgreSQL by psycopg."""
 
     name = "postgresql"
@@ -26,6 +101,254 @@ class PostgreSQL(PostgresSessions, PostgresObjects, PostgresLog, PostgresBulk, P
     fold_name = staticmethod(text.fold_name)
     bindable = staticmethod(text.bindable)
     value_text = staticmethod(text.value_text)
+    column_types: ClassVar = {
+        "integer": sa.BigInteger(),
+        "status": sa.CHAR(1),
+        "event_type": sa.SmallInteger(),
+        "event_time": sa.TIMESTAMP(),
+        "time": sa.TIMESTAMP(),
+        "digest": sa.CHAR(64),
+        **dict.fromkeys(("name", "key", "value", "code", "text"), sa.Text()),
+    }
+    log_sql = statements(__package__, "log.sql")
+    # The session's own zone is UTC, whatever the server's is: where a session would begin, and the application's do.
+    local_now = (
+        "(clock_timestamp() AT TIME ZONE (SELECT reset_val FROM pg_catalog.pg_settings WHERE name = 'TimeZone'))"
+    )
+    utc_now = "(clock_timestamp() AT TIME ZONE 'UTC')"
+    snapshot_options: ClassVar = {"isolation_level": _ISOLATION}
+
+    def log_field(self, field: str, column: str, column_type: ColumnType | None) -> str:
+        if field not in ("record_id", "event_type"):
+            return f"{column}::text"
+        if column_type is not None and column_type.bits:
+            return column
+        # numeric, which is wider than bigint and knows NaN: what bigint cannot hold is no event type
+        bounds = f"{column} BETWEEN {-_LAST} AND {_LAST}"
+        return f"CASE WHEN {bounds} THEN {column}::bigint WHEN {column} IS NOT NULL THEN 0 END"
+
+    def log_times(self, column: str, *, is_zoned: bool) -> Mapping[str, str]:
+        time = f"({column} AT TIME ZONE 'UTC')" if is_zoned else f"{column}::timestamp"
+        return {"time": time, "new_time": new_time(is_zoned=is_zoned)}
+
+    def fetch_chunks(
+        self, conn: Connection, statement: str, parameters: Mapping[str, object], size: int
+    ) -> Generator[list[tuple[Any, ...]], None, None]:
+        # By a cursor of the server: what comes later is of the same snapshot, and not in memory before it is wanted.
+        conn.exec_driver_sql(f"DECLARE eventlog_rows NO SCROLL CURSOR FOR {statement}", dict(parameters))
+        is_full = True
+        try:
+            while is_full:
+                with without_collector():
+                    rows = fetch(conn, f"FETCH {size} FROM eventlog_rows", {})
+                is_full = len(rows) == size
+                yield rows
+        except GeneratorExit:
+            # Perhaps left by an error, after which the transaction takes no statement and its cursors go with it.
+            with suppress(SQLAlchemyError, DatabaseError):
+                conn.exec_driver_sql(_CLOSE)
+            raise
+        # Not in a finally: what fails in the cursor's own statements is the error.
+        conn.exec_driver_sql(_CLOSE)
+
+    def read_fields(
+        self, conn: Connection, log: LogTable, window: Window, fields: Sequence[str]
+    ) -> Iterator[list[tuple[Any, ...]]]:
+        # As the driver makes them, and no more at once than stays in the cache.
+        statement = self.log_statement(log, window.statement, fields=self.log_fields(log, fields))
+        self.choose_plans(conn)
+        return fetch_pieces(conn, statement, window.parameters(self.last_record_id), _AT_ONCE)
+
+    def read_rows(self, conn: Connection, log: LogTable, ranges: Ranges) -> list[LogRow]:
+        return self.log_rows(conn, self.log_statement(log, "read_rows"), _bounds(ranges))
+
+    def change_rows(self, conn: Connection, statement: str, ranges: Ranges, **values: object) -> int:
+        self.choose_plans(conn)
+        return conn.exec_driver_sql(statement, {**_bounds(ranges), **values}).rowcount
+
+    def open_writers(self, conn: Connection, log: LogTable) -> frozenset[str]:
+        statement = self.log_statement(log, "open_writers")
+        return frozenset(name for (name,) in fetch(conn, statement, {"table": self.qualified(log.schema, log.name)}))
+
+    def are_open(self, conn: Connection, writers: frozenset[str]) -> bool:
+        return writers <= {name for (name,) in fetch(conn, self.log_sql["are_open"], {"writers": list(writers)})}
+
+    # The tables of the log
+
+    def is_letter(self, column: str) -> str:
+        return f"{self.quote(column)} ~ {_LETTER}"
+
+    def after_log(self, log: LogTable) -> list[str]:
+        return [_set(log, log.name, _LOG), render_quote_function(log)]
+
+    def drop_after_log(self, log: LogTable) -> list[str]:
+        return [f"DROP FUNCTION IF EXISTS {quote_function(log)}(text)"]
+
+    def after_companions(self, log: LogTable) -> list[str]:
+        # A sequence of its own, not an identity: the number is needed before the line that it stands in is written.
+        sequence = qualified(log.schema, log.flight_sequence)
+        return [_set(log, log.inflight_table, _INFLIGHT), f"CREATE SEQUENCE {sequence} AS BIGINT CACHE 1"]
+
+    def next_flight(self, conn: Connection, log: LogTable) -> int:
+        name = {"name": qualified(log.schema, log.flight_sequence)}
+        return int(conn.execute(sa.text("SELECT nextval(CAST(CAST(:name AS text) AS regclass))"), name).scalar_one())
+
+    def after_resync(self, log: LogTable, index: str) -> list[str]:
+        # A row identity, so that the table can be replicated.
+        table = qualified(log.schema, log.resync_table)
+        identity = f"ALTER TABLE {table} REPLICA IDENTITY USING INDEX {quote_identifier(index)}"
+        return [_set(log, log.resync_table, _RESYNC), identity]
+
+    def guard_by_index(self, log: LogTable) -> list[str]:
+        # event_type needs no guard: a row of another type is read, and marked E (spec/event-log.md 5).
+        # Two conditions and not one function, so that a mark pays for no call; and an OR, which status = 'N' implies.
+        predicate = f"status = 'N' OR (status !~ {_LETTER} AND {_status_function(log)}(status))"
+        statements = [_create_status_function(log), _drop_checks(log), *_index(log, predicate), *WAKE.create(log)]
+        return _while_locked(log, statements)
+
+    def guard_by_checks(self, log: LogTable) -> list[str]:
+        # Also if the log is gone already.
+        table = qualified(log.schema, log.name)
+        # Rows of other types may stand there by now.
+        checks = f"ADD CHECK (event_type BETWEEN 1 AND 8) NOT VALID, ADD CHECK (status ~ {_LETTER})"
+        statements = _while_locked(log, [*_index(log, "status = 'N'"), f"ALTER TABLE {table} {checks}"])
+        # EXECUTE, since a statement that names what is gone would fail before it is reached.
+        guarded = "\n".join(f"        EXECUTE {literal(statement)};" for statement in statements)
+        return [
+            f"DO $eventlog$\nBEGIN\n    IF pg_catalog.to_regclass({literal(table)}) IS NOT NULL THEN\n{guarded}\n"
+            "    END IF;\nEND\n$eventlog$",
+            f"DROP FUNCTION IF EXISTS {_status_function(log)}(pg_catalog.bpchar)",
+        ]
+
+    # The log in parts, as Arrow batches
+
+    def export_snapshot(self, conn: Connection) -> str:
+        # It lives as long as the transaction, whatever the time-outs of the session.
+        snapshot = str(conn.exec_driver_sql("SELECT pg_catalog.pg_export_snapshot()").scalar_one())
+        conn.exec_driver_sql(
+            "SELECT set_config(name, '0', true) FROM pg_catalog.pg_settings WHERE name = ANY (%(names)s)",
+            {"names": list(_TIMEOUTS)},
+        )
+        return snapshot
+
+    def join_snapshot(self, conn: Connection, snapshot: str) -> None:
+        conn.exec_driver_sql(_adopt(snapshot))
+
+    def part_field(self, log: LogTable, field: str) -> str:
+        column = self.quote(log.column(field))
+        if field == "event_time":
+            time = self.log_times(column, is_zoned=log.has_zoned_time)["time"]
+            return f"CASE WHEN isfinite({column}) THEN {time} END"
+        text = super().part_field(log, field)
+        return f"({text})::bigint" if field in ("record_id", "event_type") else text
+
+    def read_part(
+        self, url: URL, log: LogTable, snapshot: str | None, status: str | None, part: Part, fields: Sequence[str]
+    ) -> Iterator[pa.RecordBatch]:
+        try:
+            import pyarrow as pa
+            from adbc_driver_manager import Error
+            from adbc_driver_postgresql import StatementOptions, dbapi
+        except ImportError as error:
+            raise ConfigError(f"Arrow is not installed ({error}): install eventlog-publisher[spark]") from error
+
+        uri = url.set(drivername="postgresql").update_query_dict(_ARGUMENTS).render_as_string(hide_password=False)
+        uri = uri.replace(" ", "%20")  # of a password, say: libpq refuses them
+        try:
+            with dbapi.connect(uri, autocommit=True) as connection, connection.cursor() as cursor:
+                cursor.adbc_statement.set_options(**{StatementOptions.BATCH_SIZE_HINT_BYTES.value: str(_BATCH_BYTES)})
+                adopted = [] if snapshot is None else [_adopt(snapshot)]
+                plans = [f"SET LOCAL {name} = off" for name in OTHER_PLANS]
+                begin = f"BEGIN ISOLATION LEVEL {_ISOLATION} READ ONLY"
+                for statement in (*self.session, begin, *adopted, *plans):
+                    cursor.execute(statement)
+                cursor.execute(self.part_statement(log, status, fields, f"{part.first:d} AND {part.last:d}"))
+                schema = arrow_schema(fields)
+                for batch in cursor.fetch_record_batch():
+                    yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+        except Error as error:
+            rows = f"rows {part.first} to {part.last} of the log {log}"
+            raise DatabaseError(f"{rows} cannot be read from {describe(url)}: {reason_of(error, url)}") from None
+
+
+def _bounds(ranges: Ranges) -> dict[str, object]:
+    return {"lo": [first for first, _ in ranges], "hi": [last for _, last in ranges]}
+
+
+def _adopt(snapshot: str) -> str:
+    """The statement that adopts a snapshot: the first one of a transaction of isolation level ``_ISOLATION``.
+
+    Raises DatabaseError for a text that is no name of a snapshot.
+    """
+    if _SNAPSHOT.fullmatch(snapshot) is None:
+        raise DatabaseError(f"{snapshot!r} is no name of a snapshot: give what pg_export_snapshot() returned")
+    return f"SET TRANSACTION SNAPSHOT '{snapshot}'"
+
+
+# --- the statements that make the log ---------------------------------------------------------------------------------
+
+
+def _set(log: LogTable, table: str, parameters: Mapping[str, str]) -> str:
+    settings = ", ".join(f"{name} = {literal(value)}" for name, value in parameters.items())
+    return f"ALTER TABLE {qualified(log.schema, table)} SET ({settings})"
+
+
+def _status_function(log: LogTable) -> str:
+    """The quoted name of the function that refuses."""
+    return qualified(log.schema, log.own_name("proc_{}_status"))
+
+
+def _while_locked(log: LogTable, statements: Sequence[str]) -> list[str]:
+    # The lock that all of it needs, at once: none of it waits with another lock in hand.
+    return [
+        f"SELECT pg_catalog.set_config('eventlog.lock_timeout', {_SETTING.format('lock_timeout')}, true)",
+        f"SET LOCAL lock_timeout = {round(LOCK_TIMEOUT * 1000)}",
+        f"LOCK TABLE {qualified(log.schema, log.name)} IN ACCESS EXCLUSIVE MODE",
+        *statements,
+        f"SELECT pg_catalog.set_config('lock_timeout', {_SETTING.format('eventlog.lock_timeout')}, true)",
+    ]
+
+
+def _index(log: LogTable, where: str) -> list[str]:
+    name = log.own_name("idx_{}_1")
+    return [
+        f"DROP INDEX IF EXISTS {qualified(log.schema, name)}",
+        f"CREATE INDEX {quote_identifier(name)} ON {qualified(log.schema, log.name)} (record_id) WHERE {where}",
+    ]
+
+
+def _create_status_function(log: LogTable) -> str:
+    message = f"the status of a row of {log.name} is to be a letter, A to Z or a to z: any other is never read"
+    return f"""\
+CREATE OR REPLACE FUNCTION {_status_function(log)}(status pg_catalog.bpchar) RETURNS pg_catalog.bool
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $eventlog$
+BEGIN
+    RAISE check_violation USING MESSAGE = {literal(message)},
+        DETAIL = pg_catalog.concat('It is ', pg_catalog.quote_nullable(status::pg_catalog.text), '.');
+END
+$eventlog$"""
+
+
+def _drop_checks(log: LogTable) -> str:
+    """The statement that drops the CHECKs of migration 0002, whatever their names; CHECKs of others stay."""
+    table = literal(qualified(log.schema, log.name))
+    return f"""\
+DO $eventlog$
+DECLARE
+    name pg_catalog.text;
+BEGIN
+    FOR name IN
+        SELECT c.conname FROM pg_catalog.pg_constraint AS c
+        WHERE c.conrelid = {table}::pg_catalog.regclass AND c.contype = 'c'
+            AND pg_catalog.pg_get_expr(c.conbin, c.conrelid) IN (
+                '((event_type >= 1) AND (event_type <= 8))', {literal(f"(status ~ {_LETTER}::text)")}
+            )
+    LOOP
+        EXECUTE pg_catalog.format('ALTER TABLE %s DROP CONSTRAINT %I', {table}, name);
+    END LOOP;
+END
+$eventlog$"""  # noqa: S608 - a literal
 
 
 DIALECT: Final = PostgreSQL()

@@ -34,7 +34,7 @@ from eventlog.core.catalog import Attribute, Catalog, Column, Database, ForeignK
 from eventlog.core.values import ColumnType, Kind, ValueOptions, converter
 from eventlog.sql.dialect import CurrentRow, Dialect, NoSuchValue, child_of, log_words
 from eventlog.sql.dialects.postgresql.compile import render_quote_function
-from eventlog.sql.dialects.postgresql.log import usual_plans
+from eventlog.sql.dialects.postgresql.session import usual_plans
 from eventlog.sql.dialects.postgresql.text import (
     bindable,
     is_one_spelling,

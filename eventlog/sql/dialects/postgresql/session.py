@@ -1,15 +1,23 @@
-"""A session on PostgreSQL: how it is opened, its lock on a log, its rights."""
+"""A session on PostgreSQL: how it is opened, its plans, its lock on a log, its rights, and how it is woken.
+
+A publisher that sleeps is woken by NOTIFY; one that is awake gets no notification (spec/triggers.md 8). A lock tells
+the two apart. A writer of the log shares it until its transaction ends; the publisher takes it for itself before it
+sleeps and gives it back when it wakes. A writer that cannot share it notifies.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar, Final
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, ClassVar, Final
 
 from sqlalchemy import Connection, text
 
+from eventlog.sql.database import Wake
 from eventlog.sql.dialect import Dialect
+from eventlog.sql.dialects.postgresql.text import MAX_IDENTIFIER, literal
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.statements import qualified
+from eventlog.sql.statements import qualified, quote_identifier, statements
 
 _USER_ADVICE: Final = "check the user in the URL, and {secret}"
 
@@ -50,6 +58,17 @@ class PostgresSessions(Dialect):
     def begin_reading(self, conn: Connection, seconds: int) -> None:
         conn.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         conn.exec_driver_sql(f"SET LOCAL statement_timeout = '{int(seconds)}s'")
+
+    def choose_plans(self, conn: Connection) -> None:
+        """Allow only plans that walk an index, if there is one, to the end of the transaction or to ``usual_plans``.
+
+        That is said once a transaction, since each time is a round trip.
+        """
+        if _is_said(conn):
+            return
+        read = ", ".join(f"current_setting('{name}')" for name in OTHER_PLANS)
+        row = conn.exec_driver_sql(f"SELECT {read}, {_written()}", dict.fromkeys(OTHER_PLANS, "off")).one()
+        conn.info[_BY_INDEX] = conn.get_nested_transaction() or conn.get_transaction(), row[: len(OTHER_PLANS)]
 
     def session_id(self, conn: Connection) -> str:
         return str(conn.exec_driver_sql("SELECT pg_backend_pid()").scalar_one())
@@ -110,6 +129,8 @@ class PostgresSessions(Dialect):
         return missing
 
 
+# --- the lock and the rights ------------------------------------------------------------------------------------------
+
 _DATABASE_AND_FLIGHTS: Final = """
     SELECT concat_ws('/', d.oid, to_regclass(%(flights)s)::oid)
     FROM pg_catalog.pg_database AS d
@@ -117,7 +138,7 @@ _DATABASE_AND_FLIGHTS: Final = """
 _MAY_ASK: Final = "SELECT has_function_privilege('pg_catalog.pg_control_system()', 'EXECUTE')"
 _CLUSTER: Final = "SELECT system_identifier FROM pg_catalog.pg_control_system()"
 
-_CLASS: Final = int.from_bytes(b"Elog")
+_LOCK_CLASS: Final = int.from_bytes(b"Elog")
 """First half of the lock's key; the second is the log's OID. Other programs keep clear of it by chance of 1 to 2^32."""
 
 _LOCKS: Final = """
@@ -131,10 +152,113 @@ _KEY: Final = ":class, CAST(CAST(:log AS text) AS regclass)::oid::integer"
 
 
 def _scalar(conn: Connection, log: LogTable, expression: str) -> object:
-    parameters = {"class": _CLASS, "log": qualified(log.schema, log.name)}
+    parameters = {"class": _LOCK_CLASS, "log": qualified(log.schema, log.name)}
     return conn.execute(text(f"SELECT {expression}"), parameters).scalar_one()
 
 
 def _has_right(conn: Connection, kind: str, name: str, right: str) -> bool:
     statement = f"SELECT has_{kind}_privilege(%(name)s, %(right)s)"
     return bool(conn.exec_driver_sql(statement, {"name": name, "right": right}).scalar())
+
+
+# --- plans ------------------------------------------------------------------------------------------------------------
+
+# What a window would be read by instead: all its rows, sorted, of which the limit then takes the first.
+OTHER_PLANS: Final = ("enable_seqscan", "enable_bitmapscan", "enable_sort")
+_BY_INDEX: Final = "eventlog_by_index"
+"""Key of ``Connection.info``: the transaction or savepoint in which they were switched off, and the settings before."""
+
+
+def usual_plans(conn: Connection) -> None:
+    """Put back what the log's statements have switched off in this transaction: other tables have other plans."""
+    if _is_said(conn):
+        _, before = conn.info.pop(_BY_INDEX)
+        conn.exec_driver_sql(f"SELECT {_written()}", dict(zip(OTHER_PLANS, before, strict=True)))
+
+
+def _is_said(conn: Connection) -> bool:
+    transaction, _ = conn.info.get(_BY_INDEX, (None, ()))
+    return transaction is not None and transaction in (conn.get_transaction(), conn.get_nested_transaction())
+
+
+def _written() -> str:
+    return ", ".join(f"set_config('{name}', %({name})s, true)" for name in OTHER_PLANS)
+
+
+# --- waking the publisher ---------------------------------------------------------------------------------------------
+
+_WAKE_SQL: Final = statements(__package__, "wake.sql")
+_WAKE_CLASS: Final = int.from_bytes(b"Ewak")
+"""First half of the lock's key; the second is the log's OID. Another lock than the publisher's."""
+
+
+def channel(log: LogTable) -> str:
+    """The channel of a log: ``eventlog_<log table>`` in lower case, cut to 63 bytes.
+
+    Logs of one name in several schemas share it: their publishers wake each other once too often.
+    """
+    return f"eventlog_{log.name}".lower().encode()[:MAX_IDENTIFIER].decode(errors="ignore")
+
+
+class PostgresWake(Wake):
+    """NOTIFY, by a trigger of the log, to a publisher that has the lock."""
+
+    def create(self, log: LogTable) -> list[str]:
+        return _wake_statements(log, "function", "drop_trigger", "trigger", "always")
+
+    def drop(self, log: LogTable) -> list[str]:
+        return _wake_statements(log, "drop_trigger", "drop_function")
+
+    def may_create(self, conn: Connection, log: LogTable) -> bool:
+        return bool(conn.exec_driver_sql(_WAKE_SQL["owns"], {"log": _wake_words(log)["log"]}).scalar())
+
+    def missing(self, conn: Connection, log: LogTable) -> str | None:
+        words = _wake_words(log)
+        parameters = {"log": words["log"], "trigger": words["trigger_name"], "function": f"{words['function']}()"}
+        reason = conn.exec_driver_sql(_WAKE_SQL["missing"], parameters).scalar()
+        return None if reason is None else str(reason)
+
+    def listen(self, conn: Connection, log: LogTable) -> None:
+        conn.exec_driver_sql(f"LISTEN {quote_identifier(channel(log))}", execution_options={"no_parameters": True})
+
+    def fall_asleep(self, conn: Connection, log: LogTable) -> bool:
+        statement = "SELECT pg_try_advisory_lock(%(class)s, %(log)s::regclass::oid::integer)"
+        return bool(conn.exec_driver_sql(statement, _wake_key(log)).scalar_one())
+
+    def wake_up(self, conn: Connection, log: LogTable) -> None:
+        conn.exec_driver_sql("SELECT pg_advisory_unlock(%(class)s, %(log)s::regclass::oid::integer)", _wake_key(log))
+
+    def socket(self, conn: Connection) -> int:
+        return int(_driver(conn).fileno())
+
+    def heard(self, conn: Connection) -> bool:
+        # All of them are taken, so that each counts once.
+        return len(list(_driver(conn).notifies(timeout=0))) > 0
+
+
+def _driver(conn: Connection) -> Any:
+    return conn.connection.driver_connection
+
+
+def _wake_key(log: LogTable) -> dict[str, object]:
+    return {"class": _WAKE_CLASS, "log": _wake_words(log)["log"]}
+
+
+def _wake_statements(log: LogTable, *names: str) -> list[str]:
+    return [_WAKE_SQL[name].format(**_wake_words(log)) for name in names]
+
+
+@lru_cache(maxsize=32)
+def _wake_words(log: LogTable) -> Mapping[str, str]:
+    trigger = log.own_name("_tgr_{}_i_1")
+    return {
+        "log": qualified(log.schema, log.name),
+        "trigger": quote_identifier(trigger),
+        "trigger_name": trigger,
+        "function": qualified(log.schema, log.own_name("proc_{}_wake")),
+        "channel": literal(channel(log)),
+        "lock_class": str(_WAKE_CLASS),
+    }
+
+
+WAKE: Final = PostgresWake()
