@@ -47,7 +47,7 @@ from eventlog.core.options import (
     options_of,
     shared,
 )
-from eventlog.debezium import options as debezium
+from eventlog.debezium.writer import WriteOptions as DebeziumOptions
 from eventlog.files.secrets import referenced_secret
 from eventlog.model import LogRow
 from eventlog.qlik.message_options import WriteOptions
@@ -237,7 +237,7 @@ def _writer_option(writer: type, format: str, name: str) -> Any:
 
 
 _message_option: Final = partial(_writer_option, WriteOptions, MESSAGES)
-_debezium_option: Final = partial(_writer_option, debezium.WriteOptions, DEBEZIUM)
+_debezium_option: Final = partial(_writer_option, DebeziumOptions, DEBEZIUM)
 
 
 @dataclass(frozen=True, slots=True)

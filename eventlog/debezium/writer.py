@@ -1,6 +1,7 @@
-"""Change -> Debezium records: key, envelope and tombstone (spec/debezium.md 1, 2).
+"""Change -> Debezium records: key, envelope and tombstone (spec/debezium.md 1, 2), and the options of them.
 
-The envelope is that of the PostgreSQL connector, "Data change events", with a source of our own.
+The envelope is that of the PostgreSQL connector, "Data change events", with a source of our own. Options that Debezium
+has bear its names, with _ for dot.
 """
 
 from __future__ import annotations
@@ -8,19 +9,84 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from eventlog import __version__
-from eventlog.changes.format import Key, old_and_new_key, refuse_without_row, with_key
+from eventlog.changes.format import Complete, Key, old_and_new_key, refuse_without_row, with_key
+from eventlog.changes.json_form import CATALOG, CatalogOption
 from eventlog.core.catalog import Catalog, Column, ObjectClass, Table, row_of
 from eventlog.core.moments import EPOCH_UTC
+from eventlog.core.options import FLAG, FUNCTION, CheckedOptions, Kind, choice, option, shared
 from eventlog.core.typed import is_multi_valued, type_of
-from eventlog.core.values import ColumnType, Kind
 from eventlog.debezium.fields import Field, field_of
-from eventlog.debezium.options import WriteOptions
 from eventlog.errors import NotExpressible, RowError, ValueRange, shown
 from eventlog.model import Change, ChangeOp, KafkaRecord, Row, Value, column_name, differing, full_name
+
+# --- options ----------------------------------------------------------------------------------------------------------
+
+PLACEHOLDER: Final = "__debezium_unavailable_value"
+"""Debezium's default of ``unavailable.value.placeholder``."""
+
+
+def _matching(pattern: str, legal: str) -> Kind:
+    matches = re.compile(pattern).fullmatch
+
+    def parse(value: Any) -> str:
+        if not isinstance(value, str) or matches(value) is None:
+            raise ValueError
+        return value
+
+    return Kind(parse, legal)
+
+
+_TOPIC: Final = _matching("[A-Za-z0-9._-]{1,200}", "a text of letters of ASCII, digits, dots, hyphens and underscores")
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorOptions(CheckedOptions):
+    """Options of reader and writer, most of them of a connector under their names there."""
+
+    catalog: CatalogOption = shared(CATALOG)
+    decimal_handling_mode: str = option(
+        "precise", choice("precise", "double", "string"), "how exact numbers are written: decimal.handling.mode"
+    )
+    time_precision_mode: str = option(
+        "adaptive",
+        choice("adaptive", "connect"),
+        "types of dates and times: time.precision.mode; connect: milliseconds",
+    )
+    unavailable_value_placeholder: str = option(
+        PLACEHOLDER,
+        _matching("[!-~]+", "a text of ASCII without blanks"),
+        "what stands for a value that is not known: unavailable.value.placeholder",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions(ConnectorOptions):
+    """Options of the writer, those of [format] among them. Raises ConfigError."""
+
+    topic_prefix: str = option("eventlog", _TOPIC, "first part of topics and name of the source: topic.prefix")
+    schemas_enable: bool = option(True, FLAG, "key and value bring their schemas: schemas.enable of the converter")
+    tombstones_on_delete: bool = option(True, FLAG, "Kafka: a tombstone follows a delete: tombstones.on.delete")
+    missing_columns: str = option(
+        "read_back",
+        choice("read_back", "placeholder", "refuse"),
+        "columns of after that the log does not hold: read back, a placeholder, or the event is an error",
+    )
+    complete: Complete | None = option(None, FUNCTION, "function of schema, table and key that gives the whole row")
+    database: str = option("", _matching("[^\\ud800-\\udfff]*", "a text"), "name of the database: source.db")
+    lines: str = option(
+        "records",
+        choice("records", "values"),
+        "what a line of a file holds: topic, key and value of a record, or its value alone",
+    )
+    topic: str | None = option(None, _TOPIC, "one topic for all tables; default: <prefix>.<schema>.<table>")
+
+
+# --- records ----------------------------------------------------------------------------------------------------------
 
 OPERATIONS: Final[Mapping[ChangeOp, str]] = {
     ChangeOp.INSERT: "c",
@@ -32,7 +98,6 @@ OPERATIONS: Final[Mapping[ChangeOp, str]] = {
 
 _MICROSECOND: Final = timedelta(microseconds=1)
 _NOT_OF_TOPICS: Final = re.compile(r"[^A-Za-z0-9._-]")
-_TEXT: Final = ColumnType(Kind.CHARACTER)
 
 
 def topic_of(prefix: str, schema: str | None, table: str) -> str:
@@ -169,7 +234,7 @@ def _table_of(change: Change) -> Table:
     """A table that has the columns of a change; a column that is NULL is text."""
     key = dict(change.key or ())
     row = {**key, **(change.after or change.before or {})}
-    columns = tuple(Column(name, _TEXT if value is None else type_of(value)) for name, value in row.items())
+    columns = tuple(Column(name, type_of(value)) for name, value in row.items())
     return Table(change.table, "table", columns, tuple(key))
 
 

@@ -13,7 +13,7 @@ from sqlalchemy import URL
 
 from eventlog.changes.events import OPERATIONS, ReadOutgoing, event_to_change, outgoing_reader
 from eventlog.changes.json_form import utc_text
-from eventlog.cloudevents.event import (
+from eventlog.cloudevents.format import (
     DATA_TYPE,
     CloudEvent,
     DataOf,

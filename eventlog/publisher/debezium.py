@@ -12,8 +12,7 @@ from eventlog.core.events import CurrentRow, Outgoing, public_event, sent_ids
 from eventlog.core.typed import ReadValue
 from eventlog.core.values import ValueOptions
 from eventlog.debezium.format import line_of
-from eventlog.debezium.options import WriteOptions
-from eventlog.debezium.writer import EnvelopeWriter
+from eventlog.debezium.writer import EnvelopeWriter, WriteOptions
 from eventlog.errors import FormatError, RowError
 from eventlog.model import KafkaRecord, Level, Origins, Row, Verdict
 from eventlog.publisher.flight import NO_ORIGINS, Flight

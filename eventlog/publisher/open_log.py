@@ -371,7 +371,7 @@ def output_format(config: Config, log: LogTable) -> OutputFormat:
         in_records = config.sink.type == "kafka"
         return CloudEvents(_mode(config), source, settings.event_type, value_options(config), in_records=in_records)
     if settings.type == DEBEZIUM:
-        from eventlog.debezium.options import WriteOptions as DebeziumOptions
+        from eventlog.debezium.writer import WriteOptions as DebeziumOptions
         from eventlog.publisher.debezium import DebeziumEvents
 
         chosen = DebeziumOptions(**configured_options(config, DebeziumOptions))

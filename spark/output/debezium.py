@@ -12,8 +12,7 @@ from eventlog.config.load import Config
 from eventlog.core.events import Decided, QueryBack, build_event
 from eventlog.core.options import parse_options
 from eventlog.debezium.format import line_of
-from eventlog.debezium.options import WriteOptions
-from eventlog.debezium.writer import EnvelopeWriter
+from eventlog.debezium.writer import EnvelopeWriter, WriteOptions
 from eventlog.model import LogRow, Verdict
 from eventlog.publisher.debezium import EventRecords
 from eventlog.publisher.open_log import configured_options, value_options

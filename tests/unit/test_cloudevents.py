@@ -20,8 +20,7 @@ from sqlalchemy import make_url
 from test_numbered_flights import TYPED, typed_events
 
 from eventlog.changes.format import Report
-from eventlog.cloudevents.event import change_of, data_of, event_writer
-from eventlog.cloudevents.format import FORMAT
+from eventlog.cloudevents.format import FORMAT, change_of, data_of, event_writer
 from eventlog.config.load import Config, load
 from eventlog.core.events import Outgoing
 from eventlog.core.values import ValueOptions

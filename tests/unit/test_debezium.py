@@ -24,8 +24,7 @@ from eventlog.core.catalog import Catalog, build_catalog
 from eventlog.core.values import parse_type
 from eventlog.debezium.fields import decoder_of, field_of
 from eventlog.debezium.format import FORMAT, line_of
-from eventlog.debezium.options import PLACEHOLDER, WriteOptions
-from eventlog.debezium.writer import EnvelopeWriter, topic_of
+from eventlog.debezium.writer import PLACEHOLDER, EnvelopeWriter, WriteOptions, topic_of
 from eventlog.errors import FormatError, NotExpressible, ValueRange
 from eventlog.model import Change, ChangeOp, KafkaRecord, Row, Value
 
