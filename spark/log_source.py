@@ -21,8 +21,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampNTZType
 from sqlalchemy import URL
 
+from eventlog.config.kinds import masked, secrets_of
 from eventlog.config.load import load
-from eventlog.config.urls import masked, secrets_of
 from eventlog.errors import ConfigError
 from eventlog.model import LogRow
 from eventlog.sql.connection import connect, dialect_of, parse_url

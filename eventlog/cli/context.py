@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from eventlog.cli.output import configure_logging, note
-from eventlog.config.load import Config, load
-from eventlog.config.urls import connection_url
+from eventlog.config.load import Config, connection_url, load
 from eventlog.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -25,7 +25,8 @@ from eventlog.changes.format import Report
 from eventlog.cli.context import Context, master_of, spark_module
 from eventlog.cli.help import Command
 from eventlog.cli.output import FILE, json_option, master_option, note, print_json, result, table
-from eventlog.config.urls import with_configured_password
+from eventlog.config.kinds import url_of
+from eventlog.config.settings import DatabaseSettings
 from eventlog.errors import ConfigError, EventlogError, number_of
 
 STANDARD: Final = "-"
@@ -153,6 +154,24 @@ def with_password(context: Context, format: str, place: str) -> str:
     if format != _LOG or "://" not in place or not {_PASSWORD, f"{_PASSWORD}_FILE"} & os.environ.keys():
         return place
     return with_configured_password(place, context.config().database)
+
+
+def with_configured_password(url: str, database: DatabaseSettings) -> str:
+    """The URL, with the password of the configured database where it names that one and that user, and has none.
+
+    The password goes nowhere else: whoever answers at another URL would learn it.
+    """
+    if database.url is None or database.password is None:
+        return url
+    named, configured = url_of(url), url_of(database.url)
+    # Which database each names, for whom. What stands behind ? may name another host.
+    logins = [
+        (one.get_backend_name(), one.username, one.host, one.port, one.database, dict(one.query))
+        for one in (named, configured)
+    ]
+    if named.password is not None or logins[0] != logins[1]:
+        return url
+    return named.set(password=database.password).render_as_string(hide_password=False)
 
 
 def _with_password(context: Context, format: str, options: Mapping[str, Any]) -> Mapping[str, Any]:

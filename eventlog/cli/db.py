@@ -11,8 +11,7 @@ from sqlalchemy import Connection
 from eventlog.cli.context import Context, engine_of, reading, transaction
 from eventlog.cli.help import Group
 from eventlog.cli.output import confirm, json_option, print_json, result, sees_terminal, sql_option, table, yes_option
-from eventlog.config.load import Config
-from eventlog.config.urls import connection_url
+from eventlog.config.load import Config, connection_url
 from eventlog.errors import ConfigError, LogTableError
 from eventlog.publisher.open_log import find_log
 from eventlog.sql import migrations

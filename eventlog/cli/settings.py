@@ -15,10 +15,9 @@ import click
 from eventlog.cli.context import DEFAULT_FILE, Context, reading
 from eventlog.cli.help import Command
 from eventlog.cli.output import FILE, json_option, note, print_json, table
-from eventlog.config.kinds import BASE, COLUMN_MAP, URL
+from eventlog.config.kinds import BASE, COLUMN_MAP, URL, masked
 from eventlog.config.load import Config, Effective, effective, load
 from eventlog.config.settings import SECTIONS, WatchSettings, variable
-from eventlog.config.urls import masked
 from eventlog.core.options import BOOLEAN, NAMES, PATH, TEXT, Option, options_of, toml
 from eventlog.errors import ConfigError
 

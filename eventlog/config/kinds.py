@@ -1,4 +1,4 @@
-"""The kinds of options that eventlog.toml alone has: SQL, times of day, names of columns, secrets and the like."""
+"""The kinds of options that eventlog.toml alone has: SQL, times of day, names of columns, secrets, URLs."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ import datetime
 import json
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from eventlog.core.options import OBJECT, STRING, TEXT, Kind, parse_name, parse_names
-from eventlog.files.secrets import REFERENCE
+from eventlog.files.secrets import REFERENCE, read_secret
 from eventlog.model import LogRow
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
 
 
 def _parse_times(value: Any) -> tuple[datetime.time, ...]:
@@ -236,3 +240,41 @@ PUBLICATION_MODE: Final = Kind(_parse_publication_mode, "1 only", int)
 BASE: Final = Kind(_parse_mapping, "{ base table = { base column = view column, ... }, ... }")
 TABLE: Final = Kind(_parse_table, "a table of options; as text: JSON", json.loads)
 LISTS: Final = Kind(_parse_lists, "{ name = [name, ...], ... }; as text: JSON", json.loads)
+
+
+# --- URLs of databases ------------------------------------------------------------------------------------------------
+
+
+def url_of(text: str) -> sa.URL:
+    """The URL that a text is. Raises ConfigError."""
+    # SQLAlchemy is heavy, and most of the command line does without.
+    from eventlog.sql.connection import parse_url
+
+    return parse_url(text)
+
+
+def masked(url: str) -> str:
+    """The URL without its password, as a part of its own and in the query."""
+    parsed = url_of(url)
+    hidden = dict.fromkeys(secrets_of(parsed), "***")
+    return parsed.update_query_dict(hidden).render_as_string(hide_password=True).replace("%2A%2A%2A", "***")
+
+
+def secrets_of(url: sa.URL) -> list[str]:
+    """The names in the query of a URL that stand for secrets."""
+    return [key for key in url.query if "password" in key.lower() or "secret" in key.lower()]
+
+
+_FILE_URL: Final = re.compile(r"((?:sqlite(?:\+\w+)?|embedded):///)(?!/|:memory:|file:)([^?]+)(\?.*)?", re.IGNORECASE)
+"""The URL of a database that is a file or a directory, by a relative path."""
+
+
+def from_directory(url: str, directory: Path) -> str:
+    """The URL of a database in a file, whose relative path is taken from a directory; any other as it is."""
+    match = _FILE_URL.fullmatch(url)
+    return url if match is None else f"{match[1]}{directory / match[2]}{match[3] or ''}"
+
+
+def read_url(file: Path, source: str) -> str:
+    """The URL that a file holds; ``source`` names the setting. Raises ConfigError."""
+    return read_secret(file, source, "the database URL").strip()

@@ -14,8 +14,7 @@ from typing import Final, TypeVar
 
 from sqlalchemy import Connection
 
-from eventlog.config.load import Config
-from eventlog.config.urls import connection_url
+from eventlog.config.load import Config, connection_url
 from eventlog.core.catalog import Catalog, Database, match_name
 from eventlog.core.checks import check_rows
 from eventlog.errors import DatabaseError, EventlogError

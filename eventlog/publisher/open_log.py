@@ -20,9 +20,8 @@ from typing import Any, Final
 from sqlalchemy import Connection
 
 from eventlog.cloudevents.options import BATCHED, mode_of
-from eventlog.config.load import Config
+from eventlog.config.load import Config, connection_url
 from eventlog.config.settings import CLOUDEVENTS, DEBEZIUM, MESSAGES, WatchSettings
-from eventlog.config.urls import connection_url
 from eventlog.core.catalog import Attribute, Catalog, Database, LogName, ObjectClass, build_catalog, match_name
 from eventlog.core.events import EventOptions
 from eventlog.core.options import options_of, same_fields

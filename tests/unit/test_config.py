@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from eventlog.cli.convert import with_configured_password
 from eventlog.cli.settings import template
-from eventlog.config.load import Config, effective, load
+from eventlog.config.kinds import masked
+from eventlog.config.load import Config, connection_url, effective, load
 from eventlog.config.settings import SECTIONS, FormatSettings, PublisherSettings, kafka_properties
-from eventlog.config.urls import connection_url, masked, with_configured_password
 from eventlog.core.options import options_of
 from eventlog.errors import ConfigError
 

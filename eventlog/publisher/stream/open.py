@@ -13,9 +13,9 @@ from typing import Any, Final
 from eventlog.changes.events import EventWriting
 from eventlog.changes.format import Report
 from eventlog.changes.json_form import database_of, read_catalog
+from eventlog.config.kinds import read_url
 from eventlog.config.load import Config
 from eventlog.config.settings import PublisherSettings, SourceSettings, kafka_properties
-from eventlog.config.urls import read_url
 from eventlog.conversion import in_own_options
 from eventlog.core.catalog import Catalog, build_catalog
 from eventlog.core.options import options_of, parse_options, toml
