@@ -26,7 +26,8 @@ from eventlog.config.settings import SinkSettings
 from eventlog.core.catalog import Catalog, Database
 from eventlog.errors import EventlogError
 from eventlog.publisher.context import Context, Counters, PublisherOptions
-from eventlog.publisher.open_log import catalog_of, xds_format
+from eventlog.publisher.formats import xds_format
+from eventlog.publisher.open_log import catalog_of
 from eventlog.qlik.sequence import WriterState
 from eventlog.sql.connection import as_database_errors, connect, dialect_of
 from eventlog.sql.dialect import Part

@@ -30,8 +30,9 @@ from eventlog.publisher.context import Context as Opened
 from eventlog.publisher.cycle import dry_run
 from eventlog.publisher.daemon import publish as run_daemon
 from eventlog.publisher.daemon import publish_once
+from eventlog.publisher.formats import ignored_indent
 from eventlog.publisher.liveness import Progress, liveness_file, patience, watched_over
-from eventlog.publisher.open_log import ignored_indent, open_to_publish, open_unlocked
+from eventlog.publisher.open_log import open_to_publish, open_unlocked
 from eventlog.publisher.sinks import Sink, open_sink
 from eventlog.publisher.sinks.stdout import StreamSink
 from eventlog.publisher.waiting import StopRequest

@@ -19,6 +19,7 @@ from eventlog.model import LogRow, Origins, Status, origins_of, queue_rows
 from eventlog.publisher.context import SILENT, Context
 from eventlog.publisher.delivery import Delivered, FlightResult, Parking, deliver
 from eventlog.publisher.flight import Flight, encode, numbered, pack
+from eventlog.publisher.formats import CurrentRows, read_whole_rows
 from eventlog.publisher.marks import InflightLine, Marks
 from eventlog.publisher.queue import (
     DueScan,
@@ -39,7 +40,6 @@ from eventlog.publisher.queue import (
     warn_of,
 )
 from eventlog.publisher.sinks import Sink
-from eventlog.publisher.whole_rows import CurrentRows, read_whole_rows
 from eventlog.sql.rows import next_flight, write_inflight
 from eventlog.sql.windows import to_ranges
 

@@ -15,20 +15,19 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy import Connection
 
-from eventlog.cloudevents.options import BATCHED, mode_of
 from eventlog.config.load import Config, connection_url
-from eventlog.config.settings import CLOUDEVENTS, DEBEZIUM, MESSAGES, WatchSettings
+from eventlog.config.settings import WatchSettings
 from eventlog.core.catalog import Attribute, Catalog, Database, LogName, ObjectClass, build_catalog, match_name
 from eventlog.core.events import EventOptions
-from eventlog.core.options import options_of, same_fields
-from eventlog.core.values import ValueOptions
+from eventlog.core.options import same_fields
 from eventlog.errors import AnotherPublisher, ConfigError, DatabaseError, EventlogError, TriggerError, together
 from eventlog.publisher.context import Context, Counters, PublisherOptions
-from eventlog.publisher.formats import Form, OutputFormat, XdsFormat
+from eventlog.publisher.formats import is_single, output_format, value_options
+from eventlog.publisher.sinks import TAKES_SEVERAL
 from eventlog.publisher.sinks.files import Owner, claim
 from eventlog.sql.connection import (
     TO_THE_PRIMARY,
@@ -52,7 +51,6 @@ from eventlog.sql.triggers.watch import (
     internal_tables,
     matching_tables,
 )
-from eventlog.xds.writer import Header
 
 _log = logging.getLogger("eventlog.publisher")
 
@@ -266,13 +264,6 @@ def captured_tables(config: Config, catalog: Catalog) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*tables, *bases]))
 
 
-def value_options(config: Config) -> ValueOptions:
-    """How values are written. Messages have types of their own for times, so that XDS's loses nothing of them."""
-    settings = config.format
-    time_syntax = settings.time_syntax if settings.type == "xds" else "full"
-    return ValueOptions(time_syntax, settings.time_zone, settings.char_padding, settings.special_times)
-
-
 def declared_watches(config: Config) -> tuple[Watch, ...]:
     """The watches of the configuration, as the triggers are compiled from them."""
     return tuple(Watch(**{**same_fields(watch, Watch), "table": watch.name}) for watch in config.watches)
@@ -287,11 +278,10 @@ def publisher_options(config: Config, current_user: str, fold_name: Callable[[st
     user = own_user(config, current_user, fold_name)
     changed = {
         "driver_user": None if settings.allow_loopback else user,
-        # A file or a stream is written in order, by one thread: its lines would mix, and its names depend on luck.
-        "concurrency": settings.concurrency if config.sink.type in ("http", "python") else 1,
+        "concurrency": settings.concurrency if config.sink.type in TAKES_SEVERAL else 1,
         "time_of_day": settings.time_of_day or (),
         "heartbeat_interval": settings.heartbeat_interval * 60.0,
-        "singly": _is_single(config),
+        "singly": is_single(config),
     }
     return PublisherOptions(
         **{**same_fields(settings, PublisherOptions), **changed},
@@ -331,80 +321,6 @@ def is_given(config: Config, name: str) -> bool:
 def _insert_query_back(config: Config) -> str:
     """What types 5 and 7 become: the option speaks of XDS, as messages they are inserts (spec/change-model.md 3.1)."""
     return config.format.insert_query_back if config.format.type == "xds" else "add"
-
-
-def xds_format(config: Config) -> XdsFormat:
-    """XDS documents in the form that the sink takes."""
-    header = Header(config.format.product_name, config.format.product_version)
-    form: Form = "documents"
-    if config.sink.type == "kafka":
-        form = "records"
-    elif config.sink.form == "lines":
-        form = "lines"
-    return XdsFormat(header, form, config.format.indent)
-
-
-def ignored_indent(config: Config) -> str | None:
-    """What is said of an ``indent`` that has no effect: envelopes of form ``lines``, and messages, are not indented."""
-    if not config.format.indent:
-        return None
-    if config.format.type != "xds" or config.sink.type == "kafka":
-        return (
-            f"{config.sources['format.indent']} has no effect: what is no XDS, and what goes to Kafka, is not indented"
-        )
-    if config.sink.form == "lines":
-        return (
-            f'{config.sources["format.indent"]} has no effect with form = "lines", which writes an envelope on one '
-            'line: set form = "documents" in [sink], or leave indent out'
-        )
-    return None
-
-
-def output_format(config: Config, log: LogTable) -> OutputFormat:
-    """What the events of a log are written as. Raises ConfigError."""
-    settings = config.format
-    if settings.type == CLOUDEVENTS:
-        from eventlog.publisher.cloudevents import CloudEvents, source_of
-
-        source = settings.source or source_of(connection_url(config.database), log)
-        in_records = config.sink.type == "kafka"
-        return CloudEvents(_mode(config), source, settings.event_type, value_options(config), in_records=in_records)
-    if settings.type == DEBEZIUM:
-        from eventlog.debezium.writer import WriteOptions as DebeziumOptions
-        from eventlog.publisher.debezium import DebeziumEvents
-
-        chosen = DebeziumOptions(**configured_options(config, DebeziumOptions))
-        return DebeziumEvents(chosen, value_options(config), config.sink.type == "kafka")
-    if settings.type != MESSAGES:
-        return xds_format(config)
-    from eventlog.publisher.qlik_messages import QlikMessages
-    from eventlog.qlik.message_options import WriteOptions
-    from eventlog.qlik.registry import registry_of_writer
-
-    options = WriteOptions(**configured_options(config, WriteOptions))
-    return QlikMessages(options, value_options(config), registry_of_writer(options))
-
-
-def configured_options(config: Config, kind: type) -> dict[str, Any]:
-    """What the configuration says of a writer's options of this kind: [format], the topic, the database's name."""
-    options = same_fields(config.format, kind)
-    names = options_of(kind)
-    if "topic" in names:
-        options["topic"] = config.sink.topic
-    if "database" in names:
-        options["database"] = parse_url(connection_url(config.database)).database or ""
-    return options
-
-
-def _mode(config: Config) -> str:
-    """The mode of CloudEvents (spec/cloudevents.md 2)."""
-    return mode_of(config.format.mode, config.sink.type, config.sink.form)
-
-
-def _is_single(config: Config) -> bool:
-    """Whether a document is one event: CloudEvents over HTTP and to functions that are not batched."""
-    is_cloudevent = config.format.type == CLOUDEVENTS and config.sink.type in ("http", "python")
-    return is_cloudevent and _mode(config) != BATCHED
 
 
 # --- the tables change while a publisher runs -------------------------------------------------------------------------

@@ -27,9 +27,8 @@ from eventlog.config.load import Config
 from eventlog.errors import ConfigError
 from eventlog.model import Answer, Level, Verdict
 from eventlog.publisher.context import Doing, Observer
-from eventlog.publisher.sinks import Document, Sink
+from eventlog.publisher.sinks import SPAN_KINDS, Document, Sink
 
-_KINDS: Final = {"http": SpanKind.CLIENT, "kafka": SpanKind.PRODUCER}
 _ROOT: Final = Context()
 _PROTOCOL: Final = "http/protobuf"
 
@@ -44,7 +43,7 @@ class Tracing(Observer):
     def __init__(self, tracer: Tracer, log: str, sink: str) -> None:
         self._tracer = tracer
         self._attributes = {"eventlog.log": log, "eventlog.sink": sink}
-        self.kind = _KINDS.get(sink, SpanKind.INTERNAL)
+        self.kind = SpanKind[SPAN_KINDS.get(sink, "INTERNAL")]
         self._window: Link | None = None
         self._flight: Span | None = None
         self._context = _ROOT

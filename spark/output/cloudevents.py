@@ -12,8 +12,8 @@ from eventlog.config.load import Config
 from eventlog.core.events import Outgoing
 from eventlog.core.options import CheckedOptions, parse_options, same_fields, shared
 from eventlog.model import LogRow, origins_of
-from eventlog.publisher.cloudevents import CloudEvents, source_of
-from eventlog.publisher.open_log import value_options
+from eventlog.publisher.formats import value_options
+from eventlog.publisher.formats.cloudevents import CloudEvents, source_of
 from eventlog.sql.connection import parse_url
 from spark.directory import Directory
 from spark.job import Columns, Job, OutputFile, catalog

@@ -14,9 +14,8 @@ from eventlog.core.options import parse_options
 from eventlog.debezium.format import line_of
 from eventlog.debezium.writer import EnvelopeWriter, WriteOptions
 from eventlog.model import LogRow, Verdict
-from eventlog.publisher.debezium import EventRecords
-from eventlog.publisher.open_log import configured_options, value_options
-from eventlog.publisher.whole_rows import CurrentRows, read_whole_rows
+from eventlog.publisher.formats import CurrentRows, configured_options, read_whole_rows, value_options
+from eventlog.publisher.formats.debezium import EventRecords
 from spark.job import Job, catalog
 from spark.output.formats import OutputFormat, Render, Rendered, counts_of, refuse, write_placed
 

@@ -15,8 +15,8 @@ from eventlog.core.events import Decided, Outgoing, QueryBack, build_event
 from eventlog.core.options import parse_options
 from eventlog.errors import FormatError, RowError
 from eventlog.model import LogRow
-from eventlog.publisher.open_log import configured_options, value_options
-from eventlog.publisher.qlik_messages import EventMessages, full_name
+from eventlog.publisher.formats import configured_options, value_options
+from eventlog.publisher.formats.qlik_messages import EventMessages, full_name
 from eventlog.qlik.message_events import sequence_prefix
 from eventlog.qlik.message_format import line_of
 from eventlog.qlik.message_options import WriteOptions

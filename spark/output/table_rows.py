@@ -21,7 +21,7 @@ from eventlog.core.typed import is_multi_valued
 from eventlog.errors import FormatError, NotExpressible, RowError, ValueRange, shown
 from eventlog.log.reading import group_reader
 from eventlog.model import Change, ChangeOp, LogRow, Operation, full_name
-from eventlog.publisher.qlik_messages import class_columns
+from eventlog.publisher.formats.qlik_messages import class_columns
 from eventlog.qlik.change_rows import TableLayout, mask_writer
 from eventlog.qlik.change_table_options import WriteOptions
 from eventlog.qlik.change_tables import TargetTable, images_of

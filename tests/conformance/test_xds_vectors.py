@@ -17,8 +17,9 @@ from eventlog.core.table_key import key_text
 from eventlog.model import Level, LogRow, Status, Verdict
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.flight import pack
+from eventlog.publisher.formats import output_format
 from eventlog.publisher.marks import Marks
-from eventlog.publisher.open_log import catalog_of, class_names, output_format, publisher_options
+from eventlog.publisher.open_log import catalog_of, class_names, publisher_options
 from eventlog.publisher.queue import build_events, take_window
 from eventlog.sql.dialect import CurrentRow
 from eventlog.sql.log_table import LogTable, find_columns

@@ -38,8 +38,8 @@ from eventlog.errors import ConfigError
 from eventlog.model import ChangeOp
 from eventlog.publisher.context import Counters
 from eventlog.publisher.flight import decode
+from eventlog.publisher.formats.qlik_messages import class_columns
 from eventlog.publisher.open_log import open_unlocked
-from eventlog.publisher.qlik_messages import class_columns
 from eventlog.qlik.change_tables import refuse
 from eventlog.qlik.envelope import Message
 from eventlog.qlik.message_format import read_lines

@@ -26,10 +26,10 @@ from eventlog.core.events import Outgoing
 from eventlog.core.values import ValueOptions
 from eventlog.errors import FormatError, NotExpressible
 from eventlog.model import ALL, Answer, Change, ChangeOp, Level, Lob, LogRow, Operation, Verdict, origins_of
-from eventlog.publisher import cloudevents as publisher_cloudevents
-from eventlog.publisher import open_log
-from eventlog.publisher.cloudevents import CloudEvents, source_of
+from eventlog.publisher import formats, open_log
 from eventlog.publisher.flight import Flight
+from eventlog.publisher.formats import cloudevents as publisher_cloudevents
+from eventlog.publisher.formats.cloudevents import CloudEvents, source_of
 from eventlog.publisher.sinks import Document
 from eventlog.sql.log_table import LogTable
 
@@ -391,7 +391,7 @@ def config_of(**flags: str) -> Config:
 )
 def test_each_sink_has_its_usual_mode(sink: dict[str, str], mode: str, singly: bool) -> None:
     config = config_of(**sink)
-    output = open_log.output_format(config, LogTable(None, "eventlog", ()))
+    output = formats.output_format(config, LogTable(None, "eventlog", ()))
     assert isinstance(output, CloudEvents)
     assert (output.mode, open_log.publisher_options(config, "").singly) == (mode, singly)
 

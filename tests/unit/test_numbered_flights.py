@@ -23,9 +23,8 @@ from eventlog.core.values import ValueOptions
 from eventlog.errors import DatabaseError
 from eventlog.model import ALL, Level, LogRow, Operation, Verdict, origins_of, queue_rows
 from eventlog.publisher.flight import Flight, decode, encode, numbered
-from eventlog.publisher.formats import time_reader
-from eventlog.publisher.open_log import value_options
-from eventlog.publisher.qlik_messages import QlikMessages, class_columns, timestamp_reader
+from eventlog.publisher.formats import time_reader, value_options
+from eventlog.publisher.formats.qlik_messages import QlikMessages, class_columns, timestamp_reader
 from eventlog.publisher.sinks import Document
 from eventlog.qlik.message_events import sequence_prefix
 from eventlog.qlik.message_options import WriteOptions

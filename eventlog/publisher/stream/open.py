@@ -21,7 +21,8 @@ from eventlog.core.catalog import Catalog, build_catalog
 from eventlog.core.options import options_of, parse_options, toml
 from eventlog.errors import ConfigError
 from eventlog.publisher.context import Counters
-from eventlog.publisher.open_log import is_given, publisher_options, value_options, xds_format
+from eventlog.publisher.formats import value_options, xds_format
+from eventlog.publisher.open_log import is_given, publisher_options
 from eventlog.publisher.sinks.files import Owner, claim
 from eventlog.publisher.sinks.python import load_function
 from eventlog.publisher.stream.position import position_file

@@ -24,21 +24,37 @@ from eventlog.cloudevents.format import (
     type_writer,
 )
 from eventlog.cloudevents.options import BATCHED, BINARY
+from eventlog.config.load import Config, connection_url
 from eventlog.core.catalog import Catalog
 from eventlog.core.events import Outgoing, association_of, public_event, sent_ids
 from eventlog.core.values import ValueOptions
 from eventlog.errors import BadValue, FormatError
 from eventlog.model import KafkaRecord, Origins
 from eventlog.publisher.flight import NO_ORIGINS, Flight
-from eventlog.publisher.formats import OutputFormat, of_first_row, time_reader
-from eventlog.publisher.sinks import Document
-from eventlog.publisher.whole_rows import CurrentRows
+from eventlog.publisher.formats import (
+    CurrentRows,
+    OutputFormat,
+    cloudevents_mode,
+    of_first_row,
+    time_reader,
+    value_options,
+)
+from eventlog.publisher.sinks import TAKES_RECORDS, Document
 from eventlog.sql.log_table import LogTable
 
 STRUCTURED_TYPE: Final = "application/cloudevents+json; charset=UTF-8"
 BATCHED_TYPE: Final = "application/cloudevents-batch+json; charset=UTF-8"
 
 _CONTENT_TYPE: Final = "content-type"
+
+
+def open_format(config: Config, log: LogTable) -> CloudEvents:
+    """``[format]`` of type ``cloudevents``."""
+    settings = config.format
+    source = settings.source or source_of(connection_url(config.database), log)
+    in_records = config.sink.type in TAKES_RECORDS
+    mode, values = cloudevents_mode(config), value_options(config)
+    return CloudEvents(mode, source, settings.event_type, values, in_records=in_records)
 
 
 def source_of(url: URL, log: LogTable) -> str:
@@ -48,7 +64,7 @@ def source_of(url: URL, log: LogTable) -> str:
 
 
 class CloudEvents(OutputFormat):
-    """Events to CloudEvents, as ``eventlog.publisher.formats.OutputFormat`` asks for them.
+    """Events to CloudEvents, as ``OutputFormat`` asks for them.
 
     ``values``: what the events were written with. ``in_records``: they go to Kafka, else in documents, which hold one
     event if they are in binary mode.

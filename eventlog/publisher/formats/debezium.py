@@ -7,6 +7,7 @@ from datetime import datetime
 from functools import partial
 
 from eventlog.changes.events import ReadOutgoing, attribute_reader, outgoing_reader
+from eventlog.config.load import Config
 from eventlog.core.catalog import Catalog, ObjectClass
 from eventlog.core.events import CurrentRow, Outgoing, public_event, sent_ids
 from eventlog.core.typed import ReadValue
@@ -16,13 +17,27 @@ from eventlog.debezium.writer import EnvelopeWriter, WriteOptions
 from eventlog.errors import FormatError, RowError
 from eventlog.model import KafkaRecord, Level, Origins, Row, Verdict
 from eventlog.publisher.flight import NO_ORIGINS, Flight
-from eventlog.publisher.formats import OutputFormat, of_first_row, time_reader
-from eventlog.publisher.sinks import Document
-from eventlog.publisher.whole_rows import CurrentRows, row_attributes
+from eventlog.publisher.formats import (
+    CurrentRows,
+    OutputFormat,
+    configured_options,
+    of_first_row,
+    row_attributes,
+    time_reader,
+    value_options,
+)
+from eventlog.publisher.sinks import TAKES_RECORDS, Document
+from eventlog.sql.log_table import LogTable
+
+
+def open_format(config: Config, _log: LogTable) -> DebeziumEvents:
+    """``[format]`` of type ``debezium``."""
+    options = WriteOptions(**configured_options(config, WriteOptions))
+    return DebeziumEvents(options, value_options(config), config.sink.type in TAKES_RECORDS)
 
 
 class DebeziumEvents(OutputFormat):
-    """Events to change events, as ``eventlog.publisher.formats.OutputFormat`` asks for them.
+    """Events to change events, as ``OutputFormat`` asks for them.
 
     ``values``: what the events were written with. ``has_records``: for Kafka; else a document holds the values, one a
     line, without tombstones.

@@ -9,27 +9,41 @@ from functools import lru_cache
 from itertools import count
 
 from eventlog.changes.events import outgoing_reader
+from eventlog.config.load import Config
 from eventlog.core.catalog import Catalog, ObjectClass, row_of
 from eventlog.core.events import Outgoing, public_event, sent_ids
 from eventlog.core.values import ValueOptions
 from eventlog.errors import FormatError, ReceiverAway, RowError
 from eventlog.model import KafkaRecord, Level, Origins, Verdict
 from eventlog.publisher.flight import NO_ORIGINS, Flight, placed
-from eventlog.publisher.formats import OutputFormat, of_first_row, time_reader
+from eventlog.publisher.formats import (
+    CurrentRows,
+    OutputFormat,
+    configured_options,
+    of_first_row,
+    time_reader,
+    value_options,
+)
 from eventlog.publisher.sinks import Document
-from eventlog.publisher.whole_rows import CurrentRows
 from eventlog.qlik.columns import QlikColumn, columns_of
 from eventlog.qlik.errors import RegistryError
 from eventlog.qlik.message_events import WriteOutgoing
 from eventlog.qlik.message_options import WriteOptions
 from eventlog.qlik.message_template import UNKNOWN_TIMESTAMP, timestamp_of
 from eventlog.qlik.message_writer import MessageWriter
-from eventlog.qlik.registry import Registry
+from eventlog.qlik.registry import Registry, registry_of_writer
 from eventlog.qlik.sequence import first_sequence, sequences
+from eventlog.sql.log_table import LogTable
+
+
+def open_format(config: Config, _log: LogTable) -> QlikMessages:
+    """``[format]`` of type ``qlik-messages``."""
+    options = WriteOptions(**configured_options(config, WriteOptions))
+    return QlikMessages(options, value_options(config), registry_of_writer(options))
 
 
 class QlikMessages(OutputFormat):
-    """Events to messages, as ``eventlog.publisher.formats.OutputFormat`` asks for them.
+    """Events to messages, as ``OutputFormat`` asks for them.
 
     ``values``: what the events were written with. The columns are those of the classes; where they change, the version
     of the table is raised.
