@@ -19,8 +19,8 @@ from eventlog.config.load import load
 from eventlog.errors import ConfigError
 from eventlog.model import LogRow
 from eventlog.publisher.open_log import declared_watches
-from eventlog.sql.alembic.autogenerate import OPTION, Declared
 from eventlog.sql.log_table import LogTable, split_name
+from eventlog.sql.migrations.autogenerate import OPTION, Declared
 from eventlog.sql.triggers.watch import Watch
 
 __all__ = ["hides", "options"]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import eventlog.sql.dialects
 from eventlog.changes.json_form import database_from_json
-from eventlog.sql.alembic.definition import WatchDefinition, compile_definition, with_tables
 from eventlog.sql.connection import SUPPORTED, load_dialect
+from eventlog.sql.migrations.operations import WatchDefinition, compile_definition, with_tables
 from eventlog.sql.statements import TEMPLATE_VERSION, read_template
 from eventlog.sql.triggers.watch import Watch
 

@@ -22,15 +22,17 @@ from eventlog.core.catalog import Column, Database, ForeignKey, Table
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import ConfigError, EventlogError, TriggerError
 from eventlog.sql import statements
-from eventlog.sql.alembic.definition import (
-    LogDefinition,
+from eventlog.sql.migrations import run_or_print
+from eventlog.sql.migrations.operations import (
+    CreateEventLogOp,
+    DropEventLogOp,
+    UnwatchTableOp,
     WatchDefinition,
+    WatchTableOp,
     compile_definition,
     from_literals,
     with_tables,
 )
-from eventlog.sql.alembic.operations import CreateEventLogOp, DropEventLogOp, UnwatchTableOp, WatchTableOp
-from eventlog.sql.migrations import run_or_print
 from eventlog.sql.statements import TEMPLATE_VERSION, read_template
 from eventlog.sql.triggers.watch import Watch
 
@@ -90,7 +92,7 @@ def test_rendered_operations_are_the_operations(definition: WatchDefinition) -> 
 
 def test_rendered_operations_of_the_log_are_the_operations() -> None:
     for kind in (CreateEventLogOp, DropEventLogOp):
-        operation = kind(LogDefinition('"Ev.log"', "hr", ("0006", "0007"), ("0002",)))
+        operation = kind('"Ev.log"', "hr", ("0006", "0007"), ("0002",))
         assert vars(rerun(operation)) == vars(operation)
         assert vars(operation.reverse()) == vars(operation)
 

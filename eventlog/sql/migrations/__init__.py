@@ -3,7 +3,7 @@
 Two branches, so that each knows what it made: ``companions`` (the tables of spec/event-log.md 10) and ``log`` (the
 table itself, its trigger and the key quoting function). ``--companions-only`` runs the first alone, for a log that
 somebody else made, and a downgrade takes away what was upgraded and nothing else. Which migrations a log has seen
-stands beside it, in ``<log>_version``.
+stands beside it, in ``<log>_version``. ``operations`` and ``autogenerate`` do the same in a user's own migrations.
 """
 
 from __future__ import annotations

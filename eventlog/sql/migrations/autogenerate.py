@@ -28,20 +28,21 @@ from sqlalchemy.exc import SQLAlchemyError
 from eventlog.core.catalog import Database, build_catalog
 from eventlog.errors import EventlogError, LogTableError, TriggerError
 from eventlog.sql import migrations
-from eventlog.sql.alembic.definition import (
+from eventlog.sql.connection import load_dialect
+from eventlog.sql.dialect import Dialect
+from eventlog.sql.log_table import LogTable, new_log, quoted
+from eventlog.sql.migrations.operations import (
     WATCH_OPTIONS,
-    LogDefinition,
+    CreateEventLogOp,
+    UnwatchTableOp,
     WatchDefinition,
+    WatchTableOp,
     compile_definition,
     from_literals,
     watch_of,
     with_facts,
     with_tables,
 )
-from eventlog.sql.alembic.operations import CreateEventLogOp, UnwatchTableOp, WatchTableOp
-from eventlog.sql.connection import load_dialect
-from eventlog.sql.dialect import Dialect
-from eventlog.sql.log_table import LogTable, new_log, quoted
 from eventlog.sql.statements import quote_identifier, run_as_it_stands
 from eventlog.sql.triggers.watch import Watch
 
@@ -228,7 +229,7 @@ def _log_operations(case: _Case) -> Iterable[MigrateOperation]:
     newest = migrations.heads()
     exists = sa.inspect(case.connection).has_table(quoted(case.log.name), case.log.schema)
     if not (set(reached) >= set(newest) or (exists and not reached)):
-        yield CreateEventLogOp(LogDefinition(name, case.log.schema, newest, reached))
+        yield CreateEventLogOp(name, case.log.schema, newest, reached)
 
 
 def _history(case: _Case) -> list[_Compiled]:

@@ -1,0 +1,462 @@
+"""``op.create_event_log``, ``op.drop_event_log``, ``op.watch_table``, ``op.unwatch_table``, as run and as written.
+
+For users' own Alembic trees: ``eventlog.alembic`` is what they import. A migration gives the same SQL for ever: beside
+what is declared a watch holds the tables as they were when the migration was written, and the version of the templates,
+all of it as Python literals. The same statements are run and, with ``alembic upgrade --sql``, printed. A function is
+made before the triggers that call it, and goes after them; the log is there before all of them.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, ClassVar, Final
+
+import sqlalchemy as sa
+from alembic.autogenerate import renderers
+from alembic.autogenerate.api import AutogenContext
+from alembic.operations import MigrateOperation, Operations
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import Connection
+
+from eventlog.core.catalog import Column, Database, ForeignKey, Table, build_catalog, match_name
+from eventlog.core.options import STYLES
+from eventlog.core.values import ColumnType, Kind
+from eventlog.errors import ConfigError, TriggerError
+from eventlog.sql.connection import as_database_errors, load_dialect
+from eventlog.sql.dialect import Dialect
+from eventlog.sql.log_table import new_log
+from eventlog.sql.migrations import downgrade, run_or_print, upgrade
+from eventlog.sql.statements import TEMPLATE_VERSION, templates_of
+from eventlog.sql.triggers import TableSql
+from eventlog.sql.triggers.watch import Watch
+
+Literals = Mapping[str, Any]
+
+
+# --- what is declared of a watch --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class WatchDefinition:
+    """What is to be known of a watch to compile it.
+
+    ``log`` and ``log_schema`` name the log, ``schema`` is that of the watched tables, None where the database has no
+    schemas. ``tables``: the class's own table, its child tables or its base tables; None = as the database has them
+    when the migration runs. ``facts``: what else the dialect needs to know of them.
+    """
+
+    watch: Watch
+    log: str
+    log_schema: str | None
+    schema: str | None
+    tables: tuple[Table, ...] | None
+    template_version: int = TEMPLATE_VERSION
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def arguments(self) -> tuple[str, dict[str, Any]]:
+        """The first argument of the operation's call in a migration, and its keywords but for those that would have
+        their default.
+        """
+        keywords = {
+            **_unusual(self.watch, Watch(self.watch.table)),
+            "log": self.log,
+            "log_schema": self.log_schema,
+            "schema": self.schema,
+            "tables": _plain(self.tables),
+            "facts": _plain(self.facts) or None,
+            "template_version": self.template_version,
+        }
+        return self.watch.table, {name: value for name, value in keywords.items() if value is not None}
+
+
+def compile_definition(definition: WatchDefinition, dialect_name: str) -> tuple[TableSql, ...]:
+    """The SQL of a watch, table by table. Raises TriggerError for a watch that cannot be, ConfigError."""
+    assert definition.tables is not None
+    dialect = load_dialect(dialect_name)
+    log = new_log(dialect, definition.log_schema or definition.schema, definition.log)
+    database = Database(dialect.name, definition.schema, definition.tables)
+    catalog = build_catalog(database, tables=[definition.watch.table])
+    with templates_of(definition.template_version):
+        return dialect.triggers.compile(database, catalog, log, (definition.watch,), definition.facts)
+
+
+def with_facts(definition: WatchDefinition, dialect: Dialect, conn: Connection, database: Database) -> WatchDefinition:
+    """The definition with its tables, and what else compiling it needs to know of them, as they are now.
+
+    Raises TriggerError as ``with_tables`` does.
+    """
+    definition = with_tables(definition, database)
+    log = new_log(dialect, definition.log_schema or definition.schema, definition.log)
+    facts = dialect.triggers.facts(conn, database, log, [table.name for table in definition.tables or ()])
+    return replace(definition, facts=facts)
+
+
+def with_tables(definition: WatchDefinition, database: Database) -> WatchDefinition:
+    """The definition with the tables that its watch needs, as ``database`` has them.
+
+    Raises TriggerError if the table is missing or can be no class.
+    """
+    present = {table.name: table for table in database.tables}
+    name = match_name(definition.watch.table, present)
+    if name is None:
+        raise TriggerError(f"watch {definition.watch.table}: there is no such table; make it before it is watched")
+    try:
+        cls = build_catalog(database, tables=[name]).classes[0]
+    except ConfigError as error:
+        raise TriggerError(f"watch {name}: {error}") from error
+    needed = [present[name], *(child.table for child in cls.children)]
+    for base in definition.watch.base or ():
+        base_name = match_name(base, present)
+        if base_name is None:
+            raise TriggerError(f"watch {name}: there is no base table {base!r} in the schema of the view")
+        needed.append(present[base_name])
+    return replace(definition, schema=database.schema, tables=tuple(needed))
+
+
+# --- as literals ------------------------------------------------------------------------------------------------------
+
+WATCH_OPTIONS: Final = tuple(one.name for one in fields(Watch) if one.name != "table")
+"""What may be said of a watch beside its table."""
+
+
+def from_literals(table: str, arguments: Literals) -> WatchDefinition:
+    """What ``op.watch_table(table, **arguments)`` means. Raises TriggerError for an argument that is unknown."""
+    others = dict(arguments)
+    tables = others.pop("tables", None)
+    definition = WatchDefinition(
+        watch=watch_of(table, {name: others.pop(name) for name in WATCH_OPTIONS if name in others}),
+        log=others.pop("log", "eventlog"),
+        log_schema=others.pop("log_schema", None),
+        schema=others.pop("schema", None),
+        tables=None if tables is None else tuple(map(_table_from_literals, tables)),
+        template_version=others.pop("template_version", TEMPLATE_VERSION),
+        facts=others.pop("facts", {}),
+    )
+    if others:
+        raise TriggerError(f"watch_table({table!r}): {min(others)!r} is no argument of it")
+    return definition
+
+
+def watch_of(table: str, options: Literals) -> Watch:
+    """A watch of ``WATCH_OPTIONS`` as they are written: lists for tuples. Raises TriggerError for an unknown style."""
+    legal = {"style": tuple(STYLES), "capture": ("row", "statement")}
+    for name, values in legal.items():
+        if options.get(name, values[0]) not in values:
+            raise TriggerError(f"watch {table}: {name} {options[name]!r} is not one of {', '.join(values)}")
+    arguments: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in options.items()
+    }
+    return Watch(table, **arguments)
+
+
+def _plain(value: Any) -> Any:
+    """A value as literals."""
+    match value:
+        case Table():
+            return {"name": value.name, "columns": [], **_unusual(value, Table(value.name, "table", ()))}
+        case Column(name, column_type):
+            is_coarse = {} if value.deterministic else {"deterministic": False}
+            bits = {"bits": column_type.bits} if column_type.bits else {}
+            return {"name": name, "type": column_type.sql, "kind": column_type.kind.value, **bits, **is_coarse}
+        case ForeignKey():
+            return _plain(asdict(value))
+        case Mapping():
+            return {str(key): _plain(one) for key, one in value.items()}
+        case tuple() | list():
+            return [_plain(one) for one in value]
+    return value
+
+
+def _unusual(value: Watch | Table, usual: Watch | Table) -> dict[str, Any]:
+    """The fields that are not as usual, as literals."""
+    names = [one.name for one in fields(value)]
+    return {name: _plain(getattr(value, name)) for name in names if getattr(value, name) != getattr(usual, name)}
+
+
+def _table_from_literals(value: Literals) -> Table:
+    try:
+        return Table(
+            name=value["name"],
+            kind=value.get("kind", "table"),
+            columns=tuple(map(_column_from_literals, value["columns"])),
+            primary_key=tuple(value.get("primary_key", ())),
+            foreign_keys=tuple(
+                ForeignKey(tuple(key["columns"]), key["table"], tuple(key["ref_columns"]))
+                for key in value.get("foreign_keys", ())
+            ),
+            unique_keys=tuple(tuple(key) for key in value.get("unique_keys", ())),
+            key_deferrable=value.get("key_deferrable", False),
+            partitioned=value.get("partitioned", False),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise TriggerError(f"watch_table: tables: {error} is missing or wrong; let autogenerate write it") from error
+
+
+def _column_from_literals(value: Literals) -> Column:
+    column_type = ColumnType(Kind(value["kind"]), value.get("bits", 0), value["type"])
+    return Column(value["name"], column_type, value.get("deterministic", True))
+
+
+# --- the operations ---------------------------------------------------------------------------------------------------
+
+
+class _LogOperation(MigrateOperation):
+    """An operation on a log, with what is to be known to make it, or to bring it up to date.
+
+    ``log`` as ``log_table`` of the configuration; ``schema`` None: the connection's current one. ``revisions`` of
+    eventlog's own migrations, one a branch, none = the newest; ``before``: those that had been reached, none = there
+    was no log.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(self, log: str, schema: str | None, revisions: Sequence[str] = (), before: Sequence[str] = ()) -> None:
+        self.log, self.schema, self.revisions, self.before = log, schema, tuple(revisions), tuple(before)
+
+    def to_diff_tuple(self) -> tuple[Any, ...]:
+        return self.name, self.log, self.schema
+
+    def arguments(self) -> tuple[str, dict[str, Any]]:
+        """The first argument of the operation's call in a migration, and its keywords."""
+        keywords = {"schema": self.schema, "revisions": list(self.revisions), "before": list(self.before)}
+        return self.log, {name: value for name, value in keywords.items() if value}
+
+
+class _WatchOperation(MigrateOperation):
+    """An operation on the triggers of a class. Its way back holds the same definition, to be turned round again."""
+
+    name: ClassVar[str]
+
+    def __init__(self, definition: WatchDefinition) -> None:
+        self.definition = definition
+
+    def to_diff_tuple(self) -> tuple[Any, ...]:
+        return self.name, self.definition.watch.table, self.definition.log
+
+
+@Operations.register_operation("create_event_log")
+class CreateEventLogOp(_LogOperation):
+    """The log with its companions, as far as its ``revisions``."""
+
+    name = "create_event_log"
+
+    @classmethod
+    def create_event_log(
+        cls,
+        operations: Operations,
+        log: str = "eventlog",
+        *,
+        schema: str | None = None,
+        revisions: Sequence[str] = (),
+        before: Sequence[str] = (),
+    ) -> None:
+        """Make the log and its companion tables (spec/event-log.md 1, 10), or bring them up to ``revisions``.
+
+        ``schema`` None: the connection's current one. ``revisions``: of eventlog's own migrations, one a branch; name
+        them, as autogenerate does, so that the migration does the same with a later eventlog; none = the newest.
+        ``before``: what the log had reached, for the way back. Raises LogTableError, DatabaseError.
+        """
+        operations.invoke(cls(log, schema, revisions, before))
+
+    def reverse(self) -> DropEventLogOp:
+        return DropEventLogOp(self.log, self.schema, self.revisions, self.before)
+
+
+@Operations.register_operation("drop_event_log")
+class DropEventLogOp(_LogOperation):
+    """The way back of ``CreateEventLogOp``."""
+
+    name = "drop_event_log"
+
+    @classmethod
+    def drop_event_log(
+        cls,
+        operations: Operations,
+        log: str = "eventlog",
+        *,
+        schema: str | None = None,
+        revisions: Sequence[str] = (),
+        before: Sequence[str] = (),
+    ) -> None:
+        """Drop the log with its rows and companions; with ``before`` only take it back to these revisions.
+
+        Unwatch its tables first: triggers without a log fail the application's statements. Arguments as of
+        ``create_event_log``.
+        """
+        operations.invoke(cls(log, schema, revisions, before))
+
+    def reverse(self) -> CreateEventLogOp:
+        return CreateEventLogOp(self.log, self.schema, self.revisions, self.before)
+
+
+@Operations.register_operation("watch_table")
+class WatchTableOp(_WatchOperation):
+    """The triggers of a class and of its child tables or base tables."""
+
+    name = "watch_table"
+
+    @classmethod
+    def watch_table(cls, operations: Operations, table: str, **definition: Any) -> None:
+        """Make the triggers that log a table, its child tables, or a view's base tables (spec/triggers.md 1 to 3).
+
+        ``style``, ``capture``, ``columns``, ``exclude``, ``base`` and the others as in ``[[watch]]``;
+        ``log``, ``log_schema``: where they write, by default ``eventlog`` in the watched table's schema; ``schema`` of
+        the table, None = the connection's current one. ``tables``: the tables as they are at this place in the
+        migrations, None = they are reflected when it runs; ``facts``: what else the database's SQL depends on;
+        ``template_version``: of the SQL templates. Autogenerate writes these, and with them the SQL is the same for
+        ever. Raises TriggerError, ConfigError, DatabaseError.
+        """
+        operations.invoke(cls(from_literals(table, definition)))
+
+    def reverse(self) -> UnwatchTableOp:
+        return UnwatchTableOp(self.definition)
+
+
+@Operations.register_operation("unwatch_table")
+class UnwatchTableOp(_WatchOperation):
+    """The way back of ``WatchTableOp``."""
+
+    name = "unwatch_table"
+
+    @classmethod
+    def unwatch_table(cls, operations: Operations, table: str, **definition: Any) -> None:
+        """Take away the triggers that ``watch_table`` made with the same arguments."""
+        operations.invoke(cls(from_literals(table, definition)))
+
+    def reverse(self) -> WatchTableOp:
+        return WatchTableOp(self.definition)
+
+
+# --- what they do -----------------------------------------------------------------------------------------------------
+
+
+@Operations.implementation_for(WatchTableOp)
+def _watch_table(operations: Operations, operation: WatchTableOp) -> None:
+    context = operations.migration_context
+    for table in compile_definition(complete(context, operation.definition), context.dialect.name):
+        run_or_print(context, table.create)
+
+
+@Operations.implementation_for(UnwatchTableOp)
+def _unwatch_table(operations: Operations, operation: UnwatchTableOp) -> None:
+    context = operations.migration_context
+    for table in reversed(compile_definition(complete(context, operation.definition), context.dialect.name)):
+        run_or_print(context, table.drop)
+
+
+@Operations.implementation_for(CreateEventLogOp)
+def _create_event_log(operations: Operations, operation: CreateEventLogOp) -> None:
+    context = operations.migration_context
+    with _own_migrations(operations) as printed:
+        upgrade(
+            context.bind,
+            log_table=operation.log,
+            schema=operation.schema,
+            revision=operation.revisions or "head",
+            sql=printed,
+            dialect_name=context.dialect.name,
+        )
+
+
+@Operations.implementation_for(DropEventLogOp)
+def _drop_event_log(operations: Operations, operation: DropEventLogOp) -> None:
+    context = operations.migration_context
+    if operation.before and context.as_sql:
+        raise ConfigError(
+            f"drop_event_log({operation.log!r}) with before = cannot be printed: run it against the database"
+        )
+    with _own_migrations(operations) as printed:
+        for revision in operation.before or ("base",):
+            downgrade(
+                context.bind,
+                log_table=operation.log,
+                schema=operation.schema,
+                revision=revision,
+                sql=printed,
+                dialect_name=context.dialect.name,
+            )
+
+
+def complete(context: MigrationContext, definition: WatchDefinition) -> WatchDefinition:
+    """The definition with its schemas and tables, those that it lacks as the database has them now.
+
+    Raises TriggerError if no database can be asked.
+    """
+    dialect = load_dialect(context.dialect.name)
+    if definition.tables is None:
+        if context.as_sql:
+            raise TriggerError(
+                f"watch_table({definition.watch.table!r}) without tables reads them from the database, and there is "
+                "none with --sql: let autogenerate write them"
+            )
+        with as_database_errors(_bind(context)):
+            database = dialect.reflect(_bind(context), definition.schema)
+        definition = with_facts(definition, dialect, _bind(context), database)
+    if definition.schema is None and "schemas" in dialect.capabilities:
+        current = None if context.as_sql else sa.inspect(_bind(context)).default_schema_name
+        if current is None:
+            raise TriggerError(f"watch_table({definition.watch.table!r}) needs schema = with --sql")
+        definition = replace(definition, schema=current)
+    return definition
+
+
+# --- how --------------------------------------------------------------------------------------------------------------
+
+
+def _bind(context: MigrationContext) -> Connection:
+    assert context.bind is not None
+    return context.bind
+
+
+@contextmanager
+def _own_migrations(operations: Operations) -> Iterator[io.StringIO | None]:
+    """Let eventlog's migrations run within one; what ``alembic.op`` and ``alembic.context`` stand for is put back then.
+
+    Gives what they are to be printed to, None = they run.
+    """
+    context = operations.migration_context
+    environment, printed = context.environment_context, io.StringIO() if context.as_sql else None
+    try:
+        yield printed
+    finally:
+        operations._install_proxy()
+        if environment is not None:
+            environment._install_proxy()
+    if printed is not None:  # a script within a script, whose transaction it is part of
+        lines = [line for line in printed.getvalue().splitlines() if line.rstrip() not in ("BEGIN;", "COMMIT;")]
+        context.impl.static_output("\n".join(lines).strip())
+
+
+# --- as code in a migration: what is rendered means the same when it is run -------------------------------------------
+
+_WIDTH: Final = 100
+
+
+@renderers.dispatch_for(CreateEventLogOp)
+@renderers.dispatch_for(DropEventLogOp)
+@renderers.dispatch_for(WatchTableOp)
+@renderers.dispatch_for(UnwatchTableOp)
+def _render(context: AutogenContext, operation: _LogOperation | _WatchOperation) -> str:
+    context.imports.add("import eventlog.alembic  # noqa: F401 - its operations")
+    described = operation if isinstance(operation, _LogOperation) else operation.definition
+    first, keywords = described.arguments()
+    lines = [f"{context.opts.get('alembic_module_prefix') or ''}{operation.name}(", f"    {first!r},"]
+    for name, value in keywords.items():
+        lines += _literal(f"{name}=", value, "    ")
+    return "\n".join([*lines, ")"])
+
+
+def _literal(beginning: str, value: Any, indent: str) -> list[str]:
+    """A value as lines of Python, each of at most ``_WIDTH`` characters as far as it can be broken."""
+    whole = f"{indent}{beginning}{value!r},"
+    if len(whole) <= _WIDTH or not isinstance(value, list | dict) or not value:
+        return [whole]
+    deeper = indent + "    "
+    if isinstance(value, dict):
+        inner = [line for key, one in value.items() for line in _literal(f"{key!r}: ", one, deeper)]
+        return [f"{indent}{beginning}{{", *inner, f"{indent}}},"]
+    inner = [line for one in value for line in _literal("", one, deeper)]
+    return [f"{indent}{beginning}[", *inner, f"{indent}],"]
