@@ -26,6 +26,7 @@ COMMANDS: Final = {name: line for part in help.COMMANDS.values() for name, line 
 
 _MODULES: Final = {
     "config": "settings",
+    "decode": "convert",
     "errors": "rows",
     "init": "settings",
     "requeue": "rows",

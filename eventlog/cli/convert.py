@@ -1,4 +1,4 @@
-"""``eventlog convert``: changes of any format to any other."""
+"""``eventlog convert`` and ``eventlog decode``: changes as any other format has them, and as text for people."""
 
 from __future__ import annotations
 
@@ -13,26 +13,28 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
+from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import click
 
 from eventlog import conversion
 from eventlog.changes.format import Report
+from eventlog.changes.json_form import value_to_json
 from eventlog.cli.context import Context, master_of, spark_module
 from eventlog.cli.help import Command
 from eventlog.cli.output import FILE, json_option, master_option, note, print_json, result, table
 from eventlog.config.kinds import url_of
 from eventlog.config.settings import DatabaseSettings
 from eventlog.errors import ConfigError, EventlogError, number_of
+from eventlog.model import Change, Lob, Value, full_name, old_key
 
-STANDARD: Final = "-"
+_STANDARD: Final = "-"
 """In place of a path: standard input or output."""
 
-_LOG: Final = "eventlog"
 _PASSWORD: Final = "EVENTLOG_DATABASE_PASSWORD"  # noqa: S105 - the name of a variable
 _STEP: Final = 1000
 _PROBLEMS_SHOWN: Final = 20
@@ -40,17 +42,20 @@ _SEVERAL_FILES: Final = frozenset({"qlik-change-table", "linter"})
 _READ_ONCE: Final = frozenset({"cloudevents", "debezium", "gbase", "jsonl", "qlik-messages", "xds"})
 """Formats that are read front to back, so that a pipe need not be kept in a file."""
 
-FORMAT: Final = click.Choice(list(conversion.FORMATS))
-FORMATS: Final = ", ".join(conversion.FORMATS)
-map_option = click.option("--map", "map_file", type=FILE, metavar="FILE", help="Options of the formats, TOML or JSON.")
+_FORMAT: Final = click.Choice(list(conversion.FORMATS))
+_from_option = click.option(
+    "--from", "source_format", required=True, type=_FORMAT, metavar="FORMAT",
+    help=f"Format of IN: {', '.join(conversion.FORMATS)}.",
+)  # fmt: skip
+_map_option = click.option("--map", "map_file", type=FILE, metavar="FILE", help="Options of the formats, TOML or JSON.")
 
 
 @click.command(cls=Command)
-@click.option("--from", "source_format", required=True, type=FORMAT, metavar="FORMAT", help=f"Format of IN: {FORMATS}.")
+@_from_option
 @click.option(
-    "--to", "target_format", required=True, type=FORMAT, metavar="FORMAT", help="Format of OUT: one of the same."
+    "--to", "target_format", required=True, type=_FORMAT, metavar="FORMAT", help="Format of OUT: one of the same."
 )
-@map_option
+@_map_option
 @click.option("--strict", is_flag=True, help="Stop at the first thing that cannot be read or written.")
 @json_option
 @click.option("--spark", "on_spark", is_flag=True,
@@ -78,46 +83,46 @@ def convert(
     passed over, and the closing report names it. With --spark, OUT counts only when it holds _SUCCESS; over an
     unfinished one the command begins anew.
     """
-    if as_json and target == STANDARD:
+    if as_json and target == _STANDARD:
         raise ConfigError("OUT - and --json both write to standard output: name a file for OUT")
     if master is not None and not on_spark:
         raise ConfigError("--master is for conversions with --spark")
     options = {} if map_file is None else conversion.read_map(map_file)
-    options = _with_password(context, source_format, options)
-    source = with_password(context, source_format, source)
-    target = with_password(context, target_format, target)
+    options = _map_with_password(context, source_format, options)
+    source = _url_with_password(context, source_format, source)
+    target = _url_with_password(context, target_format, target)
     if on_spark:
-        if STANDARD in (source, target):
+        if _STANDARD in (source, target):
             raise ConfigError("with --spark IN and OUT are directories, not standard input or output")
         run = spark_module("spark.convert").convert
         converted = run(source_format, target_format, source, target, options, strict=strict,
                         master=master_of(master), quiet=context.quiet)  # fmt: skip
         if as_json:
-            print_json({**as_data(converted.report()), "captures": [asdict(one) for one in converted.captures]})
+            print_json({**_as_data(converted.report()), "captures": [asdict(one) for one in converted.captures]})
         elif not context.quiet:
             _print_captures(converted, target)
         return
-    if target == STANDARD and target_format in _SEVERAL_FILES:
+    if target == _STANDARD and target_format in _SEVERAL_FILES:
         raise ConfigError(f"{target_format} is written to several files, not to standard output: name a place for OUT")
     with ExitStack() as stack:
         stack.enter_context(_stopped_by_signals())
-        place = stack.enter_context(standard_input(source, source_format))
+        path, named = stack.enter_context(_standard_input(source, source_format))
         out = stack.enter_context(_output(target))
         follow = stack.enter_context(_progress(context.quiet))
         done = conversion.convert(
-            source_format, target_format, place.path, out, options, strict=strict, report=True, progress=follow
+            source_format, target_format, path, out, options, strict=strict, report=True, progress=follow
         )
-        done.problems = [place.named(problem) for problem in done.problems]
+        done.problems = list(map(named, done.problems))
     if as_json:
-        print_json(as_data(done))
+        print_json(_as_data(done))
     elif not context.quiet:
-        print_report(done, err=target == STANDARD)
+        _print_report(done, err=target == _STANDARD)
 
 
 def _print_captures(converted: Any, target: str) -> None:
     if converted.resumed:
         result(f"{target} is finished already")
-    print_report(converted.report())
+    _print_report(converted.report())
     captures = converted.captures
     failed = sum(one.failed is not None for one in captures)
     result(
@@ -125,7 +130,7 @@ def _print_captures(converted: Any, target: str) -> None:
     )
 
 
-def as_data(report: Report) -> dict[str, Any]:
+def _as_data(report: Report) -> dict[str, Any]:
     """The report as JSON takes it."""
     return {
         "read": report.read,
@@ -135,7 +140,7 @@ def as_data(report: Report) -> dict[str, Any]:
     }
 
 
-def print_report(report: Report, what: Sequence[str] = ("read", "written"), *, err: bool = False) -> None:
+def _print_report(report: Report, what: Sequence[str] = ("read", "written"), *, err: bool = False) -> None:
     """Print how much was read and written, what was skipped or lost by reason, and the first things passed over.
 
     ``err``: all of it on standard error, since standard output holds the changes themselves.
@@ -147,84 +152,6 @@ def print_report(report: Report, what: Sequence[str] = ("read", "written"), *, e
         note(f"passed over: {len(problems) - _PROBLEMS_SHOWN} or more others; --strict stops at the first")
     lines = [(f"changes {name}", getattr(report, name)) for name in what]
     table(("what", "number"), [*lines, *sorted(report.counters.items())], err=err)
-
-
-def with_password(context: Context, format: str, place: str) -> str:
-    """The URL of a source or target, with the configured password if it names the configured database."""
-    if format != _LOG or "://" not in place or not {_PASSWORD, f"{_PASSWORD}_FILE"} & os.environ.keys():
-        return place
-    return with_configured_password(place, context.config().database)
-
-
-def with_configured_password(url: str, database: DatabaseSettings) -> str:
-    """The URL, with the password of the configured database where it names that one and that user, and has none.
-
-    The password goes nowhere else: whoever answers at another URL would learn it.
-    """
-    if database.url is None or database.password is None:
-        return url
-    named, configured = url_of(url), url_of(database.url)
-    # Which database each names, for whom. What stands behind ? may name another host.
-    logins = [
-        (one.get_backend_name(), one.username, one.host, one.port, one.database, dict(one.query))
-        for one in (named, configured)
-    ]
-    if named.password is not None or logins[0] != logins[1]:
-        return url
-    return named.set(password=database.password).render_as_string(hide_password=False)
-
-
-def _with_password(context: Context, format: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The options of a map, whose reader's ``database_url`` gets the configured password likewise."""
-    reader = options.get("reader", options)
-    if not isinstance(reader, Mapping) or not isinstance(reader.get("database_url"), str):
-        return options
-    reader = {**reader, "database_url": with_password(context, format, reader["database_url"])}
-    return {**options, "reader": reader} if "reader" in options else reader
-
-
-class Input(NamedTuple):
-    """A source as its reader gets it: a path, which messages call ``name``."""
-
-    path: str
-    name: str
-
-    def named(self, text: str) -> str:
-        """A message with the name in the place of the path."""
-        return text if self.path == self.name else text.replace(self.path, self.name)
-
-
-@contextmanager
-def standard_input(source: str, format: str) -> Iterator[Input]:
-    """The path of a source. Of standard input: a pipe itself if the format is read once, else a file that keeps it all.
-    Errors within the block call it standard input.
-    """
-    if source != STANDARD:
-        yield Input(source, source)
-        return
-    with ExitStack() as stack:
-        path = _pipe() if format in _READ_ONCE else None
-        if path is None:
-            directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="eventlog-"))
-            path = f"{directory}/standard-input.jsonl"
-            with Path(path).open("wb") as file:
-                shutil.copyfileobj(sys.stdin.buffer, file)
-        standard = Input(path, "standard input")
-        try:
-            yield standard
-        except EventlogError as error:
-            error.args = tuple(standard.named(one) if isinstance(one, str) else one for one in error.args)
-            raise
-
-
-def _pipe() -> str | None:
-    """The path by which standard input can be opened, None if it is no pipe or the system has no such path."""
-    try:
-        number = sys.stdin.buffer.fileno()
-        path = f"/dev/fd/{number}"
-        return path if stat.S_ISFIFO(os.fstat(number).st_mode) and Path(path).exists() else None
-    except OSError:  # no file at all
-        return None
 
 
 @contextmanager
@@ -247,7 +174,7 @@ def _stopped_by_signals() -> Iterator[None]:
 @contextmanager
 def _output(target: str) -> Iterator[str]:
     """The path to write a target to; standard output gets the file when it is whole."""
-    if target != STANDARD:
+    if target != _STANDARD:
         yield target
         return
     with tempfile.TemporaryDirectory(prefix="eventlog-") as directory:
@@ -276,3 +203,192 @@ def _progress(quiet: bool) -> Iterator[Callable[[Report], None]]:
                 status.update(f"{number_of(report.read, 'change')} read, {report.written:,} written")
 
         yield follow
+
+
+@click.command(cls=Command)
+@_from_option
+@_map_option
+@click.option("--strict", is_flag=True, help="Stop at the first thing that cannot be read.")
+@click.argument("source", metavar="IN")
+@click.pass_obj
+def decode(context: Context, source_format: str, map_file: Path | None, strict: bool, source: str) -> None:
+    """Show the changes of IN, a path or `-` for standard input, as text for people.
+
+    Of gbase and linter each record is listed with its place in the file.
+    """
+    given = {} if map_file is None else conversion.read_map(map_file)
+    chosen = conversion.read_options(_map_with_password(context, source_format, given))["reader"]
+    options = conversion.in_own_options(source_format, "reader", chosen)
+    report = Report(strict=strict)
+    source = _url_with_password(context, source_format, source)
+    with _standard_input(source, source_format) as (path, named):
+        if isinstance(sys.stdout, TextIOWrapper):
+            sys.stdout.reconfigure(errors="backslashreplace")  # what the terminal cannot show
+        try:  # not flushed line by line: a dump has millions
+            sys.stdout.writelines(f"{line}\n" for line in readable(source_format, path, options, report))
+        finally:
+            sys.stdout.flush()
+    report.problems = list(map(named, report.problems))
+    if not context.quiet and (report.read or report.counters):
+        _print_report(report, ("read",), err=True)
+
+
+def readable(source_format: str, source: str, options: Mapping[str, Any], report: Report) -> Iterator[str]:
+    """The lines of text that show a source. Raises FormatError after the lines of what could be read."""
+    conversion.check_source(source_format, source)
+    if source_format == "gbase":
+        from eventlog.gbase.format import listing_of
+
+        yield from listing_of(source, options, report)
+        return
+    if source_format == "linter" and "://" not in source:
+        from eventlog.linter.format import queue_listing
+
+        yield from queue_listing(source, options)
+        yield ""
+    for change in conversion.format_named(source_format).read(source, options, report):
+        yield from block(change)
+        yield ""
+
+
+def block(change: Change) -> list[str]:
+    """A change as lines: its operation and key, where and when it happened, and its columns, old -> new."""
+    table = full_name(change.schema, change.table)
+    return [f"{change.op} {_line(table)}{_key(change)}", *_circumstances(change), *_columns(change), *_extras(change)]
+
+
+def _key(change: Change) -> str:
+    if change.key is None:
+        return ""
+    old = old_key(change) or ()
+    text = ", ".join(f"{name}={_shown(value)}" for name, value in change.key)
+    return f" {text}" if old == change.key else f" {', '.join(f'{n}={_shown(v)}' for n, v in old)} -> {text}"
+
+
+def _circumstances(change: Change) -> list[str]:
+    last = " (the last)" if change.last_in_transaction else ""
+    named = {
+        "position": change.position,
+        "transaction": change.transaction_id,
+        "event": None if change.event_number is None else f"{change.event_number}{last}",
+        "committed": None if change.commit_time is None else change.commit_time.isoformat(sep=" "),
+        "user": change.user,
+    }
+    return [f"  {name}: {_line(str(value))}" for name, value in named.items() if value is not None]
+
+
+def _columns(change: Change) -> list[str]:
+    before, after = change.before or {}, change.after or {}
+    names = list(dict.fromkeys([*before, *after]))
+    width = max(map(len, names), default=0)
+    lines = []
+    for name in names:
+        mark = "*" if change.changed is not None and name in change.changed else " "
+        if change.before is None or change.after is None:
+            text = _shown(after[name] if name in after else before[name])
+        else:
+            old = _shown(before[name]) if name in before else "(not known)"
+            new = _shown(after[name]) if name in after else "(not known)"
+            text = old if old == new and mark == " " else f"{old} -> {new}"
+        lines.append(f"  {mark} {name.ljust(width)}  {text}")
+    return lines
+
+
+def _extras(change: Change) -> list[str]:
+    return [
+        f"  ({name}: {value.hex().upper() if isinstance(value, bytes) else _line(str(value))})"
+        for name, value in change.extras.items()
+        if value is not None
+    ]
+
+
+def _shown(value: Value) -> str:
+    match value:
+        case None:
+            return "NULL"
+        case str():
+            return repr(value)
+        case bytes(data) | Lob(data):
+            return data.hex().upper()
+        case tuple():
+            return f"({', '.join(map(_shown, value))})"
+        case _:
+            return str(value_to_json(value))
+
+
+def _line(text: str) -> str:
+    """Text fit for a terminal: one line, control characters escaped."""
+    return text if text.isprintable() else repr(text)[1:-1]
+
+
+# --- what both read ---------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _standard_input(source: str, format: str) -> Iterator[tuple[str, Callable[[str], str]]]:
+    """The path of a source, and a function that calls it by its name in a message. Of standard input: a pipe itself if
+    the format is read once, else a file that keeps it all. Errors within the block call it standard input.
+    """
+    if source != _STANDARD:
+        yield source, str
+        return
+    with ExitStack() as stack:
+        path = _pipe() if format in _READ_ONCE else None
+        if path is None:
+            directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="eventlog-"))
+            path = f"{directory}/standard-input.jsonl"
+            with Path(path).open("wb") as file:
+                shutil.copyfileobj(sys.stdin.buffer, file)
+
+        def named(text: str) -> str:
+            return text.replace(path, "standard input")
+
+        try:
+            yield path, named
+        except EventlogError as error:
+            error.args = tuple(named(one) if isinstance(one, str) else one for one in error.args)
+            raise
+
+
+def _pipe() -> str | None:
+    """The path by which standard input can be opened, None if it is no pipe or the system has no such path."""
+    try:
+        number = sys.stdin.buffer.fileno()
+        path = f"/dev/fd/{number}"
+        return path if stat.S_ISFIFO(os.fstat(number).st_mode) and Path(path).exists() else None
+    except OSError:  # no file at all
+        return None
+
+
+def _url_with_password(context: Context, format: str, place: str) -> str:
+    """The URL of a source or target, with the configured password if it names the configured database."""
+    if format != "eventlog" or "://" not in place or not {_PASSWORD, f"{_PASSWORD}_FILE"} & os.environ.keys():
+        return place
+    return with_configured_password(place, context.config().database)
+
+
+def with_configured_password(url: str, database: DatabaseSettings) -> str:
+    """The URL, with the password of the configured database where it names that one and that user, and has none.
+
+    The password goes nowhere else: whoever answers at another URL would learn it.
+    """
+    if database.url is None or database.password is None:
+        return url
+    named, configured = url_of(url), url_of(database.url)
+    # Which database each names, for whom. What stands behind ? may name another host.
+    logins = [
+        (one.get_backend_name(), one.username, one.host, one.port, one.database, dict(one.query))
+        for one in (named, configured)
+    ]
+    if named.password is not None or logins[0] != logins[1]:
+        return url
+    return named.set(password=database.password).render_as_string(hide_password=False)
+
+
+def _map_with_password(context: Context, format: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The options of a map, whose reader's ``database_url`` gets the configured password likewise."""
+    reader = options.get("reader", options)
+    if not isinstance(reader, Mapping) or not isinstance(reader.get("database_url"), str):
+        return options
+    reader = {**reader, "database_url": _url_with_password(context, format, reader["database_url"])}
+    return {**options, "reader": reader} if "reader" in options else reader

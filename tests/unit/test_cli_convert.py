@@ -16,7 +16,7 @@ from sqlalchemy import make_url
 
 from eventlog import cli
 from eventlog.changes.json_form import dumps, loads
-from eventlog.cli.decode import block
+from eventlog.cli.convert import block
 from eventlog.conversion import FORMATS
 from eventlog.errors import DatabaseError
 
@@ -288,7 +288,7 @@ def test_the_captured_stream_of_the_source_document_is_its_one_transaction(run: 
 
 
 @pytest.mark.parametrize("host", ["db.example", "evil.example"])
-@pytest.mark.parametrize("place", ["source", "target", "database_url"])
+@pytest.mark.parametrize("place", ["source", "target", "database_url", "decoded"])
 def test_the_password_of_the_configured_database_goes_to_no_other(
     run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, host: str, place: str
 ) -> None:
@@ -308,7 +308,8 @@ def test_the_password_of_the_configured_database_goes_to_no_other(
         "source": ("--from", "eventlog", "--to", "jsonl", url, "out.jsonl"),
         "target": ("--from", "jsonl", "--to", "eventlog", "in.jsonl", url),
         "database_url": ("--from", "eventlog", "--to", "jsonl", "--map", "map.json", "log.jsonl", "out.jsonl"),
+        "decoded": ("--from", "eventlog", "--map", "map.json", "log.jsonl"),
     }[place]
-    code, _, err = run("convert", *arguments)
+    code, _, err = run("decode" if place == "decoded" else "convert", *arguments)
     assert (code, "not today" in err, "geheim" in err) == (1, True, False)
     assert asked == ["geheim" if host == "db.example" else None]
