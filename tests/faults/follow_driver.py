@@ -24,7 +24,6 @@ from eventlog.publisher.sinks import files, open_sink
 from eventlog.publisher.stream import capture_files, gbase, linter, position, qlik_messages, run
 from eventlog.publisher.stream.open import following, position_of
 from eventlog.publisher.waiting import StopRequest
-from eventlog.sql import positions
 
 __all__ = ["capture_files", "gbase", "linter", "qlik_messages"]  # imported here once, not by each of those that die
 
@@ -35,7 +34,9 @@ def publish(config: Config, steps: Steps) -> None:
     steps.around(files, "sync_file", before="before documents are fsynced", after="after documents are fsynced")
     steps.around(files, "sync_path", after="the documents are there")
     steps.around(run.Run, "save", before="before the position is saved", after="after the position is saved")
-    steps.around(positions, "write", before="before the position is written", after="before the position is committed")
+    steps.around(
+        position, "_write_to_table", before="before the position is written", after="before the position is committed"
+    )
     steps.around(position, "sync_path", before="before the rename is durable", after="the rename is durable")
     os.fsync = lambda descriptor: None  # what a process wrote outlives its death; the machine stays
     steps.around(os, "fsync", before="before a file is durable")

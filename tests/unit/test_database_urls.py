@@ -11,9 +11,9 @@ import sqlalchemy as sa
 from sqlalchemy import make_url
 
 from eventlog.errors import ConfigError, DatabaseAway, DatabaseError
+from eventlog.publisher.stream.position import POSITION_SECRET
 from eventlog.sql import connection
 from eventlog.sql.connection import connect, connect_any, load_dialect
-from eventlog.sql.positions import POSITION_SECRET
 
 SQLITE = load_dialect("sqlite")
 

@@ -32,11 +32,18 @@ from eventlog.publisher.stream.gbase import CaptureSession
 from eventlog.publisher.stream.linter import DispatchQueue
 from eventlog.publisher.stream.open import following as following_of
 from eventlog.publisher.stream.open import ignored_options, position_of
-from eventlog.publisher.stream.position import FilePosition, PositionAway, failures_of, position_file
+from eventlog.publisher.stream.position import (
+    Failure,
+    FilePosition,
+    PositionAway,
+    Saved,
+    failures_of,
+    position_file,
+    position_table,
+)
 from eventlog.publisher.stream.run import follow
 from eventlog.publisher.stream.source import Backlog, BadToken, Mark, Read
 from eventlog.publisher.waiting import StopRequest
-from eventlog.sql.positions import Failure, Saved, position_table
 
 # --- status -----------------------------------------------------------------------------------------------------------
 

@@ -22,11 +22,10 @@ from shared import wait_until
 
 from eventlog.errors import AnotherPublisher, ConfigError
 from eventlog.model import Change, ChangeOp
-from eventlog.publisher.stream.position import position_file
+from eventlog.publisher.stream.position import Failure, Saved, position_file
 from eventlog.publisher.stream.run import follow
 from eventlog.publisher.stream.source import Mark, Read, SourceAway
 from eventlog.publisher.waiting import StopRequest
-from eventlog.sql.positions import Failure, Saved
 
 
 def test_a_file_is_followed_while_it_grows_and_ends_cleanly(stream: Stream, place: Path) -> None:

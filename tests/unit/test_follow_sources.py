@@ -45,11 +45,10 @@ from eventlog.model import Change, Level
 from eventlog.publisher.stream.gbase import CaptureSession, StandardInput
 from eventlog.publisher.stream.linter import DispatchQueue
 from eventlog.publisher.stream.open import position_of, source_of
+from eventlog.publisher.stream.position import Failure, Saved, position_ddl, position_table
 from eventlog.publisher.stream.run import follow
 from eventlog.publisher.stream.source import SourceAway, SourceLost
 from eventlog.publisher.waiting import StopRequest
-from eventlog.sql import positions
-from eventlog.sql.positions import Failure, Saved, position_table
 
 # --- a session --------------------------------------------------------------------------------------------------------
 
@@ -310,7 +309,7 @@ def test_a_table_whose_server_drops_the_session_is_opened_again(
 
 @pytest.mark.parametrize("database", ["postgresql", "oracle", "sqlite"])
 def test_the_tables_can_be_made_by_hand(database: str) -> None:
-    statements = positions.ddl("ops.place", database)
+    statements = position_ddl("ops.place", database)
     assert statements.count("CREATE TABLE ops.place") == 2
     assert "ops.place_error" in statements
 

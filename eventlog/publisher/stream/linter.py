@@ -21,9 +21,9 @@ from eventlog.linter.reader import ReaderOptions
 from eventlog.linter.rows import stripped
 from eventlog.linter.transactions import place_of_token
 from eventlog.model import Change
+from eventlog.publisher.stream.position import Failure
 from eventlog.publisher.stream.source import Backlog, BadToken, Mark, Read, Step
 from eventlog.sql.connection import connect_any
-from eventlog.sql.positions import Failure
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,11 +25,10 @@ from eventlog.publisher.formats import value_options, xds_format
 from eventlog.publisher.open_log import is_given, publisher_options
 from eventlog.publisher.sinks.files import Owner, claim
 from eventlog.publisher.sinks.python import load_function
-from eventlog.publisher.stream.position import position_file
+from eventlog.publisher.stream.position import Failure, Saved, position_file, position_table
 from eventlog.publisher.stream.run import Following, OpenPosition, Position
 from eventlog.publisher.stream.source import BadToken, Source
 from eventlog.sql.connection import describe, parse_url
-from eventlog.sql.positions import Failure, Saved, position_table
 
 
 def following(config: Config, counters: Counters, report: Report) -> Following:

@@ -48,10 +48,9 @@ from eventlog.publisher.formats import XdsFormat
 from eventlog.publisher.liveness import Progress, ReportingSink
 from eventlog.publisher.sinks import Document, Sink
 from eventlog.publisher.stream.pending import Pending, PendingEvent
-from eventlog.publisher.stream.position import PositionAway
+from eventlog.publisher.stream.position import Failure, PositionAway, Saved
 from eventlog.publisher.stream.source import Mark, Read, Source, SourceAway, Step
 from eventlog.publisher.waiting import BackOff, HeartbeatTimer, Stop, keep_connected, soonest
-from eventlog.sql.positions import Failure, Saved
 from eventlog.xds.writer import write_event
 
 _log = logging.getLogger("eventlog.publisher")

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from eventlog.errors import ConfigError, EventlogError
 from eventlog.model import Change
-from eventlog.sql.positions import Failure
+from eventlog.publisher.stream.position import Failure
 
 
 class SourceAway(EventlogError):

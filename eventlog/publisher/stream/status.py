@@ -16,11 +16,19 @@ from eventlog.changes.format import Report
 from eventlog.config.load import Config
 from eventlog.errors import ConfigError, EventlogError
 from eventlog.publisher.stream.open import place_of, source_of
-from eventlog.publisher.stream.position import failures_of, is_locked, read_position
+from eventlog.publisher.stream.position import (
+    POSITION_SECRET,
+    Failure,
+    Saved,
+    TablePosition,
+    failures_of,
+    is_locked,
+    position_tables,
+    read_position,
+)
 from eventlog.publisher.stream.source import Backlog
 from eventlog.sql.connection import as_database_errors, connect, dialect_of
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.positions import POSITION_SECRET, Failure, Saved, TablePosition, tables
 
 SHOWN: Final = 20
 """Of the failures so many, the newest, are shown."""
@@ -89,7 +97,7 @@ def _failure(line: bytes) -> tuple[datetime, Failure] | None:
 
 def _in_table(url: str, table: str, source: str) -> SourceStatus:
     """What a position table and its table of failures hold. Raises ConfigError, DatabaseError."""
-    names = tables(table)
+    names = position_tables(table)
     position, failures = names
     dialect = dialect_of(url)
     with connect(url, secret=POSITION_SECRET).connect() as connection, as_database_errors(connection):
