@@ -1,4 +1,4 @@
-"""Row images: the interface to codecs, and that of our emulator (spec/linter-queue.md 6, 7)."""
+"""Row images: their types, the interface to codecs, and the codec of our emulator (spec/linter-queue.md 6, 7)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,43 @@ from decimal import Context, Decimal, InvalidOperation
 from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 from eventlog.core.options import CHARSET
-from eventlog.errors import ConfigError
-from eventlog.linter.attributes import ColumnAttrs, TableAttrs, Typ, bytes_of
-from eventlog.linter.errors import RowDecodeError, RowEncodeError
-from eventlog.model import Value
+from eventlog.errors import ConfigError, FormatError, NotExpressible
+from eventlog.linter.rows import ColumnAttrs, TableAttrs
+from eventlog.model import Lob, Value
+
+
+class RowDecodeError(FormatError):
+    """A row image that its codec cannot read (spec/linter-queue.md 6, 7).
+
+    ``column`` None: the whole image. A codec names the column alone, the reader ``schema.table.column``.
+    """
+
+    code = "row_decode"
+    cure = 'Choose the `codec` that wrote the rows, or set `on_row_error = "raw"` to pass them on as bytes.'
+
+
+class RowEncodeError(NotExpressible):
+    """A row that its codec cannot write (spec/linter-queue.md 7); ``column`` as that of RowDecodeError."""
+
+    code = "row_encode"
+    cure = "Correct the value, or the column's type in `dispatch_attrs`."
+
+
+class Typ:
+    """Type codes of DISPATCH_ATTRS.TYP (spec/linter-queue.md 6)."""
+
+    CHAR: Final = 1
+    INTEGER: Final = 2
+    REAL: Final = 3
+    DATE: Final = 4
+    DECIMAL: Final = 5
+    BYTE: Final = 6
+    BLOB: Final = 7
+    VARCHAR: Final = 8
+    VARBYTE: Final = 9
+    BOOLEAN: Final = 10
+    NCHAR: Final = 11
+    NVARCHAR: Final = 12
 
 
 @runtime_checkable
@@ -176,6 +209,15 @@ def _form(column: ColumnAttrs) -> str:
     if column.typ in _VARIABLE:
         return "H"
     return _FORMS.get((column.typ, column.length), f"{column.length}s")
+
+
+def bytes_of(value: Any) -> bytes:
+    """The bytes that a binary column holds. Raises TypeError for another value."""
+    if isinstance(value, Lob):
+        return value.data
+    if not isinstance(value, bytes):
+        raise TypeError
+    return value
 
 
 # --- decoding ---------------------------------------------------------------------------------------------------------

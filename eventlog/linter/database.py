@@ -15,13 +15,17 @@ from eventlog.changes.json_form import CATALOG, CatalogOption
 from eventlog.core.catalog import match_name
 from eventlog.core.options import FLAG, STRING, CheckedOptions, integer, option, shared
 from eventlog.errors import DatabaseAway, DatabaseError, FormatError
-from eventlog.linter.attributes import ATTRS_COLUMNS, ATTRS_TYPES, TableAttrs, attrs_of_rows, attrs_values
 from eventlog.linter.reader import DISPATCH_ATTRS, QueueReader, ReaderOptions
 from eventlog.linter.rows import (
+    ATTRS_COLUMNS,
+    ATTRS_TYPES,
     MASK_64,
     QUEUE_COLUMNS,
     QUEUE_TYPES,
     QueueRow,
+    TableAttrs,
+    attrs_of_rows,
+    attrs_values,
     column_positions,
     column_values,
     queue_rows,

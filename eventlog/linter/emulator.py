@@ -13,9 +13,8 @@ from decimal import Decimal
 from random import Random
 from typing import Final, NamedTuple
 
-from eventlog.linter.attributes import ColumnAttrs, TableAttrs, Typ, table_attrs
-from eventlog.linter.codec import EmulatorCodec
-from eventlog.linter.rows import Destination, QueueRow, from_utc, to_utc
+from eventlog.linter.codec import EmulatorCodec, Typ
+from eventlog.linter.rows import ColumnAttrs, Destination, QueueRow, TableAttrs, from_utc, table_attrs, to_utc
 from eventlog.linter.transactions import BLOB_OPERATIONS, CLEAR_BLOB, CREATE_BLOB, DELETE, INSERT, INSERT_BLOB, UPDATE
 from eventlog.linter.writer import SystemLog, Written, first_address
 from eventlog.model import Change, ChangeOp, Value, differing

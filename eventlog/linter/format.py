@@ -16,27 +16,25 @@ from eventlog.files import tabular
 from eventlog.files.atomic import directory_of, whole_path
 from eventlog.files.lines import files_in
 from eventlog.linter import database
-from eventlog.linter.attributes import (
-    ATTRS_TYPES,
-    TableAttrs,
-    attrs_of_rows,
-    attrs_values,
-    table_attrs,
-)
 from eventlog.linter.database import PlaceOptions, QueuePoller, SourceOptions
-from eventlog.linter.errors import MissingColumn
 from eventlog.linter.reader import QueueReader, ReaderOptions
 from eventlog.linter.rows import (
+    ATTRS_TYPES,
     DATA_SIZE,
     QUEUE_TYPES,
+    MissingColumn,
     QueueRow,
+    TableAttrs,
     Where,
+    attrs_of_rows,
+    attrs_values,
     blob_attr,
     column_values,
     data_bytes,
     decode_oper_date,
     queue_rows,
     syslog_addr,
+    table_attrs,
 )
 from eventlog.linter.transactions import TYP_TABLES, TypTable
 from eventlog.linter.writer import QueueWriter, WriterOptions, first_address, next_address

@@ -21,10 +21,17 @@ from eventlog.core.options import (
     shared,
 )
 from eventlog.errors import ConfigError, NotExpressible, SchemaMissing
-from eventlog.linter.attributes import TableAttrs, attrs_of_option
-from eventlog.linter.codec import RowCodec, row_codec
-from eventlog.linter.errors import RowDecodeError
-from eventlog.linter.rows import Destination, QueueRow, blob_attr, stripped, to_utc
+from eventlog.linter.codec import RowCodec, RowDecodeError, row_codec
+from eventlog.linter.rows import (
+    ColumnAttrs,
+    Destination,
+    QueueRow,
+    TableAttrs,
+    blob_attr,
+    stripped,
+    table_attrs,
+    to_utc,
+)
 from eventlog.linter.transactions import (
     BLOB_OPERATIONS,
     DELETE,
@@ -69,6 +76,42 @@ def _parse_codec(value: Any) -> RowCodec | str:
     row_codec(value)
     codec: RowCodec | str = value
     return codec
+
+
+def attrs_of_option(option: Any) -> dict[int, TableAttrs]:
+    """The tables of an option ``dispatch_attrs``: by number, a TableAttrs or a list of objects with name, typ, len and,
+    where they are not the place in the list and 0, atrnum and pkey.
+
+    Raises ConfigError.
+    """
+    if not isinstance(option, Mapping):
+        raise ConfigError("dispatch_attrs is no object of lists of columns by the number of the table")
+    tables = {}
+    for tabnum, columns in option.items():
+        try:
+            if not isinstance(columns, TableAttrs):
+                described = (_column_of_option(number, column) for number, column in enumerate(columns, 1))
+                columns = table_attrs(int(tabnum), described)
+            tables[int(tabnum)] = columns
+        except (TypeError, ValueError, KeyError, AttributeError) as error:
+            raise ConfigError(
+                f"dispatch_attrs of table {tabnum!r} cannot be read ({error!r}); "
+                "give a list of objects with name, typ, len, atrnum and pkey under the number of the table"
+            ) from None
+    return tables
+
+
+def _column_of_option(number: int, column: Mapping[str, Any]) -> ColumnAttrs:
+    unknown = column.keys() - {"name", "atrnum", "typ", "pkey", "len"}
+    if unknown:
+        raise ConfigError(f"a column of dispatch_attrs has the unknown member {min(unknown)!r}")
+    return ColumnAttrs(
+        str(column["name"]),
+        int(column.get("atrnum", number)),
+        int(column["typ"]),
+        int(column.get("pkey", 0)),
+        int(column["len"]),
+    )
 
 
 TIMEZONE: Final = Option("UTC", STRING, "zone of the server's clock")
@@ -180,8 +223,8 @@ class QueueReader:
                 self.restart_token = restart_token(commit, order_by)
 
     def _of_transaction(self, commit: QueueRow, done: list[Operation]) -> list[Change]:
-        if any(one.row.typ in BLOB_OPERATIONS for one in done):
-            done = [one for one in done if self._makes_change(one)]
+        if any(row.typ in BLOB_OPERATIONS for row, _, _ in done):
+            done = [operation for operation in done if self._makes_change(operation[0])]
         commit_address = f"{commit.syslog_addr:016x}:"
         transaction_id = f"{commit.transact_id:032X}"
         commit_time = to_utc(commit.oper_date, self._zone)
@@ -233,12 +276,12 @@ class QueueReader:
             )
         return changes
 
-    def _makes_change(self, one: Operation) -> bool:
-        if one.row.typ not in BLOB_OPERATIONS:
+    def _makes_change(self, row: QueueRow) -> bool:
+        if row.typ not in BLOB_OPERATIONS:
             return True
         if self._options.blob_operations == "raise":
             raise NotExpressible(
-                f"{where(one.row)}: the BLOB operation TYP {one.row.typ} is no change of a row; "
+                f"{where(row)}: the BLOB operation TYP {row.typ} is no change of a row; "
                 "set blob_operations to skip to leave such operations out"
             )
         self._count("blob_operations")

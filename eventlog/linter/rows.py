@@ -1,16 +1,17 @@
-"""A row of DISPATCH_QUEUE: its columns, in any order and case, and back (spec/linter-queue.md 1, 2)."""
+"""Rows of DISPATCH_QUEUE and DISPATCH_ATTRS: of columns in any order and case, and back (spec/linter-queue.md 1, 2)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from decimal import Decimal
+from functools import cached_property
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from eventlog.core.typed import whole_number
 from eventlog.errors import FormatError, ValueRange, with_location
-from eventlog.linter.errors import BadColumnValue, BadOperDate, MissingColumn
 
 DATA_SIZE: Final = 3400
 """Bytes of DATA in one row."""
@@ -22,6 +23,27 @@ NO_DATE: Final = bytes(6)
 
 _EPOCH: Final = datetime(1990, 1, 1)
 _MICROSECONDS: Final = 1_000_000
+
+
+class MissingColumn(FormatError):
+    """DISPATCH_QUEUE or DISPATCH_ATTRS lacks a column (spec/linter-queue.md 1)."""
+
+    code = "missing_column"
+    cure = "Export the table with all its columns."
+
+
+class BadColumnValue(FormatError):
+    """A value that its column cannot hold: text for a number, DATA that is no hex digits."""
+
+    code = "bad_column_value"
+    cure = "Export numbers as digits, and DATA as bytes or hex digits."
+
+
+class BadOperDate(FormatError):
+    """OPER_DATE that is neither six bytes nor twelve hex digits (spec/linter-queue.md 2)."""
+
+    code = "bad_oper_date"
+    cure = "Export OPER_DATE as six bytes or twelve hex digits."
 
 
 def oper_date_bytes(value: Any) -> bytes:
@@ -298,3 +320,83 @@ def column_values(row: QueueRow) -> tuple[Any, ...]:
         table.ljust(66),
         data_bytes(row.data).ljust(DATA_SIZE, b"\0"),
     )
+
+
+# --- DISPATCH_ATTRS ---------------------------------------------------------------------------------------------------
+
+ATTRS_TYPES: Final = {
+    "TABNUM_SRC": ("int32", 4), "NAME": ("string", 66), "ATRNUM": ("int16", 2), "TYP": ("int16", 2),
+    "PKEY": ("int16", 2), "LEN": ("int32", 4),
+}  # fmt: skip
+"""The columns of DISPATCH_ATTRS in the order of the manual, as those of ``QUEUE_TYPES``."""
+
+ATTRS_COLUMNS: Final = tuple(ATTRS_TYPES)
+
+
+class ColumnAttrs(NamedTuple):
+    """A replicated column. ``pkey`` 0 = not in the key, else its place; ``length`` in bytes."""
+
+    name: str
+    atrnum: int
+    typ: int
+    pkey: int
+    length: int
+
+
+@dataclass(frozen=True)
+class TableAttrs:
+    """A replicated table: its number at the source and its columns by ATRNUM."""
+
+    tabnum: int
+    columns: tuple[ColumnAttrs, ...]
+
+    def __hash__(self) -> int:
+        # Codecs keep what they prepare by table and look it up for every row.
+        return self.tabnum
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The names of the columns."""
+        return frozenset(column.name for column in self.columns)
+
+    @cached_property
+    def key(self) -> tuple[str, ...]:
+        """The key columns in key order; where every PKEY is 1 that is the order of ATRNUM."""
+        return tuple(column.name for column in sorted(self.columns, key=lambda one: one.pkey) if column.pkey)
+
+
+def table_attrs(tabnum: int, columns: Iterable[ColumnAttrs]) -> TableAttrs:
+    """A table of columns in any order."""
+    return TableAttrs(tabnum, tuple(sorted(columns, key=lambda column: column.atrnum)))
+
+
+def attrs_of_rows(
+    names: Sequence[str], values: Iterable[Sequence[Any]], where: Where | None = None
+) -> dict[int, TableAttrs]:
+    """The tables by their number, of rows of DISPATCH_ATTRS whose columns are ``names``.
+
+    ``where`` says where the row that was taken last stands, for errors. Raises MissingColumn, BadColumnValue.
+    """
+    positions = [position or 0 for position in column_positions(names, ATTRS_COLUMNS, table="DISPATCH_ATTRS")]
+    columns: dict[int, list[ColumnAttrs]] = {}
+    for row in values:
+        tabnum, name, atrnum, typ, pkey, length = (row[position] for position in positions)
+        try:
+            columns.setdefault(integer("TABNUM_SRC", tabnum), []).append(
+                ColumnAttrs(
+                    stripped(name),
+                    integer("ATRNUM", atrnum),
+                    integer("TYP", typ),
+                    integer("PKEY", pkey or 0),
+                    integer("LEN", length),
+                )
+            )
+        except BadColumnValue as error:
+            raise error if where is None else with_location(error, where()) from None
+    return {tabnum: table_attrs(tabnum, described) for tabnum, described in columns.items()}
+
+
+def attrs_values(table: TableAttrs) -> Iterator[tuple[Any, ...]]:
+    """The rows of DISPATCH_ATTRS of a table, values in the order of ATTRS_COLUMNS (spec/linter-queue.md 8)."""
+    for column in table.columns:
+        yield table.tabnum, column.name.ljust(66), column.atrnum, column.typ, column.pkey, column.length

@@ -13,16 +13,8 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
-from eventlog.errors import ConfigError, UnknownOperation
-from eventlog.linter.errors import (
-    BadColumnValue,
-    BadLength,
-    DestinationsDiffer,
-    MissingPart,
-    SeveralNodes,
-    TypContradiction,
-)
-from eventlog.linter.rows import DATA_SIZE, QueueRow, data_bytes, syslog_addr
+from eventlog.errors import ConfigError, FormatError, UnknownOperation
+from eventlog.linter.rows import DATA_SIZE, BadColumnValue, QueueRow, data_bytes, syslog_addr
 
 DELETE: Final = 1
 INSERT: Final = 2
@@ -54,12 +46,43 @@ TYP_TABLES: Final = {table.name: table for table in (FIELDS, PROSE)}
 """Those of the option ``typ_table`` (spec/linter-queue.md 3)."""
 
 
-class Operation(NamedTuple):
-    """One operation: its first row, and old and new row image (INSERT: the new one is ``part1``)."""
+class TypContradiction(FormatError):
+    """Lengths that the operation code does not allow (spec/linter-queue.md 3)."""
 
-    row: QueueRow
-    part1: bytes
-    part2: bytes
+    code = "typ_contradiction"
+    cure = "Choose the table of operation codes that the server uses: `typ_table`."
+
+
+class MissingPart(FormatError):
+    """EXTDATA of an operation with a gap or a repetition (spec/linter-queue.md 4)."""
+
+    code = "missing_part"
+    cure = "Export all rows of the operation."
+
+
+class BadLength(FormatError):
+    """LEN1 or LEN2 that is negative, too great or beyond the bytes of DATA (spec/linter-queue.md 4)."""
+
+    code = "bad_length"
+    cure = "Export LEN1, LEN2 and DATA whole and unchanged."
+
+
+class DestinationsDiffer(FormatError):
+    """One operation has different parts for two destinations (spec/linter-queue.md 5)."""
+
+    code = "destinations_differ"
+    cure = "Choose one destination by the option `destination`."
+
+
+class SeveralNodes(FormatError):
+    """A restart token is given, and there are rows of more than one DBNODE (spec/linter-queue.md 5)."""
+
+    code = "several_nodes"
+    cure = "Choose one node by the option `dbnode`."
+
+
+Operation = tuple[QueueRow, bytes, bytes]
+"""One operation: its first row, and old and new row image (INSERT: the new one is the first of the two)."""
 
 
 def check_code(row: QueueRow, table: TypTable) -> None:
@@ -161,10 +184,10 @@ def _of_one_row(row: QueueRow, table: TypTable) -> Operation:
     if type(data) is bytes and extdata == 0 < len1 <= end <= len(data) and end <= DATA_SIZE:
         if len2 == 0:
             if typ in _OF_ONE_PART:
-                return Operation(row, data[:len1], b"")
+                return row, data[:len1], b""
         elif typ == UPDATE:
-            return Operation(row, data[:len1], data[len1:end])
-    return Operation(row, *parts((row,), table))
+            return row, data[:len1], data[len1:end]
+    return row, *parts((row,), table)
 
 
 _OF_ONE_PART: Final = frozenset({INSERT, DELETE, CLEAR_BLOB})
@@ -180,15 +203,16 @@ def _at_one_address(rows: Sequence[QueueRow], table: TypTable, every_destination
         by_destination = []
         for _, same in groupby(group, key=lambda row: row.destination):
             pieces = list(same)
-            by_destination.append(Operation(pieces[0], *parts(pieces, table)))
+            by_destination.append((pieces[0], *parts(pieces, table)))
         if every_destination:
             handed_out += by_destination
             continue
-        for other in by_destination[1:]:
-            if other[1:] != by_destination[0][1:]:
+        row, *images = by_destination[0]
+        for other, *its_images in by_destination[1:]:
+            if its_images != images:
                 raise DestinationsDiffer(
-                    f"{where(other.row)}: the parts for {'.'.join(other.row.destination)} differ from those for "
-                    f"{'.'.join(by_destination[0].row.destination)}; choose one with the option destination"
+                    f"{where(other)}: the parts for {'.'.join(other.destination)} differ from those for "
+                    f"{'.'.join(row.destination)}; choose one with the option destination"
                 )
         handed_out.append(by_destination[0])
     return handed_out

@@ -3,28 +3,41 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
 from eventlog.changes.format import Complete, Key, Report, transactions, whole_images
 from eventlog.changes.json_form import CATALOG, CatalogOption, database_of
-from eventlog.core.moments import time_zone_named
+from eventlog.core.catalog import Column, Table
+from eventlog.core.moments import naive_utc, time_zone_named
 from eventlog.core.options import ANY, FUNCTION, STRING, CheckedOptions, Kind, choice, integer, option, shared
+from eventlog.core.typed import decimal_text, whole_number
+from eventlog.core.values import Kind as CatalogKind
 from eventlog.errors import (
+    BadValue,
     ConfigError,
     FormatError,
     NotExpressible,
     SchemaMissing,
     ValueRange,
 )
-from eventlog.linter.attributes import TableAttrs, attrs_of_table, column_value
-from eventlog.linter.codec import RowCodec, row_codec
-from eventlog.linter.errors import RowEncodeError
+from eventlog.linter.codec import RowCodec, RowEncodeError, Typ, bytes_of, row_codec
 from eventlog.linter.reader import CODEC_CHARSET, DISPATCH_ATTRS, TABLES, TIMEZONE, parse_place
-from eventlog.linter.rows import DATA_SIZE, MASK_64, QUEUE_TYPES, Destination, QueueRow, from_utc
+from eventlog.linter.rows import (
+    DATA_SIZE,
+    MASK_64,
+    QUEUE_TYPES,
+    ColumnAttrs,
+    Destination,
+    QueueRow,
+    TableAttrs,
+    from_utc,
+)
 from eventlog.linter.transactions import COMMIT, DELETE, INSERT, ROLLBACK, UPDATE
-from eventlog.model import Change, ChangeOp, Row, Value, column_name, full_name
+from eventlog.model import Change, ChangeOp, Lob, Row, Value, column_name, full_name
 
 _FIRST_ADDRESS: Final = 24
 _HEADER: Final = 64
@@ -140,13 +153,8 @@ class WriterOptions(CheckedOptions):
     channel: int = option(0, integer(), "value of the column CHANNEL")
 
 
-class _WrittenTable(NamedTuple):
-    """A table as it is written."""
-
-    name: str
-    attrs: TableAttrs
-    destinations: tuple[Destination, ...]
-    names: frozenset[str]
+_Target = tuple[TableAttrs, tuple[Destination, ...]]
+"""What a change is written to: its table, and where its rows go."""
 
 
 class QueueWriter:
@@ -168,7 +176,7 @@ class QueueWriter:
         self._log = SystemLog(options.dbnode, options.continuation_lengths, address)
         self._names = _described(options)
         self.attrs = {attrs.tabnum: attrs for attrs in self._names.values()}
-        self._targets: dict[tuple[str | None, str], _WrittenTable] = {}
+        self._targets: dict[tuple[str | None, str], _Target] = {}
         self._used: set[int] = set()
         self._next_number = 1
         self._known: dict[int, dict[Key, dict[str, Value]]] = {}
@@ -187,16 +195,16 @@ class QueueWriter:
         for change in changes:
             try:
                 oper_date = from_utc(last.commit_time, self._zone)
-                target = self._target(change)
+                attrs, destinations = self._target(change)
                 truncates = change.op is ChangeOp.TRUNCATE
-                operations = self._deletes(change, target) if truncates else [self._operation(change, target)]
+                operations = self._deletes(change, attrs) if truncates else [self._operation(change, attrs)]
             except FormatError as error:
                 self._report.skip(error)
                 continue
             if number is None:
                 number = self._transact_id(last.transaction_id)
             for written in operations:
-                yield from self._log.operation(number, channel, oper_date, written, target.destinations)
+                yield from self._log.operation(number, channel, oper_date, written, destinations)
             self._report.written += 1
         if number is not None:
             yield self._log.end(number, channel, oper_date)
@@ -213,13 +221,14 @@ class QueueWriter:
         self._used.add(self._next_number)
         return self._next_number
 
-    def _target(self, change: Change) -> _WrittenTable:
+    def _target(self, change: Change) -> _Target:
         target = self._targets.get((change.schema, change.table))
         if target is None:
-            name, attrs = full_name(change.schema, change.table), self._described_as(change)
+            attrs = self._described_as(change)
             if attrs is None:
                 raise SchemaMissing(
-                    f"table {name} is not described; give its columns with dispatch_attrs and tables, or with catalog"
+                    f"table {full_name(change.schema, change.table)} is not described; give its columns with "
+                    "dispatch_attrs and tables, or with catalog"
                 )
             destinations = [
                 Destination(
@@ -232,9 +241,7 @@ class QueueWriter:
             for destination in destinations:
                 for column, text in zip(("DST_SERVER", "DST_OWNER", "DST_TABLE"), destination, strict=True):
                     check_width(column, text)
-            names = frozenset(column.name for column in attrs.columns)
-            target = _WrittenTable(name, attrs, tuple(dict.fromkeys(destinations)), names)
-            self._targets[change.schema, change.table] = target
+            target = self._targets[change.schema, change.table] = attrs, tuple(dict.fromkeys(destinations))
         return target
 
     def _described_as(self, change: Change) -> TableAttrs | None:
@@ -247,26 +254,26 @@ class QueueWriter:
 
     # --- rows ---------------------------------------------------------------------------------------------------------
 
-    def _operation(self, change: Change, target: _WrittenTable) -> Written:
-        images = whole_images(change, target.names, self._options.complete, needs_before=True)
-        rows = [self._row(image, change, target) for image in images]
-        parts = [self._image(row, change, target) for row in rows]
+    def _operation(self, change: Change, attrs: TableAttrs) -> Written:
+        images = whole_images(change, attrs.names, self._options.complete, needs_before=True)
+        rows = [self._row(image, change, attrs) for image in images]
+        parts = [self._image(row, change, attrs) for row in rows]
         typ = _TYPS[change.op]
-        self._remember(target, None if typ == INSERT else rows[0], None if typ == DELETE else rows[-1])
-        return self._written(typ, change, target, *parts)
+        self._remember(attrs, None if typ == INSERT else rows[0], None if typ == DELETE else rows[-1])
+        return self._written(typ, change, attrs, *parts)
 
-    def _written(self, typ: int, change: Change, target: _WrittenTable, *parts: bytes) -> Written:
+    def _written(self, typ: int, change: Change, attrs: TableAttrs, *parts: bytes) -> Written:
         row_id = change.extras.get("row_id")
-        return Written(typ, 0, target.attrs.tabnum, row_id if isinstance(row_id, int) else 0, *parts)
+        return Written(typ, 0, attrs.tabnum, row_id if isinstance(row_id, int) else 0, *parts)
 
-    def _row(self, row: Row, change: Change, target: _WrittenTable) -> dict[str, Value]:
+    def _row(self, row: Row, change: Change, attrs: TableAttrs) -> dict[str, Value]:
         """The row in the values of its columns."""
 
         def truncated(column: str) -> None:
             self._report.count(f"truncated {column_name(change, column)}")
 
         values = {}
-        for column in target.attrs.columns:
+        for column in attrs.columns:
             try:
                 values[column.name] = column_value(row[column.name], column, truncated)
             except NotExpressible as error:
@@ -274,30 +281,30 @@ class QueueWriter:
                 raise
         return values
 
-    def _image(self, row: Mapping[str, Value], change: Change, target: _WrittenTable) -> bytes:
+    def _image(self, row: Mapping[str, Value], change: Change, attrs: TableAttrs) -> bytes:
         try:
-            return self._encode(target.attrs, row)
+            return self._encode(attrs, row)
         except RowEncodeError as error:
             column = None if error.column is None else column_name(change, error.column)
-            raise RowEncodeError(f"{change.op} of {target.name}: {error}", column) from error
+            raise RowEncodeError(f"{change.op} of {full_name(change.schema, change.table)}: {error}", column) from error
 
     # --- TRUNCATE -----------------------------------------------------------------------------------------------------
 
-    def _deletes(self, change: Change, target: _WrittenTable) -> list[Written]:
+    def _deletes(self, change: Change, attrs: TableAttrs) -> list[Written]:
         if self._options.truncate == "raise":
             raise NotExpressible(
-                f"TRUNCATE of {target.name}: a Linter queue has no such operation; with truncate = deletes it is "
-                "written as one DELETE for each row that was written before"
+                f"TRUNCATE of {full_name(change.schema, change.table)}: a Linter queue has no such operation; with "
+                "truncate = deletes it is written as one DELETE for each row that was written before"
             )
-        rows = self._known.pop(target.attrs.tabnum, {})
-        return [self._written(DELETE, change, target, self._image(row, change, target)) for row in rows.values()]
+        rows = self._known.pop(attrs.tabnum, {})
+        return [self._written(DELETE, change, attrs, self._image(row, change, attrs)) for row in rows.values()]
 
-    def _remember(self, target: _WrittenTable, old: Row | None, new: dict[str, Value] | None) -> None:
+    def _remember(self, attrs: TableAttrs, old: Row | None, new: dict[str, Value] | None) -> None:
         """Keep the rows that a TRUNCATE will have to name."""
         if self._options.truncate != "deletes":
             return
-        rows = self._known.setdefault(target.attrs.tabnum, {})
-        key = target.attrs.key or tuple(sorted(target.names))
+        rows = self._known.setdefault(attrs.tabnum, {})
+        key = attrs.key or tuple(sorted(attrs.names))
         if old is not None:
             rows.pop(tuple((name, old[name]) for name in key), None)
         if new is not None:
@@ -311,6 +318,9 @@ _TYPS: Final = {
     ChangeOp.UPDATE: UPDATE,
     ChangeOp.DELETE: DELETE,
 }
+
+
+# --- tables and values ------------------------------------------------------------------------------------------------
 
 
 def _described(options: WriterOptions) -> dict[tuple[str | None, str], TableAttrs]:
@@ -330,5 +340,134 @@ def _described(options: WriterOptions) -> dict[tuple[str | None, str], TableAttr
             if name not in tables:
                 if name not in numbers:
                     free += 1
-                tables[name] = attrs_of_table(numbers.get(name, free), table)
+                tables[name] = _attrs_of_table(numbers.get(name, free), table)
     return tables
+
+
+_BYTES_A_CHARACTER: Final = 4  # UTF-8
+_LONGEST: Final = 4000
+
+
+def _attrs_of_table(tabnum: int, table: Table) -> TableAttrs:
+    """The description of a table of the catalog (spec/change-model.md 5.1, column L).
+
+    Text has room for four bytes a character, up to 4000 bytes. Raises NotExpressible for a column of times, which the
+    queue has no type for.
+    """
+    columns = []
+    for number, column in enumerate(table.columns, 1):
+        typ, length = _typ_and_length(column)
+        pkey = table.primary_key.index(column.name) + 1 if column.name in table.primary_key else 0
+        columns.append(ColumnAttrs(column.name, number, typ, pkey, length))
+    return TableAttrs(tabnum, tuple(columns))
+
+
+def _typ_and_length(column: Column) -> tuple[int, int]:
+    bits, sizes = column.type.bits, column.type.sizes
+    size = sizes[0] if sizes else _LONGEST
+    match column.type.kind:
+        case CatalogKind.INTEGER if bits:
+            return Typ.INTEGER, bits // 8
+        case CatalogKind.INTEGER | CatalogKind.EXACT:
+            return Typ.DECIMAL, 16
+        case CatalogKind.APPROXIMATE:
+            return Typ.REAL, bits // 8
+        case CatalogKind.BOOLEAN:
+            return Typ.BOOLEAN, 1
+        case CatalogKind.DATE | CatalogKind.TIMESTAMP | CatalogKind.TIMESTAMPTZ:
+            return Typ.DATE, 16
+        case CatalogKind.UUID:
+            return Typ.CHAR, 36
+        case CatalogKind.BINARY:
+            return Typ.VARBYTE, min(size, _LONGEST)
+        case CatalogKind.FIXED:
+            return Typ.CHAR, min((sizes[0] if sizes else 1) * _BYTES_A_CHARACTER, _LONGEST)
+        case CatalogKind.CHARACTER | CatalogKind.OTHER:
+            return Typ.VARCHAR, min(size * _BYTES_A_CHARACTER, _LONGEST)
+        case CatalogKind.TIME:
+            raise NotExpressible(f"column {column.name!r} holds times of day, which a Linter queue has no type for")
+
+
+Truncated = Callable[[str], None]
+"""Called with the name of a column whose value loses digits."""
+
+
+def column_value(value: Value, column: ColumnAttrs, truncated: Truncated) -> Value:
+    """The value as the row codec takes it: text read as the column's type, times truncated to 1/100 s.
+
+    Raises NotExpressible for a value that the column cannot hold.
+    """
+    if value is None:
+        return None
+    try:
+        if column.typ == Typ.DATE:
+            return _date(value, column.name, truncated)
+        types, convert = _CONVERSIONS.get(column.typ, _UNCHANGED)
+        if isinstance(value, types):
+            return convert(value)
+    except (TypeError, ValueError, LookupError, ArithmeticError, BadValue):
+        pass
+    kind = type(value).__name__
+    raise NotExpressible(
+        f"column {column.name!r} of type code {column.typ} cannot hold the {kind} {value!r:.60} in a Linter queue"
+    )
+
+
+def _date(value: Value, column: str, truncated: Truncated) -> datetime:
+    if isinstance(value, str):
+        value = datetime.fromisoformat(value)
+    elif isinstance(value, date) and not isinstance(value, datetime):
+        return datetime(value.year, value.month, value.day)
+    if not isinstance(value, datetime):
+        raise TypeError
+    value = naive_utc(value)
+    whole = value.replace(microsecond=value.microsecond // 10_000 * 10_000)
+    if whole != value:
+        truncated(column)
+    return whole
+
+
+def _integer(value: int | str | Decimal) -> int:
+    number = whole_number(value) if isinstance(value, Decimal) else int(value)
+    if number is None:
+        raise ValueError
+    return number
+
+
+_TRUTH: Final[Mapping[Any, bool]] = {"true": True, "false": False, 1: True, 0: False}
+
+
+def _text(value: Any) -> str:
+    match value:
+        case str():
+            return value
+        case datetime():
+            return value.isoformat(" ")
+        case date():
+            return value.isoformat()
+        case bool():
+            return "true" if value else "false"
+        case Decimal():
+            return decimal_text(value)
+        case _:
+            return repr(value)
+
+
+_Conversion = tuple[tuple[type, ...], Callable[[Any], Value]]
+_UNCHANGED: Final[_Conversion] = (object,), lambda value: value
+_TO_TEXT: Final[_Conversion] = (str, date, int, Decimal, float), _text
+_TO_BYTES: Final[_Conversion] = (bytes, Lob), bytes_of
+_CONVERSIONS: Final[Mapping[int, _Conversion]] = {
+    Typ.CHAR: _TO_TEXT,
+    Typ.VARCHAR: _TO_TEXT,
+    Typ.NCHAR: _TO_TEXT,
+    Typ.NVARCHAR: _TO_TEXT,
+    Typ.BYTE: _TO_BYTES,
+    Typ.VARBYTE: _TO_BYTES,
+    Typ.BLOB: _TO_BYTES,
+    Typ.INTEGER: ((int, str, Decimal), _integer),
+    Typ.REAL: ((float, int, str, Decimal), float),
+    Typ.DECIMAL: ((Decimal, int, str), Decimal),
+    Typ.BOOLEAN: ((str, int), _TRUTH.__getitem__),
+}
+"""The values that a column of a type takes, and what makes its own of them."""

@@ -16,19 +16,18 @@ from eventlog.changes.format import Report
 from eventlog.changes.json_form import to_json, value_from_json, value_to_json
 from eventlog.core.options import parse_options
 from eventlog.errors import EventlogError, FormatError, UnknownOperation
-from eventlog.linter import errors
-from eventlog.linter.attributes import TableAttrs, Typ, attrs_of_option
-from eventlog.linter.codec import EmulatorCodec
-from eventlog.linter.reader import QueueReader, ReaderOptions
+from eventlog.linter.codec import EmulatorCodec, Typ
+from eventlog.linter.reader import QueueReader, ReaderOptions, attrs_of_option
 from eventlog.linter.rows import (
     QueueRow,
+    TableAttrs,
     blob_attr,
     decode_oper_date,
     encode_oper_date,
     oper_date_bytes,
     syslog_addr,
 )
-from eventlog.linter.transactions import FIELDS, check_code, parts
+from eventlog.linter.transactions import FIELDS, SeveralNodes, check_code, parts
 from eventlog.model import Change
 
 Case = dict[str, Any]
@@ -45,9 +44,10 @@ CHANGE = {
 
 
 def error_named(name: str) -> type[FormatError]:
-    from eventlog import errors as common
+    from eventlog import errors
+    from eventlog.linter import codec, rows, transactions
 
-    found = getattr(errors, name, None) or getattr(common, name)
+    found = next(vars(home)[name] for home in (codec, rows, transactions, errors) if name in vars(home))
     assert issubclass(found, FormatError)
     return found
 
@@ -167,4 +167,4 @@ def read(reader: QueueReader, case: Case) -> Iterator[Change]:
 
 def test_names_of_errors_are_those_of_the_specification() -> None:
     assert error_named("UnknownOperation") is UnknownOperation
-    assert error_named("SeveralNodes") is errors.SeveralNodes
+    assert error_named("SeveralNodes") is SeveralNodes

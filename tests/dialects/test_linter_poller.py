@@ -16,9 +16,8 @@ from eventlog.errors import ConfigError, DatabaseAway, DatabaseError
 from eventlog.linter import database
 from eventlog.linter.database import QueuePoller, follow
 from eventlog.linter.emulator import ATTRS, Step, Workload, emulate
-from eventlog.linter.errors import MissingColumn
 from eventlog.linter.reader import ReaderOptions
-from eventlog.linter.rows import QueueRow
+from eventlog.linter.rows import MissingColumn, QueueRow
 from eventlog.model import Change
 
 EMULATOR: dict[str, Any] = {"codec": "eventlog-emulator-1"}

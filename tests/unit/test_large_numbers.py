@@ -13,8 +13,9 @@ from eventlog.core.typed import to_text, whole_number
 from eventlog.errors import EventlogError
 from eventlog.gbase.layout import parse_type
 from eventlog.gbase.values import codec
-from eventlog.linter.attributes import ColumnAttrs, Typ, column_value
-from eventlog.linter.rows import integer
+from eventlog.linter.codec import Typ
+from eventlog.linter.rows import ColumnAttrs, integer
+from eventlog.linter.writer import column_value
 from eventlog.model import Value
 from eventlog.qlik.columns import QlikColumn
 from eventlog.qlik.values import json_writer

@@ -12,9 +12,11 @@ from shared import rows_of_objects
 
 from eventlog.core.moments import time_zone_named
 from eventlog.errors import ConfigError, ValueRange
-from eventlog.linter.errors import BadColumnValue, BadOperDate, MissingColumn
 from eventlog.linter.rows import (
     QUEUE_COLUMNS,
+    BadColumnValue,
+    BadOperDate,
+    MissingColumn,
     QueueRow,
     blob_attr,
     column_values,

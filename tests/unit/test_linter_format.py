@@ -18,12 +18,11 @@ from shared import rows_of_objects
 
 from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, DatabaseError, FormatError, NotExpressible
-from eventlog.linter import attributes, database
+from eventlog.linter import database
 from eventlog.linter.emulator import ATTRS, DOCUMENT, ITEM, READING, Workload, emulate
-from eventlog.linter.errors import MissingColumn
 from eventlog.linter.format import FORMAT
 from eventlog.linter.reader import QueueReader, ReaderOptions
-from eventlog.linter.rows import QUEUE_COLUMNS, QueueRow, column_values
+from eventlog.linter.rows import ATTRS_COLUMNS, QUEUE_COLUMNS, MissingColumn, QueueRow, column_values
 from eventlog.model import Change, ChangeOp
 from eventlog.sql.connection import connect_any
 
@@ -209,7 +208,7 @@ def test_created_tables_have_the_columns_of_the_manual() -> None:
     with engine.begin() as connection:
         queue, attrs = database.create(connection)
         assert tuple(column.name.upper() for column in queue.columns) == QUEUE_COLUMNS
-        assert tuple(column.name.upper() for column in attrs.columns) == attributes.ATTRS_COLUMNS
+        assert tuple(column.name.upper() for column in attrs.columns) == ATTRS_COLUMNS
     engine.dispose()
 
 

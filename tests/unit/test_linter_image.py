@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventlog.errors import ConfigError
-from eventlog.linter.attributes import ColumnAttrs, TableAttrs, Typ, attrs_of_rows, table_attrs
-from eventlog.linter.codec import EmulatorCodec
-from eventlog.linter.errors import RowDecodeError, RowEncodeError
+from eventlog.linter.codec import EmulatorCodec, RowDecodeError, RowEncodeError, Typ
+from eventlog.linter.rows import ColumnAttrs, TableAttrs, attrs_of_rows, table_attrs
 from eventlog.model import Lob
 
 CODEC = EmulatorCodec()

@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 from linter_queue import DATE, TO, addresses, commit, counted, read, rollback, row
 
 from eventlog.errors import ConfigError, NotExpressible, SchemaMissing
-from eventlog.linter.attributes import TableAttrs
-from eventlog.linter.codec import EmulatorCodec
+from eventlog.linter.codec import EmulatorCodec, RowDecodeError
 from eventlog.linter.emulator import ATTRS, DOCUMENT, ITEM, Workload, emulate
-from eventlog.linter.errors import DestinationsDiffer, RowDecodeError, SeveralNodes
 from eventlog.linter.reader import QueueReader, ReaderOptions
-from eventlog.linter.rows import Destination, QueueRow
+from eventlog.linter.rows import Destination, QueueRow, TableAttrs
+from eventlog.linter.transactions import DestinationsDiffer, SeveralNodes
 from eventlog.model import Change, ChangeOp, Value
 
 LATER = bytes.fromhex("42414bb00000")

@@ -19,9 +19,8 @@ from eventlog.errors import (
     SchemaMissing,
     ValueRange,
 )
-from eventlog.linter.attributes import Typ
+from eventlog.linter.codec import RowEncodeError, Typ
 from eventlog.linter.emulator import ATTRS, DOCUMENT, ITEM, READING, Workload, emulate
-from eventlog.linter.errors import RowEncodeError
 from eventlog.linter.reader import QueueReader, ReaderOptions
 from eventlog.linter.rows import QUEUE_COLUMNS, QueueRow, column_values, queue_rows
 from eventlog.linter.writer import QueueWriter, WriterOptions
