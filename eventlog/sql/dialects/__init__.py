@@ -10,5 +10,6 @@
 ``triggers``  what triggers log, as SQL (``*.sql.j2``), how they are compared and applied    ``installed.sql``
 ============  =============================================================================  =================
 
-Oracle's ``script`` is what a script for SQL*Plus needs. ``stepwise`` is what Oracle and SQLite have in common.
+PostgreSQL, whose triggers call functions, has two more: ``compile``, the SQL of both, and ``installed``, what is there.
+Oracle has ``script``: what SQL*Plus needs. ``stepwise`` is what Oracle and SQLite have in common.
 """

@@ -12,7 +12,7 @@ from typing import Final
 from eventlog.core.catalog import Column
 from eventlog.core.values import Kind
 from eventlog.errors import TriggerError
-from eventlog.sql.dialects.postgresql.installed import Facts, InstalledFunctions, marker_of
+from eventlog.sql.dialects.postgresql.installed import Facts, digest_of_markers, marker_of
 from eventlog.sql.dialects.postgresql.text import (
     MAX_IDENTIFIER,
     is_changed,
@@ -35,7 +35,7 @@ from eventlog.sql.statements import (
     template_renderer,
     trigger_words,
 )
-from eventlog.sql.triggers import TableName, first_free, sha256
+from eventlog.sql.triggers import TableName, TableSql, first_free, sha256
 from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableTriggers, following
 
 SEARCH_PATH: Final = "pg_catalog, pg_temp"
@@ -104,20 +104,10 @@ class CompiledFunction:
         return self.place[0], self.name
 
 
-def compile_triggers(
-    facts: Facts, installed: InstalledFunctions, declared: Sequence[TableTriggers]
-) -> list[CompiledFunction]:
+def compile_triggers(facts: Facts, declared: Sequence[TableTriggers]) -> list[CompiledFunction]:
     """What is declared, as SQL, in its order. Raises TriggerError for a capture that cannot be."""
-    # CREATE OR REPLACE would replace the function of another without a question, so its name counts as taken.
-    functions: set[tuple[str, ...]] = {
-        name for name, oid in facts.function_names.items() if oid not in installed.functions
-    }
-    taken: set[tuple[str, ...]] = {
-        (*table, row.name)
-        for table, rows in installed.triggers.items()
-        for row in rows
-        if (*table, row.name) not in installed.ours
-    }
+    functions: set[tuple[str, ...]] = set(facts.other_functions)
+    taken: set[tuple[str, ...]] = set(facts.other_triggers)
     compiled = []
     for triggers in declared:
         table, by_statement = facts.place_of(triggers), statement_operations(facts, triggers)
@@ -267,6 +257,64 @@ def _trigger(
     return FunctionTrigger(table, name, type_, enabled, condition, *rows, "\n".join(lines))
 
 
+# --- as statements ----------------------------------------------------------------------------------------------------
+
+
+def table_sql(compiled: Sequence[CompiledFunction]) -> TableSql:
+    """All that is declared for one table, as SQL for a database that has none of it, and the way back."""
+    first = compiled[0]
+    table = qualified(*first.place)
+    triggers = [
+        f"DROP TRIGGER {quote_identifier(trigger.name)} ON {table}" for one in compiled for trigger in one.triggers
+    ]
+    partitioned = [one for one in compiled if one.declared.table.partitioned]
+    functions = [f"DROP FUNCTION {qualified(*one.function)}()" for one in compiled]
+    return TableSql(
+        table=".".join(first.place),
+        digest=digest_of_markers(one.marker for one in compiled),
+        create=(*create(compiled), *(render_partition_triggers(one, drop=False) for one in partitioned)),
+        drop=(*triggers, *(render_partition_triggers(one, drop=True) for one in partitioned), *functions),
+    )
+
+
+def create(compiled: Iterable[CompiledFunction]) -> Iterable[str]:
+    """The statements that make functions and their triggers."""
+    for one in compiled:
+        function = f"{qualified(*one.function)}()"
+        yield one.statement
+        # Whoever may execute it could put it on a table of his own and write what he likes into the log.
+        yield f"REVOKE ALL ON FUNCTION {function} FROM PUBLIC"
+        yield f"COMMENT ON FUNCTION {function} IS {literal(one.function_marker)}"
+        yield from (trigger.statement for trigger in one.triggers)
+        for trigger in one.triggers:
+            yield from settle(trigger, one.marker)
+        for partition in filter(None, one.partitions.values()):
+            yield partition.statement
+            yield from settle(partition, one.marker)
+
+
+def settle(trigger: FunctionTrigger, marker: str) -> Iterable[str]:
+    """The statements that say which log a new trigger writes, and when it fires."""
+    name, table = quote_identifier(trigger.name), qualified(*trigger.table)
+    yield f"COMMENT ON TRIGGER {name} ON {table} IS {literal(marker)}"
+    if trigger.enabled != "O":
+        when = {"A": "ALWAYS", "R": "REPLICA"}[trigger.enabled]
+        yield f"ALTER TABLE {table} ENABLE {when} TRIGGER {name}"
+
+
+def render_partition_triggers(compiled: CompiledFunction, *, drop: bool) -> str:
+    """The statement that makes the TRUNCATE triggers of the partitions that are there, or takes them away."""
+    return _rendered(
+        "partition_triggers.sql.j2",
+        drop=drop,
+        table=qualified(*compiled.place),
+        function=qualified(*compiled.function),
+        marker=compiled.marker,
+        always=any(trigger.type & TRUNCATE and trigger.enabled == "A" for trigger in compiled.triggers),
+        max_identifier=MAX_IDENTIFIER,
+    ).rstrip()
+
+
 # --- bodies -----------------------------------------------------------------------------------------------------------
 
 
@@ -399,19 +447,6 @@ def _column_is_changed(column: Column) -> str:
 def render_quote_function(log: LogTable) -> str:
     """The statement that makes the key quoting function of a log, in the log's schema (spec/triggers.md 4, 9)."""
     return _rendered("quote_function.sql.j2", function=quote_function(log))
-
-
-def render_partition_triggers(compiled: CompiledFunction, *, drop: bool) -> str:
-    """The statement that makes the TRUNCATE triggers of the partitions that are there, or takes them away."""
-    return _rendered(
-        "partition_triggers.sql.j2",
-        drop=drop,
-        table=qualified(*compiled.place),
-        function=qualified(*compiled.function),
-        marker=compiled.marker,
-        always=any(trigger.type & TRUNCATE and trigger.enabled == "A" for trigger in compiled.triggers),
-        max_identifier=MAX_IDENTIFIER,
-    ).rstrip()
 
 
 def _dollar_quoted(body: str) -> str:

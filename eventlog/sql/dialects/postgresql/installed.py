@@ -10,7 +10,6 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import SimpleNamespace
 from typing import Any, Final, cast
 
 from sqlalchemy import Connection, Row, TextClause, text
@@ -19,7 +18,7 @@ from eventlog.core.catalog import Database
 from eventlog.sql.dialects.postgresql.text import QUOTE_FUNCTION
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import qualified, statements
-from eventlog.sql.triggers import TableName, missing_log
+from eventlog.sql.triggers import TableName, digest_of, missing_log
 from eventlog.sql.triggers.declared import ChildTriggers, TableTriggers
 
 MARKER: Final = re.compile(r"eventlog sha256:[0-9a-f]{64} (?=log |columns \{)")
@@ -35,11 +34,17 @@ def marker_of(log: LogTable, digest: str, columns: Mapping[str, str] | None = No
     return f"eventlog sha256:{digest} {compiled_for}log {qualified(log.schema, log.name)}"
 
 
-def owns(log: LogTable, marker: str | None) -> bool:
+def _owns(log: LogTable, marker: str | None) -> bool:
     """Whether a comment is that of a trigger or function of this log."""
     return (
         marker is not None and bool(MARKER.match(marker)) and marker.endswith(f" log {qualified(log.schema, log.name)}")
     )
+
+
+def digest_of_markers(markers: Iterable[str]) -> str:
+    """One hash of those in the comments of a table's functions."""
+    beginnings = filter(None, map(MARKER.match, markers))
+    return digest_of(beginning[0].split()[1].removeprefix("sha256:") for beginning in beginnings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +53,7 @@ class Facts:
 
     ``readable``, ``lockable`` (row by row), ``filtered`` (by row level security) and the heirs are sets of tables;
     ``equality`` the operators of unique keys by table and column; ``foreign_keys`` those of foreign keys by both ends;
+    ``other_functions`` and ``other_triggers`` the names that are not ours to take;
     ``partitions`` those of partitioned tables, at any depth, and whether this role may make triggers there. ``owner``:
     the role that the triggers will run as.
     """
@@ -59,7 +65,8 @@ class Facts:
     foreign_keys: Mapping[tuple[str, str, str, str, str, str], str]
     with_heirs: frozenset[TableName]
     heirs: frozenset[TableName]
-    function_names: Mapping[TableName, int]
+    other_functions: frozenset[TableName]
+    other_triggers: frozenset[tuple[str, str, str]]
     readable: frozenset[TableName] = frozenset()
     lockable: frozenset[TableName] = frozenset()
     filtered: frozenset[TableName] = frozenset()
@@ -84,23 +91,23 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class InstalledFunctions:
-    """Trigger functions of one log, by oid; all triggers by table; the names of ours among them.
+    """The trigger functions of one log, by oid; its triggers, and those of others, by table.
 
     ``quoting``: the key quoting function, if it was made with the triggers and not with the log.
     """
 
     functions: Mapping[int, Row[Any]]
-    triggers: Mapping[TableName, Sequence[Row[Any]]]
-    ours: frozenset[tuple[str, str, str]]
+    ours: Mapping[TableName, Sequence[Row[Any]]]
+    others: Mapping[TableName, Sequence[Row[Any]]]
     quoting: Row[Any] | None
 
-    def on(self, schema: str, table: str) -> list[Row[Any]]:
+    def on(self, table: TableName) -> Sequence[Row[Any]]:
         """Our triggers on a table."""
-        return [row for row in self.triggers.get((schema, table), ()) if (schema, table, row.name) in self.ours]
+        return self.ours.get(table, ())
 
-    def functions_on(self, schema: str, table: str) -> list[Row[Any]]:
+    def functions_on(self, table: TableName) -> list[Row[Any]]:
         """The functions of our triggers on a table."""
-        used = {row.function for row in self.on(schema, table)}
+        used = {row.function for row in self.on(table)}
         return [row for oid, row in self.functions.items() if oid in used]
 
 
@@ -123,7 +130,9 @@ def _log_row(conn: Connection, log: LogTable) -> Row[Any] | None:
     return conn.execute(sql("log"), names).first()
 
 
-def read_facts(conn: Connection, log: LogTable, schema: str, others: Iterable[str] = ()) -> Facts:
+def read_facts(
+    conn: Connection, log: LogTable, schema: str, installed: InstalledFunctions, others: Iterable[str] = ()
+) -> Facts:
     """What is true of the classes' schema and of others, and of the log if it is there."""
     schemas = sorted({schema, *others})
 
@@ -143,7 +152,13 @@ def read_facts(conn: Connection, log: LogTable, schema: str, others: Iterable[st
         foreign_keys={tuple(row)[:6]: row.operator for row in rows("foreign_keys")},
         with_heirs=frozenset((row.schema, row.name) for row in tables if row.has_heirs),
         heirs=frozenset((row.schema, row.name) for row in tables if row.is_heir),
-        function_names={(row.schema, row.name): row.oid for row in rows("names")},
+        # CREATE OR REPLACE would replace the function of another without a question, so its name counts as taken.
+        other_functions=frozenset(
+            (row.schema, row.name) for row in rows("names") if row.oid not in installed.functions
+        ),
+        other_triggers=frozenset(
+            (*table, row.name) for table, of_table in installed.others.items() for row in of_table
+        ),
         readable=frozenset((row.schema, row.name) for row in tables if row.is_readable),
         lockable=frozenset((row.schema, row.name) for row in tables if row.is_lockable),
         filtered=frozenset((row.schema, row.name) for row in tables if row.is_filtered),
@@ -156,16 +171,15 @@ def read_facts(conn: Connection, log: LogTable, schema: str, others: Iterable[st
 
 def read_installed(conn: Connection, log: LogTable) -> InstalledFunctions:
     """The triggers and functions of a log, and the triggers of others beside them."""
-    functions = {row.oid: row for row in conn.execute(sql("functions")) if owns(log, row.marker)}
+    functions = {row.oid: row for row in conn.execute(sql("functions")) if _owns(log, row.marker)}
     quoting = next((row for row in functions.values() if not row.is_trigger), None)
     functions = {oid: row for oid, row in functions.items() if row.is_trigger}
-    triggers: defaultdict[TableName, list[Row[Any]]] = defaultdict(list)
-    ours = set()
+    ours: defaultdict[TableName, list[Row[Any]]] = defaultdict(list)
+    others: defaultdict[TableName, list[Row[Any]]] = defaultdict(list)
     for row in conn.execute(sql("triggers")):
-        triggers[row.schema, row.table_name].append(row)
-        if owns(log, row.marker) or row.function in functions:
-            ours.add((row.schema, row.table_name, row.name))
-    return InstalledFunctions(functions, dict(triggers), frozenset(ours), quoting)
+        is_ours = _owns(log, row.marker) or row.function in functions
+        (ours if is_ours else others)[row.schema, row.table_name].append(row)
+    return InstalledFunctions(functions, dict(ours), dict(others), quoting)
 
 
 def sql(name: str) -> TextClause:
@@ -183,7 +197,7 @@ def facts_of(conn: Connection, database: Database, log: LogTable, tables: Collec
     schema = database.schema or ""
     log = replace(log, schema=log.schema or schema)
     places = {(schema, table) for table in tables}
-    facts, installed = read_facts(conn, log, schema), read_installed(conn, log)
+    facts = read_facts(conn, log, schema, read_installed(conn, log))
     types = {column.type.sql for table in database.tables if table.name in tables for column in table.columns}
     literals: dict[str, Any] = {
         "enums": sorted(facts.enums & types),
@@ -201,27 +215,21 @@ def facts_of(conn: Connection, database: Database, log: LogTable, tables: Collec
         "heirs": sorted(name for _, name in facts.heirs & places),
         "functions": sorted(
             name
-            for (home, name), oid in facts.function_names.items()
-            if home == schema
-            and oid not in installed.functions
-            and any(name.startswith(f"proc_{table}"[:50]) for table in tables)
+            for home, name in facts.other_functions
+            if home == schema and any(name.startswith(f"proc_{table}"[:50]) for table in tables)
         ),
         "triggers": sorted(
-            [place[1], row.name]
-            for place in places
-            for row in installed.triggers.get(place, ())
-            if (*place, row.name) not in installed.ours and row.name.startswith("_tgr_")
+            [table, name]
+            for home, table, name in facts.other_triggers
+            if (home, table) in places and name.startswith("_tgr_")
         ),
     }
     return {name: value for name, value in literals.items() if value}
 
 
-def from_literals(schema: str, log: LogTable, literals: Mapping[str, Any]) -> tuple[Facts, InstalledFunctions]:
-    """The facts again, and the names of functions and triggers that are taken."""
-    triggers: dict[tuple[str, str], list[Any]] = {}
-    for table, name in literals.get("triggers", ()):
-        triggers.setdefault((schema, table), []).append(SimpleNamespace(name=name))
-    facts = Facts(
+def from_literals(schema: str, log: LogTable, literals: Mapping[str, Any]) -> Facts:
+    """The facts again."""
+    return Facts(
         schema=schema,
         log=log,
         enums=frozenset(literals.get("enums", ())),
@@ -232,6 +240,6 @@ def from_literals(schema: str, log: LogTable, literals: Mapping[str, Any]) -> tu
         },
         with_heirs=frozenset((schema, name) for name in literals.get("with_heirs", ())),
         heirs=frozenset((schema, name) for name in literals.get("heirs", ())),
-        function_names={(schema, name): -1 for name in literals.get("functions", ())},
+        other_functions=frozenset((schema, name) for name in literals.get("functions", ())),
+        other_triggers=frozenset((schema, table, name) for table, name in literals.get("triggers", ())),
     )
-    return facts, InstalledFunctions({}, triggers, frozenset(), None)

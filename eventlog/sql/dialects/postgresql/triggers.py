@@ -1,27 +1,24 @@
 """Triggers on PostgreSQL: planned, applied and dropped (spec/triggers.md 7.1, 9, 10).
 
-``compile`` makes their SQL, ``installed`` reads what is there, ``compare`` finds the difference.
+``compile`` makes their SQL, ``installed`` reads what is there. The hash of what was compiled stands in the comments, so
+that a changed declaration shows; what somebody changed by hand shows by comparing what is installed, piece by piece,
+with what was compiled.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, Row, text
 from sqlalchemy.exc import DBAPIError
 
-from eventlog.errors import DatabaseError, TriggerError, together
-from eventlog.sql.dialects.postgresql.compare import (
-    compare_quoting,
-    compare_table,
-    digest_of_markers,
-    drop_all,
-    table_sql,
-)
+from eventlog.errors import DatabaseError, TriggerError, first_of, together
 from eventlog.sql.dialects.postgresql.compile import (
+    ANY_BYTE,
     BEFORE,
     DELETE,
     INSERT,
@@ -31,37 +28,50 @@ from eventlog.sql.dialects.postgresql.compile import (
     TRUNCATE,
     UPDATE,
     CompiledFunction,
+    FunctionTrigger,
     compile_triggers,
+    create,
     moving_with,
+    render_quote_function,
+    settle,
+    table_sql,
 )
 from eventlog.sql.dialects.postgresql.installed import (
     MARKER,
     Facts,
     InstalledFunctions,
+    columns_of,
+    digest_of_markers,
     facts_of,
     find_log,
     from_literals,
+    marker_of,
     read_facts,
     read_installed,
     sql,
 )
-from eventlog.sql.dialects.postgresql.text import needs_quoting
+from eventlog.sql.dialects.postgresql.text import QUOTE_FUNCTION, literal, needs_quoting, quote_function
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.statements import qualified, run_as_it_stands
+from eventlog.sql.statements import qualified, quote_identifier, run_as_it_stands
 from eventlog.sql.triggers import (
     ALL_GO,
     NO_LONGER_WATCHED,
     Action,
     InstalledTrigger,
+    TableName,
     TableSql,
     TriggerPlan,
     Triggers,
     by_table,
+    declared_otherwise,
     of_the_log,
+    sha256,
 )
 from eventlog.sql.triggers.declared import ClassTriggers, TableTriggers
 
 _NOT_AVAILABLE: Final = "55P03"
+_NAMED: Final = 5
+"""New partitions that a reason names; the rest is counted."""
 
 
 class PostgresTriggers(Triggers):
@@ -77,24 +87,23 @@ class PostgresTriggers(Triggers):
         self, schema: str | None, log: LogTable, declared: Sequence[TableTriggers], facts: Mapping[str, Any]
     ) -> list[TableSql]:
         home = schema or "public"
-        known, taken = from_literals(home, replace(log, schema=log.schema or home), facts)
-        compiled = compile_triggers(known, taken, declared)
-        return [table_sql(of_table) for of_table in by_table(compiled)]
+        known = from_literals(home, replace(log, schema=log.schema or home), facts)
+        return [table_sql(of_table) for of_table in by_table(compile_triggers(known, declared))]
 
     def plan_declared(
         self, conn: Connection, log: LogTable, schema: str | None, declared: Sequence[TableTriggers]
     ) -> TriggerPlan:
         assert schema is not None
-        facts = read_facts(conn, log, schema, (triggers.schema or schema for triggers in declared))
-        _refuse_what_cannot_run(facts, declared)
         installed = read_installed(conn, log)
-        compiled = compile_triggers(facts, installed, declared)
+        facts = read_facts(conn, log, schema, installed, (triggers.schema or schema for triggers in declared))
+        _refuse_what_cannot_run(facts, declared)
+        compiled = compile_triggers(facts, declared)
         is_needed = any(needs_quoting(triggers.key) for triggers in declared)
-        quoting = compare_quoting(log, installed, is_needed=is_needed, is_there=facts.has_quote_function)
+        quoting = _compare_quoting(log, installed, is_needed=is_needed, is_there=facts.has_quote_function)
         actions = [
             *(action for action in quoting if action.kind != "drop"),
-            *(compare_table(of_table, installed, compiled) for of_table in by_table(compiled)),
-            *drop_all(installed, kept=compiled, reason=NO_LONGER_WATCHED),
+            *(_compare_table(of_table, installed, compiled) for of_table in by_table(compiled)),
+            *_drop_all(installed, kept=compiled, reason=NO_LONGER_WATCHED),
             *(action for action in quoting if action.kind == "drop"),
         ]
         warnings = _warnings(compiled, facts, installed)
@@ -103,8 +112,8 @@ class PostgresTriggers(Triggers):
     def plan_drop(self, conn: Connection, log: LogTable) -> TriggerPlan:
         log = self.find_log(conn, log)
         installed = read_installed(conn, log)
-        quoting = compare_quoting(log, installed, is_needed=False, is_there=True)
-        return TriggerPlan((*drop_all(installed, kept=(), reason=ALL_GO), *quoting))
+        quoting = _compare_quoting(log, installed, is_needed=False, is_there=True)
+        return TriggerPlan((*_drop_all(installed, kept=(), reason=ALL_GO), *quoting))
 
     def installed(self, conn: Connection, log: LogTable) -> list[InstalledTrigger]:
         # The comment is the one that ``marker_of`` writes: its end tells which log it is.
@@ -114,14 +123,10 @@ class PostgresTriggers(Triggers):
     def digests(self, conn: Connection, log: LogTable) -> dict[str, str]:
         installed = read_installed(conn, self.find_log(conn, log))
         # Not partitions, nor tables that were: they have triggers of TRUNCATE alone, which are no part of a hash.
-        tables = {
-            (schema, table)
-            for schema, table, _ in installed.ours
-            if any(not row.is_partition and row.type != BEFORE | TRUNCATE for row in installed.on(schema, table))
-        }
         return {
-            ".".join(place): digest_of_markers(row.marker for row in installed.functions_on(*place) if row.marker)
-            for place in sorted(tables)
+            ".".join(table): digest_of_markers(row.marker for row in installed.functions_on(table) if row.marker)
+            for table, rows in sorted(installed.ours.items())
+            if any(not row.is_partition and row.type != BEFORE | TRUNCATE for row in rows)
         }
 
     # Applying
@@ -185,6 +190,192 @@ def _refuse_what_cannot_run(facts: Facts, declared: Sequence[TableTriggers]) -> 
         raise together([TriggerError(reason) for reason in reasons])
 
 
+# --- what is compiled against what is installed -----------------------------------------------------------------------
+
+
+def _compare_table(
+    compiled: Sequence[CompiledFunction], installed: InstalledFunctions, every: Iterable[CompiledFunction]
+) -> Action:
+    """What is to be done for one table, given all that is declared for it, and for ``every`` table.
+
+    A function whose name another table needs is that table's from now on: it is what one that was renamed still calls.
+    """
+    place = compiled[0].place
+    name = ".".join(place)
+    old = installed.on(place)
+    functions = installed.functions_on(place)
+    # Those of partitions that this role may not touch are left as they are.
+    partitions = [trigger.table for one in compiled for trigger in one.partitions.values() if trigger is not None]
+    of_partitions = [row for partition in partitions for row in installed.on(partition)]
+    if not old and not {row.name for row in functions} & {one.name for one in compiled}:
+        statements = (*_drop_triggers(of_partitions), *create(compiled))
+        return Action("create", name, "watched, and not captured yet", statements)
+    reasons = list(_differences(compiled, old, functions))
+    if not reasons:
+        oids = {row.name: row.oid for row in functions}
+        return _compare_partitions(name, compiled, oids, of_partitions)
+    kept = {one.function for one in every}
+    gone = [row for row in functions if (row.schema, row.name) not in kept]
+    statements = (*_drop_triggers([*old, *of_partitions]), *create(compiled), *_drop_functions(gone))
+    return Action("replace", name, "; ".join(dict.fromkeys(reasons)), statements)
+
+
+def _compare_partitions(
+    table: str, compiled: Sequence[CompiledFunction], oids: Mapping[str, int], old: Iterable[Row[Any]]
+) -> Action:
+    """What is to be done for the partitions of a table whose own triggers are as declared."""
+    unmatched = {(row.schema, row.table_name, row.name): row for row in old}
+    new: dict[str, None] = {}
+    reasons: list[str] = []
+    gone: list[Row[Any]] = []
+    statements: list[str] = []
+    for one in compiled:
+        for trigger in filter(None, one.partitions.values()):
+            row = unmatched.pop((*trigger.table, trigger.name), None)
+            if row is None:
+                new[trigger.table[1]] = None
+            elif row.function == oids[one.name] and _is_as_compiled(one, trigger, row):
+                continue
+            else:
+                how = "is disabled" if row.enabled == "D" else "was changed by hand"
+                reasons.append(f"trigger {row.name} of partition {row.table_name} {how}")
+                gone.append(row)
+            statements += (trigger.statement, *settle(trigger, one.marker))
+    if new:
+        named = first_of(list(new), _NAMED)
+        reasons.insert(0, f"TRUNCATE of {'partition' if len(new) == 1 else 'partitions'} {named} is not captured yet")
+    for row in unmatched.values():
+        reasons.append(f"trigger {row.name} of partition {row.table_name} is one too many")
+        gone.append(row)
+    if not reasons:
+        return Action("unchanged", table, "as declared")
+    return Action("replace", table, "; ".join(reasons), (*_drop_triggers(gone), *statements))
+
+
+def _differences(
+    compiled: Sequence[CompiledFunction], old: Sequence[Row[Any]], functions: Sequence[Row[Any]]
+) -> Iterable[str]:
+    present = {row.name: row for row in functions}
+    oids = {}
+    for one in compiled:
+        function = present.pop(one.name, None)
+        if function is None:
+            yield f"function {one.name} is missing"
+            return
+        if function.marker != one.function_marker:
+            before, now = columns_of(function.marker), [column.name for column in one.declared.table.columns]
+            yield from declared_otherwise(before, one.columns, now)
+            if missing := [name for name in before if name not in now]:
+                names = ", ".join(missing)
+                yield f"the triggers still name {names}: writes to the table fail until they are applied"
+            return
+        oids[one.name] = function.oid
+        if (
+            function.body != one.body
+            or function.language != "plpgsql"
+            or not function.is_definer
+            or sorted(function.settings) != sorted(one.settings)
+        ):
+            yield f"function {one.name} was changed by hand"
+    if present:
+        yield "less of it is watched than before"
+    triggers = {row.name: row for row in old if row.function not in {row.oid for row in present.values()}}
+    for one in compiled:
+        for trigger in one.triggers:
+            row = triggers.pop(trigger.name, None)
+            if row is None:
+                yield f"trigger {trigger.name} is missing"
+            elif row.enabled == "D":
+                yield f"trigger {trigger.name} is disabled"
+            elif row.function != oids[one.name] or not _is_as_compiled(one, trigger, row):
+                yield f"trigger {trigger.name} was changed by hand"
+    for name in triggers:
+        yield f"trigger {name} is one too many"
+
+
+def _is_as_compiled(compiled: CompiledFunction, trigger: FunctionTrigger, row: Row[Any]) -> bool:
+    return (
+        row.marker == compiled.marker
+        and row.type == trigger.type
+        and row.enabled == trigger.enabled
+        and not row.is_constraint
+        and not row.has_arguments
+        and (row.old_table, row.new_table) == (trigger.old_table, trigger.new_table)
+        and _condition(row.conditional) == trigger.conditional
+    )
+
+
+def _condition(definition: str | None) -> str | None:
+    """The WHEN of a trigger as we write it, or as the server shows it."""
+    if definition is None:
+        return None
+    shown = re.search(r" WHEN \((.*)\) EXECUTE FUNCTION ", definition, re.DOTALL)
+    condition = shown[1] if shown else definition
+    plain = re.sub(r"OPERATOR\(pg_catalog\.(\*<>)\)", r"\1", condition)
+    return ANY_BYTE if plain == "(old.* *<> new.*)" else condition
+
+
+def _drop_triggers(rows: Iterable[Row[Any]]) -> list[str]:
+    return [f"DROP TRIGGER {quote_identifier(row.name)} ON {qualified(row.schema, row.table_name)}" for row in rows]
+
+
+def _drop_functions(rows: Iterable[Row[Any]]) -> list[str]:
+    return [f"DROP FUNCTION {qualified(row.schema, row.name)}({row.arguments})" for row in rows]
+
+
+def _drop_all(installed: InstalledFunctions, *, kept: Sequence[CompiledFunction], reason: str) -> list[Action]:
+    """What takes our triggers and functions away, but for those of the tables of ``kept`` and its functions."""
+    actions = []
+    tables = {place for one in kept for place in (one.place, *one.partitions)}
+    functions_kept = {one.function for one in kept}
+    used = {row.function for rows in installed.ours.values() for row in rows}
+    doomed = _with_partitions(installed, installed.ours.keys() - tables)
+    last = {row.function: place for place, rows in doomed.items() for row in rows}
+    for place, rows in doomed.items():
+        functions = [
+            row
+            for oid, row in installed.functions.items()
+            if last.get(oid) == place and (row.schema, row.name) not in functions_kept
+        ]
+        statements = _drop_triggers(rows) + _drop_functions(functions)
+        actions.append(Action("drop", ".".join(place), reason, tuple(statements)))
+    for oid, row in installed.functions.items():
+        if oid not in used and (row.schema, row.name) not in functions_kept:
+            name = f"{row.schema}.{row.name}"
+            actions.append(Action("drop", name, "a function without triggers", tuple(_drop_functions([row]))))
+    return actions
+
+
+def _with_partitions(installed: InstalledFunctions, tables: Iterable[TableName]) -> dict[TableName, list[Row[Any]]]:
+    """Our triggers on these tables, by table; those of partitions with the table whose function they call."""
+    rows = [row for table in sorted(tables) for row in installed.on(table)]
+    roots = {row.function: (row.schema, row.table_name) for row in reversed(rows) if not row.is_partition}
+    by_root: dict[TableName, list[Row[Any]]] = {}
+    for row in rows:
+        place = (row.schema, row.table_name)
+        by_root.setdefault(roots.get(row.function, place) if row.is_partition else place, []).append(row)
+    return by_root
+
+
+def _compare_quoting(log: LogTable, installed: InstalledFunctions, *, is_needed: bool, is_there: bool) -> list[Action]:
+    """What is to be done for the key quoting function of a log that somebody else made.
+
+    In a log of ours it belongs to the log (`eventlog db upgrade`), and nothing is done here.
+    """
+    name = f"{log.schema}.{log.own_name(QUOTE_FUNCTION)}"
+    row = installed.quoting
+    if not is_needed:
+        return [] if row is None else [Action("drop", name, "no key needs it", tuple(_drop_functions([row])))]
+    statement = render_quote_function(log)
+    marker = marker_of(log, sha256(statement))
+    statements = (statement, f"COMMENT ON FUNCTION {quote_function(log)}(pg_catalog.text) IS {literal(marker)}")
+    if not is_there:
+        return [Action("create", name, "quotes the keys, and is missing", statements)]
+    if row is not None and row.marker != marker:
+        return [Action("replace", name, "the templates have changed", statements)]
+    return []
+
+
 # --- what people should know of declared triggers (spec/triggers.md 1, 7.1) -------------------------------------------
 
 
@@ -233,7 +424,7 @@ def _filtered(compiled: CompiledFunction, facts: Facts) -> Iterable[str]:
 
 def _order(compiled: CompiledFunction, installed: InstalledFunctions) -> Iterable[str]:
     first = min(trigger.name.encode() for trigger in compiled.triggers)
-    for row in installed.triggers.get(compiled.place, ()):
+    for row in installed.others.get(compiled.place, ()):
         is_after = not row.type & (BEFORE | INSTEAD)
         is_foreign = row.marker is None or not MARKER.match(row.marker)
         if not is_after or row.enabled == "D" or not is_foreign:
@@ -259,7 +450,7 @@ def _order(compiled: CompiledFunction, installed: InstalledFunctions) -> Iterabl
 
 def _partitions(compiled: CompiledFunction, installed: InstalledFunctions) -> Iterable[str]:
     for partition, trigger in compiled.partitions.items():
-        if trigger is None and not installed.on(*partition):
+        if trigger is None and not installed.on(partition):
             yield (
                 f"TRUNCATE of partition {'.'.join(partition)} of {compiled.place[1]} is not captured: the role that "
                 "applies the triggers does not own it, or may not read all of its rows; apply as its owner"
