@@ -33,8 +33,8 @@ from eventlog.publisher.cycle import recorded_ids
 from eventlog.publisher.open_log import class_names, class_schema, open_context, with_tables
 from eventlog.publisher.queue import read_recorded
 from eventlog.qlik import sequence
-from eventlog.qlik.errors import SequenceExhausted
 from eventlog.qlik.file_tables import STATE_FILE
+from eventlog.qlik.sequence import SequenceExhausted
 from eventlog.sql.connection import as_database_errors, describe
 from spark.directory import MANIFEST, Claim, Directory, begin, finish, resume
 from spark.fold import fold_bucket, read_parts

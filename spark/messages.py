@@ -21,11 +21,10 @@ from eventlog.core.options import parse_options
 from eventlog.errors import ConfigError, FormatError
 from eventlog.model import KafkaRecord
 from eventlog.qlik.change_tables import refuse
-from eventlog.qlik.envelope import MAGIC, METADATA, Message
+from eventlog.qlik.envelope import MAGIC, METADATA, Message, registry_of_writer
 from eventlog.qlik.message_format import line_of, metadata_place, open_reader, read_lines, send, with_password
 from eventlog.qlik.message_options import ReadOptions, WriteOptions
 from eventlog.qlik.message_writer import MessageWriter
-from eventlog.qlik.registry import registry_of_writer
 from spark.change_frame import SCHEMA, batches_of, change_of
 from spark.session import task_numbers
 from spark.sorting import numbered_tasks

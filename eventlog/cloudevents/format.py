@@ -1,4 +1,4 @@
-"""A change as a CloudEvent, and back; the format ``cloudevents`` of the converter (spec/cloudevents.md 3 to 5;
+"""A change as a CloudEvent, and back; the format ``cloudevents`` of the converter (spec/cloudevents.md 3, 4, 5;
 CloudEvents 1.0.2, JSON format 1.0.2).
 
 The data of a log's event are written straight from its steps, since millions pass through. A file holds an event a

@@ -20,8 +20,15 @@ from eventlog.core.moments import EPOCH
 from eventlog.errors import ConfigError, FormatError, NotExpressible, ValueRange
 from eventlog.files.lines import parsed_json
 from eventlog.qlik.columns import QlikColumn
-from eventlog.qlik.errors import BadAvro
 from eventlog.qlik.values import JSON_FORMS, writer
+
+
+class BadAvro(FormatError):
+    """Bytes that are not of their Avro schema, or a schema that cannot be read."""
+
+    code = "bad_avro"
+    cure = "Give the reader the schema that the messages are written in, by their metadata or by `registry`."
+
 
 NULL: Final = b"\0"
 """The null of a union of null and a type."""

@@ -21,9 +21,23 @@ from eventlog.model import Lob, Row, Value
 from eventlog.qlik import masks, sequence
 from eventlog.qlik.columns import QlikColumn
 from eventlog.qlik.control_tables import ColumnHistory
-from eventlog.qlik.errors import BadMask, MissingHeader, OperationMismatch
-from eventlog.qlik.masks import ByteOrder, Mask, MaskLayout, check_capacity
+from eventlog.qlik.masks import BadMask, ByteOrder, Mask, MaskLayout, check_capacity
 from eventlog.qlik.sequence import transaction_from_text, transaction_text
+
+
+class MissingHeader(FormatError):
+    """A change table without a header column that the reader cannot do without (spec/qlik.md 1.1)."""
+
+    code = "missing_header"
+    cure = "Correct `header_prefix`, or have the column stored."
+
+
+class OperationMismatch(FormatError):
+    """A row whose change_oper and operation disagree (spec/qlik.md 1.1)."""
+
+    code = "operation_mismatch"
+    cure = "Correct the row: both columns name one operation."
+
 
 T = TypeVar("T")
 

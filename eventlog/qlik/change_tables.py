@@ -18,8 +18,15 @@ from eventlog.qlik.change_rows import ChangeRow, row_order
 from eventlog.qlik.change_table_options import WriteOptions
 from eventlog.qlik.columns import QlikColumn, key_of, lobs_of
 from eventlog.qlik.control_tables import partition_of
-from eventlog.qlik.errors import UnpairedBeforeImage
 from eventlog.qlik.sequence import Waiting, WriterState, last_sequence_of
+
+
+class UnpairedBeforeImage(FormatError):
+    """A before image (B) without its update (U) (spec/qlik.md 7)."""
+
+    code = "unpaired_before_image"
+    cure = "Read the change table whole, with the row of the update."
+
 
 # Bound names: an enumeration's members are looked up slowly.
 _UPDATE, _DELETE, _TRUNCATE, _REFRESH = ChangeOp.UPDATE, ChangeOp.DELETE, ChangeOp.TRUNCATE, ChangeOp.REFRESH

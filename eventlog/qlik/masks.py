@@ -11,7 +11,21 @@ from itertools import compress
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from eventlog.errors import FormatError, shown
-from eventlog.qlik.errors import BadMask, MaskTooWide
+
+
+class BadMask(FormatError):
+    """A mask text with a character that is no hex digit (spec/qlik.md 2.2)."""
+
+    code = "bad_mask"
+    cure = "Store masks as bytes or as hex text."
+
+
+class MaskTooWide(FormatError):
+    """A column list whose last column has no place in the 1024 bits of a mask (spec/qlik.md 2.1)."""
+
+    code = "mask_too_wide"
+    cure = "Leave out header columns, or split the table."
+
 
 CAPACITY: Final = 1024
 """Positions in a mask of 128 bytes, header columns included (spec/qlik.md 2.1)."""

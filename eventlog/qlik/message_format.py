@@ -32,12 +32,10 @@ from eventlog.files.atomic import whole_file
 from eventlog.files.lines import parsed_json, parsed_lines
 from eventlog.files.secrets import secret_variable
 from eventlog.model import Change, KafkaRecord
-from eventlog.qlik.envelope import Message
-from eventlog.qlik.errors import RegistryError, UnknownSchema
+from eventlog.qlik.envelope import Message, RegistryError, UnknownSchema, open_registry, registry_of_writer
 from eventlog.qlik.message_options import ReadOptions, WriteOptions
 from eventlog.qlik.message_reader import MessageReader
 from eventlog.qlik.message_writer import MessageWriter
-from eventlog.qlik.registry import open_registry, registry_of_writer
 from eventlog.qlik.sequence import count_events
 
 if TYPE_CHECKING:

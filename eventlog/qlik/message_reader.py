@@ -17,14 +17,25 @@ from eventlog.errors import UnknownOperation, shown
 from eventlog.model import Change, ChangeOp, Row, Value, differing, full_name
 from eventlog.qlik import avro, masks
 from eventlog.qlik.columns import QlikColumn
-from eventlog.qlik.envelope import DATA, MAGIC, METADATA, Envelope, Message, open_avro, open_json, open_text
-from eventlog.qlik.errors import BadEnvelope, BadMask, BadSequence, UnknownSchema
-from eventlog.qlik.masks import ByteOrder, Mask
+from eventlog.qlik.envelope import (
+    DATA,
+    MAGIC,
+    METADATA,
+    BadEnvelope,
+    Envelope,
+    Message,
+    Registry,
+    UnknownSchema,
+    open_avro,
+    open_json,
+    open_text,
+    split,
+)
+from eventlog.qlik.masks import BadMask, ByteOrder, Mask
 from eventlog.qlik.message_options import ReadOptions
 from eventlog.qlik.metadata import MessageTable, avro_name, read_metadata
-from eventlog.qlik.registry import Registry, split
+from eventlog.qlik.sequence import BadSequence, transaction_from_text
 from eventlog.qlik.sequence import check as check_sequence
-from eventlog.qlik.sequence import transaction_from_text
 from eventlog.qlik.values import plain_value, read_moment, value_reader
 
 _OPERATIONS: Final = {

@@ -18,10 +18,12 @@ from eventlog.qlik.columns import ColumnsSeen, QlikColumn, columns_from_json
 from eventlog.qlik.envelope import (
     DATA,
     METADATA,
+    Registry,
     avro_envelope,
     avro_envelope_start,
     json_envelope,
     json_envelope_start,
+    prefix_of,
 )
 from eventlog.qlik.message_events import WriteOutgoing, outgoing_writer
 from eventlog.qlik.message_options import WriteOptions
@@ -37,7 +39,6 @@ from eventlog.qlik.message_template import (
     timestamp_of,
 )
 from eventlog.qlik.metadata import MessageTable, checked_topic, topic_of
-from eventlog.qlik.registry import Registry, prefix_of
 from eventlog.qlik.sequence import (
     LENGTH,
     PREFIX_LENGTH,

@@ -18,9 +18,16 @@ from eventlog.files.lines import parsed_json
 from eventlog.model import full_name
 from eventlog.qlik import masks
 from eventlog.qlik.columns import CLASSES, QlikColumn, key_of, lobs_of
-from eventlog.qlik.errors import BadMetadata
 from eventlog.qlik.masks import MaskLayout
 from eventlog.qlik.message_options import WriteOptions
+
+
+class BadMetadata(FormatError):
+    """A metadata message that lacks what data messages need of it (spec/qlik.md 5.2)."""
+
+    code = "bad_metadata"
+    cure = "Have the Qlik task publish its metadata again."
+
 
 # --- names ------------------------------------------------------------------------------------------------------------
 

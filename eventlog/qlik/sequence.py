@@ -15,9 +15,23 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import Final, NamedTuple
 
-from eventlog.errors import shown
+from eventlog.errors import FormatError, shown
 from eventlog.model import Change, ChangeOp
-from eventlog.qlik.errors import BadSequence, SequenceExhausted
+
+
+class BadSequence(FormatError):
+    """A change_seq that is not 35 digits beginning with a date and time (spec/qlik.md 3)."""
+
+    code = "bad_sequence"
+    cure = "Store the change sequence as text, unchanged."
+
+
+class SequenceExhausted(FormatError):
+    """The change number of a task has reached its 19 digits (spec/qlik.md 3)."""
+
+    code = "sequence_exhausted"
+    cure = "Begin a new task with a log or a state of its own."
+
 
 PREFIX_LENGTH: Final = 16
 LENGTH: Final = 35

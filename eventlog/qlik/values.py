@@ -20,7 +20,14 @@ from eventlog.core.values import float_or_word
 from eventlog.errors import FormatError, NotExpressible, ValueRange, shown
 from eventlog.model import Lob, Value
 from eventlog.qlik.columns import CLASSES, QlikColumn
-from eventlog.qlik.errors import BadMessageValue
+
+
+class BadMessageValue(FormatError):
+    """A message holds what is no value of its column's type (spec/qlik.md 5.4)."""
+
+    code = "bad_message_value"
+    cure = "Correct the column's type in `columns` or in the catalogue."
+
 
 Convert = Callable[[Any], Any]
 """What is stored or stands in a message -> value, or the other way. Never gets NULL."""

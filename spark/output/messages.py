@@ -17,11 +17,11 @@ from eventlog.errors import FormatError, RowError
 from eventlog.model import LogRow
 from eventlog.publisher.formats import configured_options, value_options
 from eventlog.publisher.formats.qlik_messages import EventMessages, full_name
+from eventlog.qlik.envelope import registry_of_writer
 from eventlog.qlik.message_events import sequence_prefix
 from eventlog.qlik.message_format import line_of
 from eventlog.qlik.message_options import WriteOptions
 from eventlog.qlik.message_writer import MessageWriter
-from eventlog.qlik.registry import registry_of_writer
 from eventlog.qlik.sequence import WriterState, raise_to
 from spark.directory import Directory
 from spark.job import Columns, Job, Numbered, OutputFile, catalog

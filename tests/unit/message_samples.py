@@ -11,12 +11,10 @@ from typing import Any
 
 from eventlog.changes.format import Report
 from eventlog.model import Change, ChangeOp, KafkaRecord
-from eventlog.qlik.envelope import Message
-from eventlog.qlik.errors import UnknownSchema
+from eventlog.qlik.envelope import Message, Registry, UnknownSchema
 from eventlog.qlik.message_options import ReadOptions, WriteOptions
 from eventlog.qlik.message_reader import MessageReader
 from eventlog.qlik.message_writer import MessageWriter
-from eventlog.qlik.registry import Registry
 
 SEQUENCE = "20240510120000000000000000000000012"
 ITEM = (

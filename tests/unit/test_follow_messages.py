@@ -43,8 +43,7 @@ from eventlog.publisher.stream.run import follow
 from eventlog.publisher.stream.source import Backlog, Read, SourceAway, SourceLost
 from eventlog.publisher.waiting import StopRequest
 from eventlog.qlik import message_format
-from eventlog.qlik.envelope import Message
-from eventlog.qlik.errors import UnknownSchema
+from eventlog.qlik.envelope import Message, UnknownSchema
 from eventlog.qlik.message_options import ReadOptions
 from eventlog.qlik.message_reader import MessageReader
 from eventlog.transport import kafka

@@ -19,18 +19,15 @@ from eventlog.model import Lob, Row
 from eventlog.qlik.change_rows import (
     DEFAULT_HEADERS,
     ChangeRow,
+    MissingHeader,
+    OperationMismatch,
     new_layout,
     read_layout,
     row_reader,
     row_writer,
 )
-from eventlog.qlik.errors import (
-    BadMask,
-    BadSequence,
-    MaskTooWide,
-    MissingHeader,
-    OperationMismatch,
-)
+from eventlog.qlik.masks import BadMask, MaskTooWide
+from eventlog.qlik.sequence import BadSequence
 
 SEQ = "20240510120000000000000000000000012"
 NOON = datetime(2024, 5, 10, 12, tzinfo=UTC)

@@ -35,7 +35,7 @@ from eventlog.model import Change, ChangeOp, Row
 from eventlog.qlik.change_rows import DEFAULT_HEADERS
 from eventlog.qlik.change_table_format import FORMAT
 from eventlog.qlik.change_table_options import ReadOptions, WriteOptions
-from eventlog.qlik.errors import MaskTooWide
+from eventlog.qlik.masks import MaskTooWide
 
 
 @pytest.mark.parametrize("partitioned", [False, True])

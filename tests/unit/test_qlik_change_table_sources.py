@@ -27,8 +27,10 @@ from change_table_files import (
 from eventlog.changes.format import Report
 from eventlog.errors import FormatError
 from eventlog.files.tabular import csv_line, csv_records
+from eventlog.qlik.change_rows import MissingHeader, OperationMismatch
 from eventlog.qlik.change_table_format import FORMAT
-from eventlog.qlik.errors import BadMask, MissingHeader, OperationMismatch, UnpairedBeforeImage
+from eventlog.qlik.change_tables import UnpairedBeforeImage
+from eventlog.qlik.masks import BadMask
 
 HEAD = "header__change_seq,header__change_oper,header__change_mask,id,name\n"
 LINE = "20240510120000000000000000000000{:03},{},{},{},{}\n"

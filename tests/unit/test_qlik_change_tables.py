@@ -32,6 +32,7 @@ from eventlog.qlik.change_table_options import WriteOptions
 from eventlog.qlik.change_tables import (
     SourceTable,
     TargetTable,
+    UnpairedBeforeImage,
     change_of,
     changes_of_rows,
     key_from_deletes,
@@ -39,9 +40,6 @@ from eventlog.qlik.change_tables import (
 )
 from eventlog.qlik.columns import columns_from_json
 from eventlog.qlik.control_tables import HISTORY_TABLE, column_history, entry_of
-from eventlog.qlik.errors import (
-    UnpairedBeforeImage,
-)
 from eventlog.qlik.sequence import Waiting, WriterState, count_events, transaction_from_text, transaction_text
 
 SEQ = "20240510120000000000000000000000012"

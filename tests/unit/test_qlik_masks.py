@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from eventlog.errors import FormatError
 from eventlog.qlik import masks
-from eventlog.qlik.errors import BadMask, MaskTooWide
-from eventlog.qlik.masks import Mask, MaskLayout, layout
+from eventlog.qlik.masks import BadMask, Mask, MaskLayout, MaskTooWide, layout
 
 TEN = [f"c{number:02}" for number in range(1, 11)]
 WIDEST = [f"c{number:04}" for number in range(1017)]

@@ -14,10 +14,12 @@ from message_samples import BEFORE, COLUMNS, DATA, HEADERS, SEQUENCE, UPDATE, en
 from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, FormatError, InvalidChange, UnknownOperation
 from eventlog.model import ChangeOp
-from eventlog.qlik.envelope import Message, avro_envelope
-from eventlog.qlik.errors import BadEnvelope, BadMagic, BadMask, BadMessageValue, BadSequence, UnknownSchema
+from eventlog.qlik.envelope import BadEnvelope, BadMagic, Message, UnknownSchema, avro_envelope
+from eventlog.qlik.masks import BadMask
 from eventlog.qlik.message_options import ReadOptions, WriteOptions
 from eventlog.qlik.message_reader import MessageReader
+from eventlog.qlik.sequence import BadSequence
+from eventlog.qlik.values import BadMessageValue
 
 ROWS = {"data": DATA, "beforeData": BEFORE}
 INSERT = {**HEADERS, "operation": "INSERT", "changeMask": None, "columnMask": None}

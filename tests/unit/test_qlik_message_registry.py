@@ -15,10 +15,11 @@ import pytest
 from message_samples import COLUMNS, UPDATE, MemoryRegistry, read, write
 
 from eventlog.errors import ConfigError, FormatError
-from eventlog.qlik.errors import RegistryError, UnknownSchema
-from eventlog.qlik.registry import (
+from eventlog.qlik.envelope import (
     HttpRegistry,
     Registry,
+    RegistryError,
+    UnknownSchema,
     open_registry,
     prefix_of,
     split,

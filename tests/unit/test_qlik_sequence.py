@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from eventlog.errors import FormatError, ValueRange
 from eventlog.qlik import sequence
 from eventlog.qlik.control_tables import Partitioning, has_ended, parse_partition_name, partition_at, partition_of
-from eventlog.qlik.errors import BadSequence, SequenceExhausted
-from eventlog.qlik.sequence import WriterState
+from eventlog.qlik.sequence import BadSequence, SequenceExhausted, WriterState
 
 TIMES = st.datetimes(min_value=datetime(1, 1, 2), max_value=datetime(9999, 12, 30))
 STEPS = st.lists(st.tuples(st.none() | TIMES, st.booleans()), min_size=1, max_size=30)

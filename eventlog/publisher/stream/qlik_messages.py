@@ -18,11 +18,18 @@ from eventlog.changes.format import Report
 from eventlog.errors import EventlogError, FormatError, number_of
 from eventlog.publisher.stream.position import Failure
 from eventlog.publisher.stream.source import Backlog, BadToken, Mark, Read, SourceAway, SourceLost, Step
-from eventlog.qlik.envelope import MAGIC, METADATA, Message, open_avro, open_text
-from eventlog.qlik.errors import RegistryError, UnknownSchema
+from eventlog.qlik.envelope import (
+    MAGIC,
+    METADATA,
+    Message,
+    RegistryError,
+    UnknownSchema,
+    open_avro,
+    open_registry,
+    open_text,
+)
 from eventlog.qlik.message_options import ReadOptions
 from eventlog.qlik.message_reader import MessageReader
-from eventlog.qlik.registry import open_registry
 from eventlog.transport import kafka
 
 _log = logging.getLogger("eventlog.publisher")
