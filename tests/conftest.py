@@ -5,6 +5,8 @@
 ``uncommitted``   a connection to an empty database, where a test commits nothing: a tenth of the cost.
 ``filled_database``  the same with a content that many tests begin with; it is made once.
 
+``site``          the documentation, built as a site, once for all whose group is "site".
+
 And a place for the command line: ``empty_home``, a directory of its own without settings; ``run``, a command there.
 """
 
@@ -14,6 +16,7 @@ import itertools
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
@@ -33,6 +36,16 @@ hypothesis.settings.register_profile("eventlog", deadline=None, suppress_health_
 hypothesis.settings.load_profile("eventlog")
 
 _numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of the documentation's site, built with all warnings as errors."""
+    directory = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(directory)]
+    built = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    return directory
 
 
 def _docker_answers() -> bool:

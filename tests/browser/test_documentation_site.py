@@ -6,8 +6,6 @@ import functools
 import http.server
 import json
 import shutil
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,9 +20,13 @@ from selenium.webdriver.common.by import By  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None or DRIVER is None, reason="no chromium and chromedriver here (Debian: chromium chromium-driver)"
-)
+pytestmark = [
+    pytest.mark.xdist_group("site"),
+    pytest.mark.skipif(
+        CHROMIUM is None or DRIVER is None,
+        reason="no chromium and chromedriver here (Debian: chromium chromium-driver)",
+    ),
+]
 
 
 class _Quiet(http.server.SimpleHTTPRequestHandler):
@@ -33,12 +35,9 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of the site, built from the tree."""
-    directory = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(directory)]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    handler = functools.partial(_Quiet, directory=str(directory))
+def address(site: Path) -> Iterator[str]:
+    """The URL of the site."""
+    handler = functools.partial(_Quiet, directory=str(site))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}/"
@@ -65,18 +64,18 @@ def requested(browser: Any) -> set[str]:
     return {m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"}
 
 
-def test_no_page_asks_another_host_for_anything(site: str, browser: Any) -> None:
+def test_no_page_asks_another_host_for_anything(address: str, browser: Any) -> None:
     seen = set()
     for page in ("index.html", "guarantees.html", "configuration.html", "spec/event-log.html"):
-        browser.get(site + page)
+        browser.get(address + page)
         seen |= requested(browser)
     hosts = {urlsplit(url).netloc for url in seen if not url.startswith(("data:", "blob:", "chrome"))}
-    assert hosts == {urlsplit(site).netloc}
+    assert hosts == {urlsplit(address).netloc}
     assert not [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
 
 
-def test_the_search_finds_an_option(site: str, browser: Any) -> None:
-    browser.get(f"{site}index.html?q=fold_distance")
+def test_the_search_finds_an_option(address: str, browser: Any) -> None:
+    browser.get(f"{address}index.html?q=fold_distance")
 
     def found() -> bool:
         return "onfiguration" in browser.find_element(By.CSS_SELECTOR, ".md-search-result").text
@@ -84,9 +83,9 @@ def test_the_search_finds_an_option(site: str, browser: Any) -> None:
     wait_until(found, "the search finds the option")
 
 
-def test_a_page_fits_a_phone_and_its_diagram_is_drawn(site: str, browser: Any) -> None:
+def test_a_page_fits_a_phone_and_its_diagram_is_drawn(address: str, browser: Any) -> None:
     browser.set_window_size(390, 844)
-    browser.get(site + "guarantees.html")
+    browser.get(address + "guarantees.html")
     assert browser.execute_script("return document.documentElement.scrollWidth <= window.innerWidth")
     drawn = "return [...document.images].every(image => image.complete && image.naturalWidth > 0)"
     wait_until(lambda: browser.execute_script(drawn), "the diagrams are drawn")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 import runpy
-import subprocess
-import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -17,14 +15,7 @@ DIAGRAMS = sorted((ROOT / "docs" / "diagrams").glob("*.dot"))
 LOADED = re.compile(r"<(?:script|img|iframe|source)[^>]*\bsrc=\"([^\"]+)\"|<link[^>]*\bhref=\"([^\"]+)\"")
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built with all warnings as errors."""
-    directory = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(directory)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return directory
+pytestmark = pytest.mark.xdist_group("site")
 
 
 def test_every_page_of_the_documentation_is_on_the_site(site: Path) -> None:

@@ -15,6 +15,8 @@ import pytest
 from eventlog import __version__
 
 ROOT = Path(__file__).parents[2]
+# One worker builds the wheel, for all of them.
+pytestmark = pytest.mark.xdist_group("wheel")
 
 
 def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
