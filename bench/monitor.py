@@ -36,8 +36,8 @@ from eventlog.config.load import Config, load
 from eventlog.publisher import daemon
 from eventlog.publisher.context import SILENT, Context, Counters
 from eventlog.publisher.cycle import recover
+from eventlog.publisher.monitor import monitoring
 from eventlog.publisher.monitor.activity import Activity
-from eventlog.publisher.monitor.open import monitoring
 from eventlog.publisher.open_log import open_to_publish
 from eventlog.publisher.sinks import open_sink
 from eventlog.sql.dialects.postgresql import PostgreSQL
@@ -193,7 +193,7 @@ def cpu_of_imports() -> tuple[float, float]:
     program = """import time
 import eventlog.cli.publish, eventlog.sql.dialects.postgresql, eventlog.publisher.sinks.files
 publisher = time.process_time()
-import eventlog.cli.triggers, eventlog.publisher.monitor.open, eventlog.publisher.monitor.server
+import eventlog.cli.triggers, eventlog.publisher.monitor, eventlog.publisher.monitor.server
 print(publisher, time.process_time() - publisher)"""
     runs = [
         subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()

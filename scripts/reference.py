@@ -36,14 +36,9 @@ from eventlog.config.settings import SECTIONS, WatchSettings, variable  # noqa: 
 from eventlog.conversion import FORMATS, format_named  # noqa: E402
 from eventlog.core.options import BOOLEAN, FLAG, MANY, Option, options_of, toml  # noqa: E402
 from eventlog.errors import EventlogError, RowError  # noqa: E402
-from eventlog.publisher.context import (  # noqa: E402
-    QUEUE_CAP,
-    Counters,
-    Looked,
-)
-from eventlog.publisher.monitor.activity import Activity  # noqa: E402
-from eventlog.publisher.monitor.job import JobActivity, JobMetrics  # noqa: E402
-from eventlog.publisher.monitor.openmetrics import PublisherMetrics  # noqa: E402
+from eventlog.publisher.context import QUEUE_CAP, Counters, Looked  # noqa: E402
+from eventlog.publisher.monitor.activity import Activity, JobActivity  # noqa: E402
+from eventlog.publisher.monitor.openmetrics import JobMetrics, PublisherMetrics  # noqa: E402
 
 _LONG: Final = 80
 """Characters from which on an example is left out."""

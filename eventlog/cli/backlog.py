@@ -155,7 +155,7 @@ def _monitoring(config: Config, out: str, file_format: str) -> Iterator[Any]:
         yield None
         return
     from eventlog.cli.triggers import planned_triggers
-    from eventlog.publisher.monitor.open import monitoring_job
+    from eventlog.publisher.monitor import monitoring_job
 
     with monitoring_job(config, config.monitor.listen, out, file_format, planned_triggers) as activity:
         yield activity.during

@@ -152,7 +152,7 @@ def _monitoring(config: Config, counters: Counters) -> AbstractContextManager[Ob
     if config.monitor.listen is None:
         return nullcontext(SILENT)
     from eventlog.cli.triggers import planned_triggers
-    from eventlog.publisher.monitor.open import monitoring
+    from eventlog.publisher.monitor import monitoring
 
     return monitoring(config, config.monitor.listen, counters, planned_triggers)
 

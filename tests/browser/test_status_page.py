@@ -20,7 +20,7 @@ from publishers import LONG, make_log, process, write
 from shared import wait_until
 
 from eventlog.config.load import load
-from eventlog.publisher.monitor.open import monitoring_job
+from eventlog.publisher.monitor import monitoring_job
 
 webdriver = pytest.importorskip("selenium.webdriver")
 from selenium.webdriver.common.by import By  # noqa: E402

@@ -14,7 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 from backlog_job import config_of, convert, log_rows, random_rows
 
-from eventlog.publisher.monitor.open import monitoring_job
+from eventlog.publisher.monitor import monitoring_job
 
 
 def test_stages_rows_and_rates_are_told_while_a_job_runs(log: sa.Engine, tmp_path: Path) -> None:

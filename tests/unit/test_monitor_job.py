@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from eventlog.publisher.monitor.job import JobActivity, JobMetrics
-from eventlog.publisher.monitor.openmetrics import exposition
-from eventlog.publisher.monitor.status import shape
+from eventlog.publisher.monitor.activity import JobActivity
+from eventlog.publisher.monitor.openmetrics import JobMetrics, exposition
+from eventlog.publisher.monitor.status import job_status, shape
 
 
 @dataclass
@@ -55,7 +55,7 @@ def test_a_stage_shows_how_far_it_is_and_how_long_it_will_take(activity: JobActi
         clock.now += 5
         progress.share, progress.rows, progress.events, progress.parts = 0.25, 250, 100, "1 of 4 parts"
         activity.take_sample()
-        status = activity.status("eventlog", "/out", "xds")
+        status = job_status(activity, "eventlog", "/out", "xds")
         assert status.keys() == shape().keys()
         assert status["job"] == {
             "stage": "converting", "share": 0.25, "rows": 250, "events": 100, "total": 1000, "parts": "1 of 4 parts",

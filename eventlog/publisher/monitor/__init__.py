@@ -1,1 +1,72 @@
-"""The monitor of a publisher: metrics, health, a status page (``[monitor]``, extra ``monitor``)."""
+"""The monitor of a publisher or a backlog job: metrics, health, a status page (``[monitor]``, extra ``monitor``).
+
+What serves it is loaded when it is asked for: the status of a publisher has the same shape for the command line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from eventlog.config.load import Config
+from eventlog.errors import ConfigError
+from eventlog.publisher.context import Counters, Observer
+
+if TYPE_CHECKING:
+    from eventlog.publisher.doctor import Compare
+    from eventlog.publisher.monitor.activity import JobActivity
+
+_JOB_PATIENCE: Final = 900.0
+"""Seconds that a job may show no progress: a part of the log is read as a whole, and a cluster may be busy."""
+
+
+@contextmanager
+def monitoring(config: Config, listen: str, counters: Counters, compare: Compare) -> Iterator[Observer]:
+    """Serve the monitor at ``listen`` while the block runs; gives who is to be told of the publisher's work.
+
+    ``compare`` as of ``Questions``. Raises ConfigError if the extra is missing, if the address cannot be had, or if
+    others could look without a token.
+    """
+    settings, name = config.monitor, config.publication
+    with _extra():
+        from eventlog.publisher.liveness import patience
+        from eventlog.publisher.monitor.activity import Activity
+        from eventlog.publisher.monitor.openmetrics import PublisherMetrics
+        from eventlog.publisher.monitor.server import Monitor, Questions, serving
+        from eventlog.publisher.monitor.status import answers_data, process_status
+    activity = Activity(counters, settings.interval, settings.patience or patience(config))
+    metrics = PublisherMetrics(activity, {"log": name, "sink": config.sink.type})
+    status = partial(process_status, activity, name, config.sink.type, config.format.type, shows_values=settings.values)
+    questions = None
+    if config.source.type is None:
+        questions = Questions(config, compare, partial(answers_data, activity, shows_values=settings.values))
+    with serving(Monitor(listen, activity, metrics, status, questions, settings)):
+        yield activity
+
+
+@contextmanager
+def monitoring_job(config: Config, listen: str, directory: str, form: str, compare: Compare) -> Iterator[JobActivity]:
+    """As ``monitoring``, of a backlog job that writes files of the format ``form`` to ``directory``."""
+    settings, name = config.monitor, config.publication
+    with _extra():
+        from eventlog.publisher.monitor.activity import JobActivity
+        from eventlog.publisher.monitor.openmetrics import JobMetrics
+        from eventlog.publisher.monitor.server import Monitor, Questions, serving
+        from eventlog.publisher.monitor.status import job_status
+    activity = JobActivity(settings.interval, settings.patience or _JOB_PATIENCE)
+    metrics = JobMetrics(activity, {"log": name, "format": form})
+    status = partial(job_status, activity, name, directory, form)
+    with serving(Monitor(listen, activity, metrics, status, Questions(config, compare), settings)):
+        yield activity
+
+
+@contextmanager
+def _extra() -> Iterator[None]:
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"monitor.listen needs {error.name}: pip install 'eventlog-publisher[monitor]', or take monitor.listen out"
+        ) from None

@@ -1,7 +1,8 @@
-"""What a running publisher is doing and has done, for whoever looks at it from another thread.
+"""What a running publisher, or a backlog job, is doing and has done, for whoever looks at it from another thread.
 
-The publisher writes here as it works; the server reads. Single fields are replaced, never changed in place, and lists
-are bounded, so that a reader needs the lock only for what is collected between two samples.
+The publisher writes here as it works, and a job is asked for its stage and how far it is; the server reads. Single
+fields are replaced, never changed in place, and lists are bounded, so that a reader needs the lock only for what is
+collected between two samples.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ import time
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from eventlog.model import Answer, Level, Verdict
 from eventlog.publisher.context import QUEUE_CAP, Counters, Doing, Looked, Observer, WaitFor, event_age
@@ -149,6 +151,9 @@ class Watched(ABC):
         rates = round((rows - rows_before) / seconds, 1), round((events - events_before) / seconds, 1)
         self.history.append(Sample(round(self.wall(), 1), *rates, queue_rows, *times))
         self._sampled = (now, rows, events)
+
+
+# --- a publisher ------------------------------------------------------------------------------------------------------
 
 
 class Activity(Watched, Observer):
@@ -337,3 +342,93 @@ class Activity(Watched, Observer):
         if doing is Doing.WAITING and until is not None:
             words = f"{words}; next try in {max(0.0, until - now):.0f} s"
         return words
+
+
+# --- a backlog job ----------------------------------------------------------------------------------------------------
+
+STARTING: Final = "starting"
+ENDING: Final = "ending"
+STAGES: Final = (STARTING, "converting", "marking", ENDING)
+
+
+class JobProgress(Protocol):
+    """How far a stage is. ``share`` of the whole, 0 to 1; ``rows`` read or marked of ``total`` (0 = not known), and
+    ``events`` written; ``parts``: how many of its parts are done, in words.
+    """
+
+    @property
+    def share(self) -> float: ...
+    @property
+    def rows(self) -> int: ...
+    @property
+    def events(self) -> int: ...
+    @property
+    def total(self) -> int: ...
+    @property
+    def parts(self) -> str: ...
+
+
+class _Seen(NamedTuple):
+    """A progress as it was asked for last."""
+
+    share: float = 0.0
+    rows: int = 0
+    events: int = 0
+    total: int = 0
+    parts: str = ""
+
+
+class JobActivity(Watched):
+    """What the monitor of a backlog job shows. Progress is asked for every ``interval`` seconds, never for a scrape.
+
+    It is ready when Spark and the database are there, and the work has begun.
+    """
+
+    def __init__(self, interval: float, patience: float, **clocks: Callable[[], float]) -> None:
+        """``clocks``: others than those of ``Watched``."""
+        super().__init__(interval, patience, **clocks)
+        self.stage, self.seen = STARTING, _Seen()
+        self.begun = self.progress_time
+        self.rows, self.events = dict.fromkeys(STAGES, 0), 0
+        self._progress: Callable[[], JobProgress] | None = None
+
+    @contextmanager
+    def during(self, stage: str, progress: Callable[[], JobProgress]) -> Iterator[None]:
+        """Show this stage, one of ``STAGES``, while the block runs."""
+        self._enter(stage, progress)
+        try:
+            yield
+            self.take_sample()
+        finally:
+            self._enter(ENDING, None)
+
+    def _enter(self, stage: str, progress: Callable[[], JobProgress] | None) -> None:
+        with self._lock:
+            self._progress, self.stage, self.seen, self.is_ready = progress, stage, _Seen(), True
+            self.begun = self.progress_time = self.clock()
+            self._sampled = (self.begun, 0, self.events)
+
+    def take_sample(self) -> None:
+        with self._lock:
+            if self._progress is None:
+                return
+            try:
+                progress = self._progress()
+            except Exception:  # of a Spark that is gone, whose caller says so; the monitor goes on
+                return
+            seen = _Seen(progress.share, progress.rows, progress.events, progress.total, progress.parts)
+            if (seen.share, seen.rows, seen.events) != (self.seen.share, self.seen.rows, self.seen.events):
+                self.progress_time = self.clock()
+            self.seen = seen
+            self.rows[self.stage] = max(self.rows[self.stage], seen.rows)
+            self.events = max(self.events, seen.events)
+            self._add_sample(seen.rows, self.events, max(0, seen.total - seen.rows) if seen.total else None)
+
+    def in_words(self) -> str:
+        seen, seconds = self.seen, self.clock() - self.begun
+        if self.stage in (STARTING, ENDING):
+            return {STARTING: "starting Spark and reading the classes", ENDING: "putting together what was done"}[
+                self.stage
+            ]
+        left = f", about {seconds / seen.share - seconds:,.0f} s left" if seen.share > 0.01 else ""
+        return f"{self.stage}: {seen.share:.0%}{left}"

@@ -1,4 +1,4 @@
-"""The metrics of a publisher in OpenMetrics (docs/monitor.md, "Metrics", which is made of them).
+"""The metrics of a publisher, and of a backlog job, in OpenMetrics (docs/monitor.md, "Metrics", which is made of them).
 
 Everything is taken from what the publisher has told already: a scrape asks the database nothing.
 """
@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 from eventlog import __version__
 from eventlog.publisher.context import Doing
-from eventlog.publisher.monitor.activity import Activity, Histogram
+from eventlog.publisher.monitor.activity import STAGES, Activity, Histogram, JobActivity
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 
@@ -160,3 +160,29 @@ class PublisherMetrics(Collector):
         family = HistogramMetricFamily(name, text, labels=list(self._labels), unit=_unit_of(name))
         family.add_metric(list(self._labels.values()), buckets=histogram.buckets(), sum_value=histogram.total)
         return family
+
+
+class JobMetrics(Collector):
+    def __init__(self, activity: JobActivity, labels: Labels) -> None:
+        self._activity, self._labels = activity, labels
+
+    def collect(self) -> Iterable[Metric]:
+        activity, labels = self._activity, self._labels
+        yield build_info(labels)
+        for name, text, number in (
+            ("eventlog_backlog_rows_read", "Rows that a backlog job has read.", activity.rows["converting"]),
+            ("eventlog_backlog_rows_marked", "Rows that a backlog job has marked.", activity.rows["marking"]),
+            ("eventlog_backlog_events_written", "Events that a backlog job has written.", activity.events),
+        ):
+            yield counter(name, text, labels, number, activity.started)
+        yield state("eventlog_backlog_stage", "1 for what the job does now.", labels, "stage", STAGES, activity.stage)
+        for name, text, figure in (
+            ("eventlog_backlog_stage_ratio", "How much of the stage is done, 0 to 1.", activity.seen.share),
+            ("eventlog_backlog_rows", "Rows that the stage has to do in all; 0 = not known.", activity.seen.total),
+            (
+                "eventlog_last_progress_timestamp_seconds",
+                "When the job last got on.",
+                activity.progress_wall,
+            ),
+        ):
+            yield gauge(name, text, labels, figure)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from eventlog import __version__
 from eventlog.publisher.context import Counters, Looked
-from eventlog.publisher.monitor.activity import Activity, Watched
+from eventlog.publisher.monitor.activity import Activity, JobActivity, Watched
 
 VERSION: Final = 1
 HIDDEN: Final = "•••"
@@ -126,3 +126,11 @@ def process_status(activity: Activity, log: str, sink: str, form: str, *, shows_
         ],
         sent=[{**sent._asdict(), "reason": private(sent.reason)} for sent in activity.newest_sent()[:_MOST_LISTED]],
     )
+
+
+def job_status(activity: JobActivity, log: str, directory: str, form: str) -> dict[str, Any]:
+    """The status of a backlog job; ``job`` is its own part. ``form``: the name of the format of its files."""
+    seen, seconds = activity.seen, activity.clock() - activity.begun
+    left = round(seconds / seen.share - seconds, 1) if seen.share > 0.01 else None
+    job = {"stage": activity.stage, **seen._asdict(), "seconds_left": left}
+    return status_of(activity, activity.stage, seconds, log=log, sink=directory, format=form, job=job)
