@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from eventlog.core.catalog import Attribute, Catalog, LogName, ObjectClass, ObjectId
+from eventlog.core.catalog import Attribute, Catalog, ObjectId
 from eventlog.core.moments import fraction_of
 from eventlog.core.values import TEMPORAL, check_xml
 from eventlog.errors import BadValue, RowError, shown
@@ -82,10 +82,13 @@ def check_rows(rows: Iterable[QueueRow], catalog: Catalog, loopback_user: str | 
     remarks: list[Remark] = []
     tables: dict[str | None, _Table] = {}
     add = good.append
-    previous, is_loopback = None, False
+    # What the row before says is compared first: its user, table and key are those of most rows.
+    of_user, is_loopback = None, False
+    of_table: object = _NONE
+    of_key: object = _NONE
     for record_id, event_type, perpetrator, table_name, table_key, column_name, old, new in rows:
-        if perpetrator != previous:  # seldom: one user makes many changes
-            previous = perpetrator
+        if perpetrator != of_user:
+            of_user = perpetrator
             is_loopback = is_of(perpetrator, loopback_user)
         if is_loopback:
             loopback.append(record_id)
@@ -93,22 +96,20 @@ def check_rows(rows: Iterable[QueueRow], catalog: Catalog, loopback_user: str | 
         try:
             if event_type is None or not INSERT_FIELD <= event_type <= UPDATE_FIELD_QUERY_BACK:
                 raise RowError("bad_event_type", f"event_type is {event_type}, not 1 to 8")  # noqa: TRY301
-            table = tables.get(table_name)
-            if table is None:
-                table = tables[table_name] = _Table(_log_name(catalog, table_name))
+            if table_name != of_table:
+                table = tables.get(table_name) or tables.setdefault(table_name, _Table(catalog, table_name))
+                of_table, of_key = table_name, _NONE
             if event_type == DELETE_ROW and table.is_child:
                 raise RowError(  # noqa: TRY301
                     "bad_event_type", f"a type 4 row that names child table {table_name!r} would delete its owner"
                 )
-            object_id = table.objects.get(table_key)
-            if object_id is None:
-                object_id = table.object_id(table_key)
+            if table_key != of_key:
+                object_id = table.objects.get(table_key) or table.object_id(table_key)
+                of_key = table_key
             if DELETE_ROW <= event_type <= UPDATE_ROW_QUERY_BACK:  # about the whole row
                 add((record_id, event_type, object_id, None, None, None))
                 continue
-            attribute = table.attributes.get(column_name)
-            if attribute is None:
-                attribute = table.attribute(column_name)
+            attribute = table.attributes.get(column_name) or table.attribute(column_name)
             if event_type >= INSERT_FIELD_QUERY_BACK or not attribute.is_written:
                 add((record_id, event_type, object_id, attribute, None, None))
                 continue
@@ -155,39 +156,38 @@ def _truncated(record_id: int, attribute: Attribute, old: str | None, new: str |
     return [Remark(record_id, attribute, "truncated", f"{shown(old or '')} and {shown(new or '')} are written alike")]
 
 
-def _log_name(catalog: Catalog, table_name: str | None) -> LogName:
-    if not table_name:
-        raise RowError("missing_table", "table_name is empty")
-    log_name = catalog.log_name(table_name)
-    if log_name is None:
-        raise RowError("unknown_table", f"table_name {table_name!r} is neither a class nor a child table")
-    return log_name
+_NONE: Final = object()
+"""What no row says."""
 
 
 class _Table:
     """What the rows of one table_name share, remembered for one call: keys and columns repeat a lot."""
 
-    __slots__ = ("attributes", "is_child", "log_name", "object_class", "objects")
+    __slots__ = ("_log_name", "attributes", "is_child", "objects")
 
-    def __init__(self, log_name: LogName) -> None:
-        self.log_name = log_name
-        self.object_class: ObjectClass = log_name.object_class
-        self.is_child = log_name.child is not None
+    def __init__(self, catalog: Catalog, table_name: str | None) -> None:
+        if not table_name:
+            raise RowError("missing_table", "table_name is empty")
+        log_name = catalog.log_name(table_name)
+        if log_name is None:
+            raise RowError("unknown_table", f"table_name {table_name!r} is neither a class nor a child table")
+        self._log_name, self.is_child = log_name, log_name.child is not None
         self.objects: dict[str | None, ObjectId] = {}
         self.attributes: dict[str | None, Attribute] = {}
 
     def object_id(self, table_key: str | None) -> ObjectId:
-        key = self.object_class.canonical_key(table_key)
+        object_class = self._log_name.object_class
+        key = object_class.canonical_key(table_key)
         check_xml(key)
-        object_id = self.objects[table_key] = self.object_class, key
+        object_id = self.objects[table_key] = object_class, key
         return object_id
 
     def attribute(self, column_name: str | None) -> Attribute:
         if not column_name:
             raise RowError("missing_column", "column_name is empty")
-        attribute = self.log_name.attribute(column_name)
+        attribute = self._log_name.attribute(column_name)
         if attribute is None:
-            name = self.object_class.name
+            name = self._log_name.object_class.name
             raise RowError("unknown_column", f"column_name {column_name!r} is no attribute of class {name!r}")
         self.attributes[column_name] = attribute
         return attribute
