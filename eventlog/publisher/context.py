@@ -27,7 +27,7 @@ from eventlog.model import Answer, Level
 from eventlog.publisher.formats import OutputFormat
 from eventlog.publisher.sinks import Document
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.doctor.facts import ask
+from eventlog.sql.doctor import ask
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.rows import count_queue
 from eventlog.sql.windows import Queue, Window

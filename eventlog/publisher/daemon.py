@@ -54,8 +54,8 @@ from eventlog.publisher.waiting import (
     keep_connected,
     soonest,
 )
+from eventlog.sql import doctor
 from eventlog.sql.connection import as_database_errors
-from eventlog.sql.doctor import facts
 from eventlog.sql.rows import next_flight, tail
 from eventlog.sql.windows import Window
 
@@ -296,7 +296,7 @@ def look(context: Context, state: State) -> None:
         return
     begun = time.monotonic()
     conn, dialect, log = context.connection, context.dialect, context.log
-    transactions = facts.ask(conn, dialect, "transactions", facts.OpenTransaction, log, limit=_MOST_TRANSACTIONS)
+    transactions = doctor.ask(conn, dialect, "transactions", doctor.OpenTransaction, log, limit=_MOST_TRANSACTIONS)
     queue = look_at_queue(conn, dialect, log, context.options.event_time_zone, context.observer.queue_cap)
     conn.commit()
     writers = [each.seconds for each in transactions if each.wrote_log and each.seconds is not None]

@@ -1,7 +1,7 @@
 """``doctor``: one look at the database that changes nothing and whose work is bounded (spec/event-log.md 11).
 
-It is a table of checks. An entry names what is looked at, asks the database (``sql.doctor.facts``, whose SQL is in each
-dialect's ``doctor.sql``), and has a plain function judge the answer (``sql.doctor.log``, ``sql.doctor.capture``).
+It is a table of checks. An entry names what is looked at, asks the database (``sql.doctor``, whose SQL is in each
+dialect's ``doctor.sql``), and has a plain function judge the answer (there, and in ``sql.doctor.findings``).
 """
 
 from __future__ import annotations
@@ -33,11 +33,10 @@ from eventlog.publisher.open_log import (
     with_tables,
 )
 from eventlog.publisher.queue import HOLD_WAYS_OUT, read_recorded
-from eventlog.sql import migrations
+from eventlog.sql import doctor, migrations
 from eventlog.sql.connection import TO_THE_PRIMARY, as_database_errors, connect, dialect_of, is_pooled
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.doctor import Finding, Limits, capture, facts
-from eventlog.sql.doctor import log as of_log
+from eventlog.sql.doctor import Finding, Limits, findings
 from eventlog.sql.log_table import LogTable, new_log, split_name
 from eventlog.sql.triggers import TriggerPlan
 from eventlog.sql.windows import Window
@@ -84,7 +83,7 @@ class Case:
 
     def ask(self, question: str, record: Callable[..., T], **about: object) -> list[T]:
         """The database's answers to a question about the log."""
-        return facts.ask(self.conn, self.dialect, question, record, self.log, **about)
+        return doctor.ask(self.conn, self.dialect, question, record, self.log, **about)
 
     def ask_one(self, question: str, record: Callable[..., T], **about: object) -> T:
         """The answer to a question that has one."""
@@ -93,7 +92,7 @@ class Case:
 
     def repairs(self, name: str, **names: str) -> tuple[str, ...]:
         """Statements that are shown and not run."""
-        return facts.repairs(self.conn, self.dialect, name, self.log, **names)
+        return doctor.repairs(self.conn, self.dialect, name, self.log, **names)
 
     @property
     def schema(self) -> str:
@@ -121,7 +120,7 @@ def examine(config: Config, compare: Compare, limits: Limits = _NO_LIMITS) -> li
         pooled = is_pooled(conn, dialect)
         dialect.begin_reading(conn, limits.statement)
         case = Case(conn, dialect, config, limits, compare)
-        case.findings += of_log.judge_pool(pooled)
+        case.findings += doctor.judge_pool(pooled)
         case.run(SESSION_CHECKS)
         if _find_log(case):
             case.run(LOG_CHECKS)
@@ -136,16 +135,16 @@ def examine(config: Config, compare: Compare, limits: Limits = _NO_LIMITS) -> li
 
 def _clock(case: Case) -> Iterator[Finding]:
     before = time.time()
-    answers = facts.ask(case.conn, case.dialect, "clock", float)
+    answers = doctor.ask(case.conn, case.dialect, "clock", float)
     after = time.time()
     for database_time in answers:
-        yield from of_log.judge_clock(database_time - (before + after) / 2, (after - before) / 2, case.limits)
+        yield from doctor.judge_clock(database_time - (before + after) / 2, (after - before) / 2, case.limits)
 
 
 def _orphans(case: Case) -> Iterator[Finding]:
-    orphans = facts.ask(case.conn, case.dialect, "orphans", facts.row)
+    orphans = doctor.ask(case.conn, case.dialect, "orphans", doctor.row)
     case.orphaned_logs = {log for _, _, log, _ in orphans}
-    yield from capture.judge_orphans(orphans)
+    yield from findings.judge_orphans(orphans)
 
 
 def _find_log(case: Case) -> bool:
@@ -185,7 +184,7 @@ def _rights(case: Case) -> Iterator[Finding]:
     case.missing_rights = case.dialect.missing_rights(case.conn, case.log, deletes)
     names = {"user": case.dialect.quote(case.user), "delete": ", DELETE" if deletes else ""}
     grants = case.repairs("grants", **names)
-    yield from of_log.judge_rights(case.missing_rights, case.user, grants)
+    yield from doctor.judge_rights(case.missing_rights, case.user, grants)
 
 
 def _revision(case: Case) -> Iterator[Finding]:
@@ -195,19 +194,19 @@ def _revision(case: Case) -> Iterator[Finding]:
             reached = migrations.current(case.conn, log_table=settings.log_table, schema=settings.schema_name)
     except DatabaseError:
         return  # a publisher's user has no right on the version table and needs none
-    yield from of_log.judge_revision(reached, migrations.heads())
+    yield from findings.judge_revision(reached, migrations.heads())
 
 
 def _indexes(case: Case) -> Iterator[Finding]:
     mends = case.repairs("reading_index"), case.repairs("row_index")
-    columns = case.ask("indexes", facts.IndexColumn)
-    yield from of_log.judge_indexes(columns, case.log, case.dialect.quote, *mends)
+    columns = case.ask("indexes", doctor.row)
+    yield from findings.judge_indexes(columns, case.log, case.dialect.quote, *mends)
 
 
 def _wake(case: Case) -> Iterator[Finding]:
     wake, settings = case.dialect.wake, case.config.publisher
     if wake is not None and settings.notify:
-        yield from of_log.judge_wake(wake.missing(case.conn, case.log), settings.polling_interval)
+        yield from findings.judge_wake(wake.missing(case.conn, case.log), settings.polling_interval)
 
 
 # --- what is captured -------------------------------------------------------------------------------------------------
@@ -231,13 +230,13 @@ def _classes(case: Case) -> Iterator[Finding]:
         yield Finding("config", "error", str(error), ("eventlog config",))
     if case.database is not None:
         ignore, quote = case.log.own_tables, case.dialect.quote
-        yield from capture.judge_classes(case.database, listed, case.catalog, ignore, quote)
+        yield from findings.judge_classes(case.database, listed, case.catalog, ignore, quote)
 
 
 def _can_be_class(name: str, database: Database) -> bool:
     tables = {table.name: table for table in database.tables}
     match = match_name(name, tables)
-    return match is not None and capture.has_key(tables[match])
+    return match is not None and findings.has_key(tables[match])
 
 
 def _unreadable(case: Case) -> Iterator[Finding]:
@@ -246,12 +245,12 @@ def _unreadable(case: Case) -> Iterator[Finding]:
     attributes = [attribute for cls in case.catalog.classes for attribute in cls.attributes]
     tables = case.ask(
         "unreadable",
-        facts.row,
+        doctor.row,
         schema=case.schema,
         tables=[attribute.table for attribute in attributes],
         columns=[attribute.column.name for attribute in attributes],
     )
-    yield from capture.judge_unreadable(tables, case.user, case.schema, case.dialect.quote)
+    yield from doctor.judge_unreadable(tables, case.user, case.schema, case.dialect.quote)
 
 
 def _plan(case: Case) -> Iterator[Finding]:
@@ -264,13 +263,13 @@ def _plan(case: Case) -> Iterator[Finding]:
             case.plan = case.compare(case.conn, case.dialect, case.config)
     except EventlogError as error:
         reason = str(error)
-    installed = case.ask("installed_triggers", facts.LogTrigger)
-    yield from capture.judge_disabled(installed)
+    installed = case.ask("installed_triggers", doctor.LogTrigger)
+    yield from findings.judge_disabled(installed)
     if case.plan is None:
         watched = [f"{case.schema}.{table}" for table in _watched(case)] if _sees_triggers(case) else []
-        yield from capture.judge_without_plan(installed, watched, reason)
+        yield from findings.judge_without_plan(installed, watched, reason)
     else:
-        yield from capture.judge_plan(case.plan, installed)
+        yield from findings.judge_plan(case.plan, installed)
 
 
 def _sees_triggers(case: Case) -> bool:
@@ -289,7 +288,7 @@ def _watched(case: Case) -> list[str]:
 
 def _deferrable(case: Case) -> Iterator[Finding]:
     if case.catalog is not None:
-        yield from capture.judge_deferrable(case.catalog, case.plan)
+        yield from findings.judge_deferrable(case.catalog, case.plan)
 
 
 def _untouched(case: Case) -> Iterator[Finding]:
@@ -300,13 +299,13 @@ def _untouched(case: Case) -> Iterator[Finding]:
     bare = [
         table for table in case.ask("without_triggers", str, schema=case.schema, tables=tables) if table not in watched
     ]
-    yield from capture.judge_untouched(bare, case.config.database.tables is not None)
+    yield from findings.judge_untouched(bare, case.config.database.tables is not None)
 
 
 def _rights_to_apply(case: Case) -> Iterator[Finding]:
     if watched := _watched(case):
         missing = case.ask("rights_to_apply", str, schema=case.schema, tables=watched)
-        yield from capture.judge_rights_to_apply(missing, case.user)
+        yield from doctor.judge_rights_to_apply(missing, case.user)
 
 
 def _owner(case: Case) -> Iterator[Finding]:
@@ -323,8 +322,8 @@ def _owner(case: Case) -> Iterator[Finding]:
 
 
 def _without_record_id(case: Case) -> Iterator[Finding]:
-    rows, _, looked_at = case.ask_one("without_record_id", facts.row, limit=case.limits.rows)
-    return of_log.judge_record_ids(rows, looked_at, case.log_name, case.column("record_id"), case.limits)
+    rows, _, looked_at = case.ask_one("without_record_id", doctor.row, limit=case.limits.rows)
+    return findings.judge_record_ids(rows, looked_at, case.log_name, case.column("record_id"), case.limits)
 
 
 def _in_flight(case: Case) -> Iterator[Finding]:
@@ -335,13 +334,13 @@ def _in_flight(case: Case) -> Iterator[Finding]:
     events = sum(1 for flight in case.flights for _ in flight.events())
     seconds = case.ask_one("inflight", lambda seconds: seconds)
     rows = len(recorded_ids(case.flights))
-    yield from of_log.judge_in_flight(events, rows, seconds, case.dialect.is_locked(conn, log), case.limits)
+    yield from findings.judge_in_flight(events, rows, seconds, case.dialect.is_locked(conn, log), case.limits)
 
 
 def _queue(case: Case) -> Iterator[Finding]:
     conn, log, settings = case.conn, case.log, case.config.publisher
     queue = case.dialect.queue(conn, log, settings.event_time_zone)
-    yield from of_log.judge_queue(queue, case.dialect.is_locked(conn, log), settings.publisher_disabled)
+    yield from findings.judge_queue(queue, case.dialect.is_locked(conn, log), settings.publisher_disabled)
 
 
 def _loopback(case: Case) -> Iterator[Finding]:
@@ -350,10 +349,10 @@ def _loopback(case: Case) -> Iterator[Finding]:
     if user is None:
         return
     limit = case.limits.rows
-    rows, first, looked_at = case.ask_one("made_by", facts.row, perpetrator=user.rstrip(" "), limit=limit)
+    rows, first, looked_at = case.ask_one("made_by", doctor.row, perpetrator=user.rstrip(" "), limit=limit)
     if not rows:
         return
-    which = f"{of_log.at_least(rows, looked_at, case.limits)} of status N (from record_id {first} on)"
+    which = f"{findings.at_least(rows, looked_at, case.limits)} of status N (from record_id {first} on)"
     text = f"{which} made by {user!r}, the publisher's own user: "
     if case.options.leave_loopback:
         yield Finding(
@@ -375,11 +374,11 @@ def _event_time(case: Case) -> Iterator[Finding]:
     settings, limits = case.config.publisher, case.limits
     now = case.dialect.due_until(case.conn, case.log, settings.event_time_zone)
     if settings.handle_future_events:
-        rows, next_time, seconds, looked_at = case.ask_one("not_due", facts.row, now=now, limit=limits.rows)
-        yield from of_log.judge_due(rows, next_time, seconds, looked_at, limits)
+        rows, next_time, seconds, looked_at = case.ask_one("not_due", doctor.row, now=now, limit=limits.rows)
+        yield from findings.judge_due(rows, next_time, seconds, looked_at, limits)
     else:
-        newest = case.ask("ahead", facts.row, now=now, sample=limits.sample)
-        yield from of_log.judge_event_time(newest, settings.event_time_zone, limits)
+        newest = case.ask("ahead", doctor.row, now=now, sample=limits.sample)
+        yield from findings.judge_event_time(newest, settings.event_time_zone, limits)
 
 
 def _bad_rows(case: Case) -> Iterator[Finding]:
@@ -390,13 +389,13 @@ def _bad_rows(case: Case) -> Iterator[Finding]:
     in_flight = recorded_ids(case.flights)
     rows_n = [row for row in window if row.record_id not in in_flight]
     bad = check_rows(queue_rows(rows_n), case.catalog, options.driver_user).bad
-    yield from of_log.judge_bad(bad, len(window), len(window) == limit, case.limits)
+    yield from findings.judge_bad(bad, len(window), len(window) == limit, case.limits)
 
 
 def _keys(case: Case) -> Iterator[Finding]:
     if case.catalog is not None:
-        keys = case.ask("spelled_keys", facts.row, sample=case.limits.sample)
-        yield from of_log.judge_keys(keys, case.catalog, case.limits)
+        keys = case.ask("spelled_keys", doctor.row, sample=case.limits.sample)
+        yield from findings.judge_keys(keys, case.catalog, case.limits)
 
 
 # --- the checks, in their order ---------------------------------------------------------------------------------------
@@ -405,7 +404,7 @@ Checks = Mapping[str, Callable[[Case], Iterable[Finding]]]
 """What is looked at, by what it is called where it fails, and what gives the findings."""
 
 SESSION_CHECKS: Final[Checks] = {
-    "whether the database takes writes": lambda case: of_log.judge_read_only(
+    "whether the database takes writes": lambda case: doctor.judge_read_only(
         case.dialect.read_only(case.conn), TO_THE_PRIMARY
     ),
     "the clock": _clock,
@@ -416,16 +415,16 @@ LOG_CHECKS: Final[Checks] = {
     "the rights on the log": _rights,
     "the revision of the log": _revision,
     "the indexes of the log": _indexes,
-    "the sequence of record_id": lambda case: of_log.judge_numberings(case.ask("numberings", facts.Numbering)),
-    "dead rows": lambda case: of_log.judge_storage(case.ask("storage", facts.row), case.log_name, case.limits),
+    "the sequence of record_id": lambda case: findings.judge_numberings(case.ask("numberings", doctor.Numbering)),
+    "dead rows": lambda case: findings.judge_storage(case.ask("storage", doctor.row), case.log_name, case.limits),
     "the notification of changes": _wake,
-    "open transactions": lambda case: of_log.judge_transactions(
-        case.ask("transactions", facts.OpenTransaction, limit=case.limits.shown), case.limits
+    "open transactions": lambda case: doctor.judge_transactions(
+        case.ask("transactions", doctor.OpenTransaction, limit=case.limits.shown), case.limits
     ),
     "the classes": _classes,
     "the right to read back": _unreadable,
     "installed triggers": _plan,
-    "triggers of partitions": lambda case: capture.judge_partitions(case.ask("partition_triggers", facts.row)),
+    "triggers of partitions": lambda case: findings.judge_partitions(case.ask("partition_triggers", doctor.row)),
     "keys that are checked late": _deferrable,
     "tables without triggers": _untouched,
     "the right to apply triggers": _rights_to_apply,
@@ -433,8 +432,8 @@ LOG_CHECKS: Final[Checks] = {
 }
 
 ROW_CHECKS: Final[Checks] = {
-    "status letters": lambda case: of_log.judge_statuses(
-        case.ask("statuses", facts.row, sample=case.limits.sample),
+    "status letters": lambda case: findings.judge_statuses(
+        case.ask("statuses", doctor.row, sample=case.limits.sample),
         case.log_name,
         case.column("status"),
         case.limits,

@@ -32,7 +32,7 @@ from eventlog.sql.windows import Batch, DuePlace, Queue, Ranges, Selection, Walk
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from eventlog.sql.doctor.facts import Answer, AnswerFunction
+    from eventlog.sql.doctor import Answer, AnswerFunction
     from eventlog.sql.triggers import Triggers
 
 CurrentRow = dict[str, list[str | None]]
@@ -72,7 +72,7 @@ class Dialect(SqlDatabase):
 
     triggers: Triggers
     answers: ClassVar[Mapping[str, AnswerFunction]] = MappingProxyType({})
-    """The questions of ``doctor`` that SQL alone cannot answer, and the functions that do (``sql.doctor.facts``)."""
+    """The questions of ``doctor`` that SQL alone cannot answer, and the functions that do (``sql.doctor``)."""
     wake: Wake | None = None
     """How a writer wakes a publisher that sleeps, None = the publisher polls only."""
 
@@ -310,7 +310,7 @@ class Dialect(SqlDatabase):
         row = {"event_type": int(selection.event_type), "class_name": selection.class_name}
         run_many(conn, self.log_statement(log, "write_key"), [{**row, "table_key": key} for key in keys])
 
-    # What ``doctor`` asks (``eventlog.sql.doctor.facts``)
+    # What ``doctor`` asks (``eventlog.sql.doctor``)
 
     def fetch_answer(
         self, conn: Connection, statement: str, names: Mapping[str, str], binds: Mapping[str, object]

@@ -8,19 +8,25 @@ import pytest
 from samples import CATALOG
 
 from eventlog.core.checks import BadRow
-from eventlog.sql.doctor import Finding, Limits
-from eventlog.sql.doctor.capture import judge_plan
-from eventlog.sql.doctor.facts import Answer, LogTrigger, Numbering, OpenTransaction
-from eventlog.sql.doctor.log import (
-    judge_bad,
+from eventlog.sql.doctor import (
+    Answer,
+    Finding,
+    Limits,
+    LogTrigger,
+    Numbering,
+    OpenTransaction,
     judge_clock,
+    judge_transactions,
+)
+from eventlog.sql.doctor.findings import (
+    judge_bad,
     judge_in_flight,
     judge_keys,
     judge_numberings,
+    judge_plan,
     judge_record_ids,
     judge_statuses,
     judge_storage,
-    judge_transactions,
 )
 from eventlog.sql.triggers import Action, TriggerPlan
 

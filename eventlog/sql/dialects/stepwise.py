@@ -16,7 +16,7 @@ from sqlalchemy import URL, Connection
 from eventlog.core.catalog import Attribute, ChildTable, Column, ObjectClass
 from eventlog.sql.connection import as_database_errors, connect
 from eventlog.sql.dialect import CurrentRow, Dialect, Part, arrow_batch, child_of
-from eventlog.sql.doctor.facts import Answer, AnswerFunction, LogTrigger
+from eventlog.sql.doctor import Answer, AnswerFunction, LogTrigger
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import qualified, statements
 from eventlog.sql.triggers.marked import MarkedTriggers, StoredTrigger

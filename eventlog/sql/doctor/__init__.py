@@ -1,14 +1,29 @@
-"""What ``doctor`` finds wrong with a log and its database (spec/event-log.md 11).
+"""What ``doctor`` asks a database, what a finding is, and what it says of the session (spec/event-log.md 11).
 
-``facts`` asks the database, by the statements of each dialect's ``doctor.sql``. ``log`` and ``capture`` judge the
-answers: each ``judge_`` function makes findings of facts, without input or output. ``publisher.doctor`` holds the table
-of checks, which joins the two.
+The questions are the named statements of the file ``doctor.sql`` of each dialect, and beside them the functions of
+``Dialect.answers`` for what its SQL alone cannot tell; a question that a database has neither for has no answer there.
+Each ``judge_`` function makes findings of answers, without input or output: here of the session and its rights, in
+``findings`` of the log, its triggers and its rows. ``publisher.doctor`` holds the table of checks, which joins the two.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
+
+from sqlalchemy import Connection
+
+from eventlog.model import LogRow
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.statements import literal, statements
+
+if TYPE_CHECKING:
+    from eventlog.sql.dialect import Dialect
+
+T = TypeVar("T")
 
 Severity = Literal["error", "warning", "info"]
 
@@ -71,3 +86,218 @@ def age(seconds: float) -> str:
         if seconds >= 2 * length:
             return f"{seconds / length:.0f} {unit}"
     return f"{seconds:.1f} seconds"
+
+
+# --- answers ----------------------------------------------------------------------------------------------------------
+
+Answer = Iterable[Sequence[Any]]
+"""Rows: their fields and the order of these are the same for all databases, by the names in ``doctor.sql``."""
+
+AnswerFunction = Callable[..., Answer]
+"""Answers a question. It takes the connection, and by name what the question is about: ``log``, and what is asked."""
+
+
+class Numbering(NamedTuple):
+    """A sequence that gives record_ids. ``name`` is SQL; ``cache``: so many numbers a session keeps for itself.
+
+    ``disorder``: why else its numbers may not rise in the order of the requests, None if they do; ``mend`` is SQL
+    against that.
+    """
+
+    name: str
+    cache: int
+    increment: int
+    cycles: bool
+    disorder: str | None = None
+    mend: str = ""
+
+
+class OpenTransaction(NamedTuple):
+    """A transaction of another session. ``seconds`` is None if this role may not see its start.
+
+    ``writes``: it has changed something; ``wrote_log``: it has written rows to the log, which no other session sees
+    yet; ``prepared``: the name of a prepared one, which no session has.
+    """
+
+    pid: int | None
+    user: str | None
+    application: str | None
+    state: str | None
+    seconds: float | None
+    writes: bool
+    wrote_log: bool
+    prepared: str | None = None
+
+
+class LogTrigger(NamedTuple):
+    """A trigger that writes the log. ``table`` is ``schema.table``; ``mend`` is SQL that enables it."""
+
+    table: str
+    trigger: str
+    enabled: bool
+    mend: str
+
+
+def row(*values: Any) -> tuple[Any, ...]:
+    """An answer for whoever takes it apart at once."""
+    return values
+
+
+# --- questions --------------------------------------------------------------------------------------------------------
+
+
+def ask(
+    conn: Connection,
+    dialect: Dialect,
+    question: str,
+    record: Callable[..., T],
+    log: LogTable | None = None,
+    **about: object,
+) -> list[T]:
+    """The database's answers to a question. ``record`` makes one of its fields; ``about``: what a statement binds or a
+    function takes.
+    """
+    if (function := dialect.answers.get(question)) is not None:
+        rows = function(conn, **(about if log is None else about | {"log": log}))
+    elif (statement := statements(f"eventlog.sql.dialects.{dialect.name}", "doctor.sql").get(question)) is not None:
+        names = {} if log is None else _names(dialect, log)
+        values = about if log is None else about | _values(dialect, log)
+        binds = {bind: values[bind] for bind in _BIND.findall(statement)}
+        rows = dialect.fetch_answer(conn, statement, names, binds)
+    else:
+        rows = ()
+    return [record(*map(_plain, fields)) for fields in rows]
+
+
+def repairs(conn: Connection, dialect: Dialect, name: str, log: LogTable, **more: str) -> tuple[str, ...]:
+    """Statements of ``doctor.sql`` that are shown and not run, with the names of this log and further ones."""
+    if name in dialect.answers:
+        return tuple(ask(conn, dialect, name, str, log))
+    parts = statements(f"eventlog.sql.dialects.{dialect.name}", "doctor.sql")[name].split(";\n")
+    all_names = _names(dialect, log) | more
+    return tuple(sql.format(**all_names) for sql in parts if log.schema is not None or "{schema}" not in sql)
+
+
+_BIND: Final = re.compile(r"(?<![:\w\\]):([a-z_]+)\b")
+
+
+def _names(dialect: Dialect, log: LogTable) -> dict[str, str]:
+    """What stands in braces in a statement: quoted names."""
+    return {
+        **dict(zip(LogRow._fields, map(dialect.quote, log.columns), strict=True)),
+        "reading_index": dialect.quote(log.own_name("idx_{}_1")),
+        "row_index": dialect.quote(log.own_name("idx_{}_4")),
+        "schema": dialect.quote(log.schema or ""),
+        "log": dialect.qualified(log.schema, log.name),
+        "error": dialect.qualified(log.schema, log.error_table),
+        "inflight": dialect.qualified(log.schema, log.inflight_table),
+        "flights": dialect.qualified(log.schema, log.flight_sequence),
+    }
+
+
+def _values(dialect: Dialect, log: LogTable) -> dict[str, object]:
+    """What a statement about a log binds, beside what is asked."""
+    sql_name = dialect.qualified(log.schema, log.name)
+    return {
+        "log": sql_name,
+        "log_schema": log.schema,
+        "log_name": log.name,
+        "record_id_column": log.column("record_id"),
+        "marker": f" log {sql_name}",  # the end of the comments that our triggers have
+    }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    return value
+
+
+# --- the session and its rights ---------------------------------------------------------------------------------------
+
+
+def judge_pool(pooled: bool) -> Iterator[Finding]:
+    """A pool that lends sessions by the transaction takes the publisher's lock away (spec/event-log.md 12)."""
+    if pooled:
+        yield error(
+            "pooling",
+            "the session changes from transaction to transaction: a connection pool in transaction mode stands "
+            "between. The publisher's lock and notifications belong to a session, so the publisher refuses to start",
+            "url in [database]: the server itself, or a pool in session mode",
+        )
+
+
+def judge_read_only(reason: str | None, mend: str) -> Iterator[Finding]:
+    """A standby, or a session that may write nothing. ``reason`` is in words, and so is what ends it."""
+    if reason is not None:
+        text = f"{reason}: no publisher can run here, since it marks rows, and no trigger can be applied"
+        yield error("standby", text, mend)
+
+
+def judge_clock(ahead: float, uncertainty: float, limits: Limits) -> Iterator[Finding]:
+    """The database's clock against this machine's: seconds that it is ahead, and how far that may be wrong."""
+    if abs(ahead) - uncertainty > limits.clock:
+        way = "ahead of" if ahead > 0 else "behind"
+        yield warning(
+            "clock",
+            f"the database's clock is {age(abs(ahead))} {way} this machine's: ages of rows and times of documents do "
+            "not agree",
+            "chronyc makestep, on the machine that is wrong",
+        )
+
+
+def judge_rights(missing: Sequence[str], user: str, grants: Sequence[str]) -> Iterator[Finding]:
+    """What the user lacks to publish."""
+    if missing:
+        text = f"user {user} lacks rights to publish the log: {'; '.join(missing)}"
+        yield error("rights_publish", text, *grants)
+
+
+def judge_unreadable(tables: Answer, user: str, schema: str, quote: Callable[[str], str]) -> Iterator[Finding]:
+    """Tables that cannot be read back, with their columns that the user may not read."""
+    for table, columns in tables:
+        yield error(
+            "rights_read",
+            f"user {user} may not read {table} ({', '.join(columns)}): its query-back events cannot be built",
+            f"GRANT SELECT ON {quote(schema)}.{quote(table)} TO {quote(user)}",
+        )
+
+
+def judge_rights_to_apply(missing: Sequence[str], user: str) -> Iterator[Finding]:
+    """What the user lacks to apply triggers, which a publisher's user does not need."""
+    if missing:
+        yield info(
+            "rights_triggers",
+            f"user {user} cannot apply triggers: it lacks {'; '.join(missing)}. The publisher does not need that",
+            "eventlog triggers apply --sql, to be run by the owner of the tables",
+        )
+
+
+def judge_transactions(transactions: Iterable[OpenTransaction], limits: Limits) -> Iterator[Finding]:
+    """Old transactions: the rows of one that writes are not seen, and no dead row behind a snapshot can go."""
+    for transaction in transactions:
+        seconds = transaction.seconds
+        if transaction.prepared is not None:
+            who = f"prepared transaction {transaction.prepared!r}"
+            end, state = f"ROLLBACK PREPARED {literal(transaction.prepared)}", ""
+        else:
+            application = f" ({transaction.application})" if transaction.application else ""
+            who = f"session {transaction.pid} of {transaction.user or 'another user'}{application}"
+            end = f"SELECT pg_terminate_backend({transaction.pid})"
+            state = f", {transaction.state}" if transaction.state else ""
+        if seconds is None:
+            if transaction.wrote_log:
+                yield info(
+                    "open_transaction",
+                    f"{who} has written rows to the log in a transaction that is still open; its age is not shown to "
+                    "this user (pg_read_all_stats shows it)",
+                )
+            continue
+        if transaction.writes and seconds >= limits.writing:
+            rows = "rows that it has written" if transaction.wrote_log else "rows that it may write"
+            effect = f"{rows} to the log are not published before it commits"
+        elif seconds >= limits.reading:
+            effect = "until it ends no dead row of the log can be removed"
+        else:
+            continue
+        yield warning("open_transaction", f"{who} has a transaction open for {age(seconds)}{state}: {effect}", end)

@@ -25,7 +25,7 @@ from eventlog.publisher.open_log import open_context
 from eventlog.sql import migrations
 from eventlog.sql.connection import as_database_errors
 from eventlog.sql.dialects.oracle import DIALECT
-from eventlog.sql.doctor.facts import Numbering, ask
+from eventlog.sql.doctor import Numbering, ask
 
 CAPTURES = pytest.mark.parametrize("capture", ["row", "statement"])
 

@@ -28,7 +28,7 @@ from eventlog.sql.dialects.oracle.objects import OracleObjects
 from eventlog.sql.dialects.oracle.session import ANSWERS, OracleSessions, chunks, fetch, has_log
 from eventlog.sql.dialects.oracle.triggers import OracleTriggers, create_functions, shows_triggers
 from eventlog.sql.dialects.stepwise import BATCH_ROWS, LOG_SQL, trigger_answers
-from eventlog.sql.doctor.facts import Answer
+from eventlog.sql.doctor import Answer
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import run_as_it_stands, statements
 from eventlog.sql.windows import DuePlace, Ranges

@@ -15,7 +15,7 @@ from eventlog.errors import DatabaseError
 from eventlog.sql import statements as driver
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.dialects.oracle.text import NUMBERS, qualified, quote_identifier
-from eventlog.sql.doctor.facts import Answer, AnswerFunction, Numbering
+from eventlog.sql.doctor import Answer, AnswerFunction, Numbering
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import literal
 

@@ -21,7 +21,7 @@ from sqlalchemy import URL, Connection
 from eventlog.errors import ConfigError, DatabaseError
 from eventlog.sql.database import WRITES
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.doctor.facts import AnswerFunction, IndexColumn
+from eventlog.sql.doctor import Answer, AnswerFunction
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import quote_identifier, statements
 
@@ -240,14 +240,14 @@ def _is_at(file: IO[Any], path: Path) -> bool:
 _SQL: Final = statements(__package__, "doctor.sql")
 
 
-def _indexes(conn: Connection, log: LogTable) -> Iterator[IndexColumn]:
+def _indexes(conn: Connection, log: LogTable) -> Answer:
     """The indexes of the log; its INTEGER PRIMARY KEY, which is the table itself, counts as one."""
     keys = [row.name for row in conn.exec_driver_sql("SELECT name FROM pragma_table_info(?) WHERE pk", (log.name,))]
     if len(keys) == 1:
-        yield IndexColumn("primary key", True, keys[0], None)
+        yield "primary key", True, keys[0], None
     for name, column, sql in conn.exec_driver_sql(_SQL["index_columns"], {"log_name": log.name}):
         predicate = re.search(r"\bWHERE\b(.*)$", sql or "", re.DOTALL | re.IGNORECASE)
-        yield IndexColumn(name, True, column, predicate[1].strip() if predicate else None)
+        yield name, True, column, predicate[1].strip() if predicate else None
 
 
 def has_log(conn: Connection, log: str) -> bool:

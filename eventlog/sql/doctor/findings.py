@@ -1,62 +1,24 @@
-"""What ``doctor`` says of the log: the session, the table and its indexes, and the rows in it."""
+"""What ``doctor`` says of a log: of its table and indexes, of what is captured, of its rows."""
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import groupby
 from typing import Final
 
-from eventlog.core.catalog import Catalog
+from eventlog.core.catalog import Catalog, Database, Table, match_name
 from eventlog.core.checks import BadRow
 from eventlog.errors import RowError, first_of, number_of
 from eventlog.model import Status
-from eventlog.sql.doctor import Finding, Limits, age, error, info, warning
-from eventlog.sql.doctor.facts import Answer, IndexColumn, Numbering, OpenTransaction
+from eventlog.sql.doctor import Answer, Finding, Limits, LogTrigger, Numbering, age, error, info, warning
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import literal
+from eventlog.sql.triggers import TriggerPlan
 from eventlog.sql.windows import Queue
 
-# --- the session ------------------------------------------------------------------------------------------------------
-
-
-def judge_pool(pooled: bool) -> Iterator[Finding]:
-    """A pool that lends sessions by the transaction takes the publisher's lock away (spec/event-log.md 12)."""
-    if pooled:
-        yield error(
-            "pooling",
-            "the session changes from transaction to transaction: a connection pool in transaction mode stands "
-            "between. The publisher's lock and notifications belong to a session, so the publisher refuses to start",
-            "url in [database]: the server itself, or a pool in session mode",
-        )
-
-
-def judge_read_only(reason: str | None, mend: str) -> Iterator[Finding]:
-    """A standby, or a session that may write nothing. ``reason`` is in words, and so is what ends it."""
-    if reason is not None:
-        text = f"{reason}: no publisher can run here, since it marks rows, and no trigger can be applied"
-        yield error("standby", text, mend)
-
-
-def judge_clock(ahead: float, uncertainty: float, limits: Limits) -> Iterator[Finding]:
-    """The database's clock against this machine's: seconds that it is ahead, and how far that may be wrong."""
-    if abs(ahead) - uncertainty > limits.clock:
-        way = "ahead of" if ahead > 0 else "behind"
-        yield warning(
-            "clock",
-            f"the database's clock is {age(abs(ahead))} {way} this machine's: ages of rows and times of documents do "
-            "not agree",
-            "chronyc makestep, on the machine that is wrong",
-        )
-
-
-def judge_rights(missing: Sequence[str], user: str, grants: Sequence[str]) -> Iterator[Finding]:
-    """What the user lacks to publish."""
-    if missing:
-        text = f"user {user} lacks rights to publish the log: {'; '.join(missing)}"
-        yield error("rights_publish", text, *grants)
+# --- the table --------------------------------------------------------------------------------------------------------
 
 
 def judge_revision(reached: Sequence[str], newest: Sequence[str]) -> Iterator[Finding]:
@@ -66,22 +28,25 @@ def judge_revision(reached: Sequence[str], newest: Sequence[str]) -> Iterator[Fi
         yield warning("migration", text, "eventlog db upgrade")
 
 
-# --- the table --------------------------------------------------------------------------------------------------------
-
-
 def judge_indexes(
-    columns: Iterable[IndexColumn],
+    columns: Answer,
     log: LogTable,
     quote: Callable[[str], str],
     reading_index: Sequence[str],
     row_index: Sequence[str],
 ) -> Iterator[Finding]:
-    """The indexes that the publisher reads and marks by (spec/triggers.md 7), and the SQL that makes them."""
+    """The indexes that the publisher reads and marks by (spec/triggers.md 7), and the SQL that makes them.
+
+    Each of ``columns`` tells, in the order of its index, the name of that, whether it is valid, the column (None for an
+    expression), and the predicate of the index, as the database writes it.
+    """
+    indexes: defaultdict[tuple[str, str | None], list[str | None]] = defaultdict(list)
+    for name, is_valid, column, predicate in columns:
+        if is_valid:
+            indexes[name, predicate].append(column)
     record_id, status = log.column("record_id"), log.column("status")
     serves_reading = serves_rows = False
-    for _, group in groupby((column for column in columns if column.is_valid), key=lambda column: column.name):
-        index = list(group)
-        names, predicate = [column.column for column in index], index[0].predicate
+    for (_, predicate), names in indexes.items():
         if predicate is None:
             serves_reading |= names[:2] == [status, record_id]
             serves_rows |= names[0] == record_id
@@ -165,34 +130,165 @@ def judge_wake(missing: str | None, polling_interval: float) -> Iterator[Finding
         )
 
 
-def judge_transactions(transactions: Iterable[OpenTransaction], limits: Limits) -> Iterator[Finding]:
-    """Old transactions: the rows of one that writes are not seen, and no dead row behind a snapshot can go."""
-    for transaction in transactions:
-        seconds = transaction.seconds
-        if transaction.prepared is not None:
-            who = f"prepared transaction {transaction.prepared!r}"
-            end, state = f"ROLLBACK PREPARED {literal(transaction.prepared)}", ""
-        else:
-            application = f" ({transaction.application})" if transaction.application else ""
-            who = f"session {transaction.pid} of {transaction.user or 'another user'}{application}"
-            end = f"SELECT pg_terminate_backend({transaction.pid})"
-            state = f", {transaction.state}" if transaction.state else ""
-        if seconds is None:
-            if transaction.wrote_log:
-                yield info(
-                    "open_transaction",
-                    f"{who} has written rows to the log in a transaction that is still open; its age is not shown to "
-                    "this user (pg_read_all_stats shows it)",
+# --- what is captured -------------------------------------------------------------------------------------------------
+
+
+def judge_classes(
+    database: Database,
+    listed: Collection[str] | None,
+    catalog: Catalog | None,
+    ignore: Collection[str],
+    quote: Callable[[str], str],
+) -> Iterator[Finding]:
+    """Classes that have no key, or that do not exist. ``listed``: what is configured to be a class, None = all tables
+    with a key; ``ignore``: the log and its companions; ``catalog``: the classes, None if they could not be built.
+    """
+    schema = quote(database.schema or "")
+    present = {table.name: table for table in database.tables if table.name not in ignore}
+    names = sorted(present) if listed is None else listed
+    children = {} if catalog is None else catalog.log_names
+    for name in names:
+        match = match_name(name, present)
+        if match is None:
+            yield error(
+                "class_missing",
+                f"there is no table or view {name!r} in schema {database.schema}, although it is configured",
+                "correct tables or [[watch]] in eventlog.toml",
+            )
+            continue
+        table = present[match]
+        if table.kind == "view":
+            if listed is not None and not has_key(table):
+                yield error(
+                    "class_without_key",
+                    f"view {match} has no column whose name begins with pk_: it is no class and cannot be published",
+                    f"ALTER VIEW {schema}.{quote(match)} RENAME COLUMN ... TO pk_...",
                 )
-            continue
-        if transaction.writes and seconds >= limits.writing:
-            rows = "rows that it has written" if transaction.wrote_log else "rows that it may write"
-            effect = f"{rows} to the log are not published before it commits"
-        elif seconds >= limits.reading:
-            effect = "until it ends no dead row of the log can be removed"
+        elif not table.primary_key and (listed is not None or match not in children):
+            unique = next(iter(table.unique_keys), None)
+            columns = "..." if unique is None else ", ".join(map(quote, unique))
+            finding = info if listed is None else error
+            yield finding(
+                "class_without_key",
+                f"table {match} has no primary key: it is no class, and its changes are not published",
+                f"ALTER TABLE {schema}.{quote(match)} ADD PRIMARY KEY ({columns})",
+            )
+
+
+def has_key(table: Table) -> bool:
+    """Whether a table has a primary key, or a view the columns that stand for one."""
+    if table.kind == "view":
+        return any(column.name[:3].casefold() == "pk_" for column in table.columns)
+    return bool(table.primary_key)
+
+
+def judge_deferrable(catalog: Catalog, plan: TriggerPlan | None) -> Iterator[Finding]:
+    """Keys that are checked late (spec/triggers.md 7.1), unless the plan warns of them already."""
+    told = [] if plan is None else [sentence for sentence in plan.warnings if "DEFERRABLE" in sentence]
+    for cls in catalog.classes:
+        if cls.table.key_deferrable and not any(cls.name in sentence for sentence in told):
+            yield warning(
+                "deferrable_key",
+                f"the primary key of {cls.name} is DEFERRABLE: with the check deferred to commit the order of two "
+                "sessions' changes of one key is not promised",
+                f"make the primary key of {cls.name} NOT DEFERRABLE, if nothing shifts its keys",
+            )
+
+
+def judge_plan(plan: TriggerPlan, installed: Iterable[LogTrigger]) -> Iterator[Finding]:
+    """Triggers against what is declared; that one is disabled is a finding of its own."""
+    disabled: defaultdict[str, list[str]] = defaultdict(list)
+    for trigger in installed:
+        if not trigger.enabled:
+            disabled[trigger.table].append(trigger.trigger)
+    mend = ("eventlog triggers plan", "eventlog triggers apply")
+    for action in plan.changes:
+        if action.kind == "create":
+            text = f"{action.table}: {action.reason}; its changes are lost until triggers are there"
+            yield error("trigger_missing", text, *mend)
+        elif action.kind == "drop":
+            yield warning("trigger_orphaned", f"triggers of {action.table}: {action.reason}", *mend)
         else:
-            continue
-        yield warning("open_transaction", f"{who} has a transaction open for {age(seconds)}{state}: {effect}", end)
+            off = [f"trigger {name} " for name in disabled.get(action.table, ())]
+            reasons = [reason for reason in action.reason.split("; ") if not any(name in reason for name in off)]
+            if reasons:
+                text = f"triggers of {action.table} are not as declared: {'; '.join(reasons)}"
+                finding = error if any(reason.endswith("is missing") for reason in reasons) else warning
+                yield finding("trigger_drifted", text, *mend)
+    for sentence in plan.warnings:
+        code = "deferrable_key" if "DEFERRABLE" in sentence else "trigger_warning"
+        yield warning(code, sentence, "eventlog triggers plan")
+    for sentence in plan.not_captured:
+        yield info("not_captured", f"not captured: {sentence}")
+
+
+def judge_disabled(installed: Iterable[LogTrigger]) -> Iterator[Finding]:
+    """Triggers of the log that do not fire."""
+    for trigger in installed:
+        if not trigger.enabled:
+            yield error(
+                "trigger_disabled",
+                f"trigger {trigger.trigger} of {trigger.table} is disabled: what it should log is lost",
+                trigger.mend,
+            )
+
+
+def judge_without_plan(installed: Iterable[LogTrigger], watched: Iterable[str], reason: str) -> Iterator[Finding]:
+    """What can be said where no plan could be made. ``watched``: tables as ``schema.table`` that need triggers."""
+    tables = {trigger.table for trigger in installed}
+    yield info(
+        "triggers_not_compared",
+        f"whether the triggers are as declared was not compared: {reason}",
+        "eventlog doctor, as the owner of the watched tables",
+    )
+    for table in watched:
+        if table not in tables:
+            yield error(
+                "trigger_missing",
+                f"{table}: watched, and not captured; its changes are lost until triggers are there",
+                "eventlog triggers apply",
+            )
+
+
+def judge_orphans(orphans: Answer) -> Iterator[Finding]:
+    """Triggers whose log is gone: they fail the application's statements. One finding a log.
+
+    Each of ``orphans`` tells table, trigger, log, and the SQL that drops the trigger.
+    """
+    by_log: defaultdict[str, defaultdict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for table, _, log, mend in orphans:
+        by_log[log][table].append(mend)
+    for log, tables in by_log.items():
+        triggers = sum(map(len, tables.values()))
+        many = "1 trigger still writes" if triggers == 1 else f"{triggers:,} triggers still write"
+        yield error(
+            "trigger_orphaned",
+            f"the log {log} is gone, and {many} it: every change of {', '.join(tables)} fails",
+            "eventlog db upgrade, which makes the log again (it says what to do first where the log was dropped "
+            "by hand)",
+            *(f"{'or ' if number == 0 else ''}{'; '.join(mends)}" for number, mends in enumerate(tables.values())),
+        )
+
+
+def judge_partitions(triggers: Answer) -> Iterator[Finding]:
+    """Partitions whose changes are not logged, since a trigger of their table is missing there or disabled."""
+    for table, partition, trigger, state, mend in triggers:
+        yield error(
+            "partition_trigger",
+            f"trigger {trigger} of {table} is {state} in its partition {partition}: what is changed there is lost",
+            mend,
+        )
+
+
+def judge_untouched(tables: Iterable[str], listed: bool) -> Iterator[Finding]:
+    """Classes whose tables have no trigger at all."""
+    finding = warning if listed else info
+    for name in tables:
+        yield finding(
+            "trigger_missing",
+            f"class {name} has no trigger of any kind: its changes are not logged",
+            f'[[watch]] table = "{name}" in eventlog.toml, then eventlog triggers apply',
+        )
 
 
 # --- the rows ---------------------------------------------------------------------------------------------------------
