@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import gzip
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,17 +24,10 @@ RECEIVER: Final = "receiver"
 """The code of a row whose event the format cannot hold (spec/event-log.md 10)."""
 
 
-class Rendered(NamedTuple):
-    """What groups of one part became.
-
-    ``blob``: what the third stage gets; None = nothing is written. ``bad``: rows that get E. ``taken``: what the blob
-    takes of the numbering.
-    """
-
-    blob: Columns | None
-    bad: list[BadLine]
-    counts: Counts
-    taken: Numbered = NOTHING
+Rendered = tuple[Columns | None, list[BadLine], Counts, Numbered]
+"""What groups of one part became: what the third stage gets (None = nothing is written), rows that get E, what was
+counted, and what is taken of the numbering.
+"""
 
 
 Render = Callable[[Sequence[Decided], Sequence[int], Mapping[int, LogRow], QueryBack], Rendered]
@@ -66,7 +59,7 @@ def _nothing_beside(job: Job, directory: Directory, files: Sequence[OutputFile],
 
 @dataclass(frozen=True, slots=True)
 class OutputFormat:
-    """What a backlog job needs of a format; each module of this package ends with its own.
+    """What a backlog job needs of a format; the other modules of this package make theirs.
 
     ``forms`` that the files may have, the usual one first. ``read_options``: the writer's options, of the
     configuration, of the request and for a form; raises ConfigError. ``renderer``: what makes blobs of groups, in the
@@ -85,20 +78,21 @@ class OutputFormat:
 
 
 FORMATS: Final[Mapping[str, str]] = {
-    "xds": "spark.output.xds",
-    "cloudevents": "spark.output.cloudevents",
-    "debezium": "spark.output.debezium",
-    "qlik-messages": "spark.output.messages",
-    "qlik-change-table": "spark.output.tables",
+    "xds": "spark.output.xds:FORMAT",
+    "cloudevents": "spark.output.records:CLOUDEVENTS",
+    "debezium": "spark.output.records:DEBEZIUM",
+    "qlik-messages": "spark.output.records:QLIK_MESSAGES",
+    "qlik-change-table": "spark.output.tables:FORMAT",
 }
-"""The formats by name, with the module of each."""
+"""The formats by name, with the place of each, which is loaded for a job of it."""
 
 
 def format_named(name: str, form: str | None = None) -> OutputFormat:
     """A format. Raises ConfigError if there is none of this name, or if it has no such form."""
     if name not in FORMATS:
         raise ConfigError(f"format {name!r} is unknown: use {', '.join(FORMATS)}")
-    found: OutputFormat = import_module(FORMATS[name]).FORMAT
+    module, _, attribute = FORMATS[name].partition(":")
+    found: OutputFormat = getattr(import_module(module), attribute)
     if form is not None and form not in found.forms:
         raise ConfigError(f"form {form!r} is unknown: files of {name} are {', '.join(found.forms)}")
     return found
@@ -124,14 +118,6 @@ def counts_of(events: Sequence[Outgoing]) -> tuple[Counter[str], list[BadLine]]:
     return counts, bad
 
 
-def refuse(event: Outgoing, message: str, counts: Counter[str], bad: list[BadLine]) -> None:
-    """Take an event that the format cannot hold out of what was counted: its rows are bad."""
-    assert event.operation is not None
-    bad += [(record_id, RECEIVER, message) for record_id in event.contributed]
-    counts[event.operation] -= 1
-    counts["rows_published"] -= len(event.contributed)
-
-
 def renderer_of_events(
     job: Job, columns: Callable[[Sequence[int], Sequence[Outgoing], Mapping[int, LogRow]], Columns]
 ) -> Render:
@@ -146,7 +132,7 @@ def renderer_of_events(
         if len(written) < len(events):
             places = [place for place, event in zip(places, events, strict=True) if event.operation is not None]
         counts, bad = counts_of(events)
-        return Rendered(columns(places, written, log_rows) if written else None, bad, counts)
+        return columns(places, written, log_rows) if written else None, bad, counts, NOTHING
 
     return render
 
@@ -288,19 +274,3 @@ class PartFiles:
         about = self._bytes, self._events, self._documents, self._first, self._last, checksum
         self.files.append(OutputFile(self._name, *about))
         self._bytes = self._events = self._documents = 0
-
-
-def write_lines(job: Job, directory: Directory, part: int, lines: Iterable[tuple[int, bytes]]) -> list[OutputFile]:
-    """The lines of events in queue order, each event's with its place, as files of JSON."""
-    with PartFiles(job, directory, part, ".jsonl") as files:
-        for place, text in lines:
-            files.add([text], 1, text.count(b"\n"), place, place)
-    return files.files
-
-
-def write_placed(
-    job: Job, directory: Directory, part: int, blobs: Sequence[Columns], before: Numbered, sequences: Mapping[int, str]
-) -> tuple[list[OutputFile], Numbered]:
-    """``Write`` for blobs of two columns, ``place`` and ``lines``, that number nothing."""
-    lines = sorted(line for blob in blobs for line in zip(blob["place"], blob["lines"], strict=True))
-    return write_lines(job, directory, part, lines), before

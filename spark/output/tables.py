@@ -1,27 +1,40 @@
-"""Change tables as files: what the three stages do for the format ``qlik-change-table`` (spec/qlik.md 1, 4).
+"""Changes as rows of Qlik change tables in files (spec/qlik.md 1, 4).
 
-The third stage sorts the rows of its part and adds what depends on the order of all changes: change_seq, and the
-partition that follows from it. The output is the directory that ``eventlog.qlik.file_tables`` describes.
+The first two stages make the rows of tables, as Arrow columns. The third sorts those of its part and adds what depends
+on the order of all changes: change_seq, and the partition that follows from it. The output is the directory that
+``eventlog.qlik.file_tables`` describes.
 """
 
 from __future__ import annotations
 
 import json
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventlog.config.load import Config
+from eventlog.core.catalog import ObjectClass
+from eventlog.core.checks import CheckedRow
+from eventlog.core.events import READS, CurrentRow, Decided, Decision, QueryBack, ids_of
+from eventlog.core.fold import object_of
 from eventlog.core.options import parse_options, same_fields
-from eventlog.errors import ConfigError
+from eventlog.core.typed import is_multi_valued
+from eventlog.errors import ConfigError, FormatError, NotExpressible, RowError, ValueRange, shown
 from eventlog.files.tabular import SUFFIXES, csv_line, json_line
-from eventlog.qlik.change_rows import OPERATIONS, PARTITION_NAME
+from eventlog.log.reading import group_reader
+from eventlog.model import Change, ChangeOp, LogRow, Operation, full_name
+from eventlog.publisher.formats.qlik_messages import class_columns
+from eventlog.qlik.change_rows import OPERATIONS, PARTITION_NAME, TableLayout, mask_writer
 from eventlog.qlik.change_table_options import WriteOptions
+from eventlog.qlik.change_tables import TargetTable, images_of
+from eventlog.qlik.columns import CLASSES, QlikColumn
 from eventlog.qlik.control_tables import (
     CONTROL_TABLE,
     ControlRow,
@@ -30,18 +43,24 @@ from eventlog.qlik.control_tables import (
     parse_partition_name,
     partition_of,
 )
-from eventlog.qlik.file_tables import STATE_FILE, write_partitions
-from eventlog.qlik.sequence import LENGTH, PREFIX_LENGTH, UNKNOWN_TRANSACTION, WriterState, resume
+from eventlog.qlik.file_tables import STATE_FILE, file_name, write_partitions
+from eventlog.qlik.sequence import LENGTH, PREFIX_LENGTH, UNKNOWN_TRANSACTION, WriterState, resume, time_prefix
+from eventlog.qlik.stored_tables import layout_of_new
+from eventlog.qlik.stored_values import arrow_type, converter
 from spark.directory import Directory
-from spark.job import Columns, Job, Numbered, OutputFile
-from spark.output.formats import COMPRESS, PARQUET_FOOTER, OutputFormat, PartFiles
-from spark.output.table_rows import Table, by_class, options_of, renderer, tables
+from spark.job import NOTHING, BadLine, Columns, Job, Numbered, OutputFile, arrow_bytes, catalog
+from spark.output.formats import COMPRESS, PARQUET_FOOTER, RECEIVER, OutputFormat, PartFiles, Render, Rendered
 
+_OPERATIONS: Final = {
+    ChangeOp.INSERT: Operation.ADD,
+    ChangeOp.UPDATE: Operation.MODIFY,
+    ChangeOp.DELETE: Operation.DELETE,
+}
 _GROUP_ROWS: Final = 20_000
 _NUMBER_LENGTH: Final = LENGTH - PREFIX_LENGTH
 
 
-def read_options(config: Config, options: Mapping[str, Any], form: str) -> WriteOptions:
+def _read_options(config: Config, options: Mapping[str, Any], form: str) -> WriteOptions:
     """The options of ``[format]``; those of the request go before."""
     configured = {**same_fields(config.format, WriteOptions), **options, "file_format": form}
     chosen = parse_options(WriteOptions, configured, "the backlog's change tables")
@@ -52,13 +71,257 @@ def read_options(config: Config, options: Mapping[str, Any], form: str) -> Write
     return chosen
 
 
-def write(
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """The change table of a class. ``folder`` within the output; ``columns`` its data columns, of these Arrow types."""
+
+    schema: str | None
+    name: str
+    folder: str
+    target: TargetTable
+    layout: TableLayout
+    columns: Sequence[QlikColumn]
+    types: Sequence[pa.DataType]
+
+
+def _tables(job: Job) -> dict[str, _Table]:
+    """The change tables of all classes by name. Raises MaskTooWide, FormatError for what no change table can hold."""
+    classes = catalog(job)
+    return {cls.name: _table(cls, classes.schema, job.output.options) for cls in classes.classes}
+
+
+def _table(cls: ObjectClass, schema: str | None, options: WriteOptions) -> _Table:
+    columns = class_columns(cls)
+    is_text = options.file_format != "parquet"
+    return _Table(
+        schema,
+        cls.name,
+        f"{file_name(schema, cls.name)}{options.suffix}",
+        TargetTable(cls.name, columns, options),
+        layout_of_new(schema, cls.name, columns, options),
+        columns,
+        [pa.string() if is_text or column.type == "TIME" else arrow_type(column) for column in columns],
+    )
+
+
+def _folders(job: Job) -> list[str]:
+    """The names of the folders that the output may have."""
+    return [CONTROL_TABLE, *(table.folder for table in _tables(job).values())]
+
+
+# --- first and second stage: rows -------------------------------------------------------------------------------------
+
+_Stored = tuple[Any, ...]
+"""A row as the third stage gets it: the values of ``_fixed_columns``, then those of the data columns."""
+
+
+def _fixed_columns(options: WriteOptions) -> list[tuple[str, pa.DataType]]:
+    """The columns that every row has beside its data."""
+    mask = pa.binary() if options.file_format == "parquet" else pa.string()
+    return [("place", pa.int64()), ("numbers", pa.int64()), ("prefix", pa.string()), ("letter", pa.string()),
+            ("mask", mask), ("position", pa.string()), ("time", pa.timestamp("us", "UTC"))]  # fmt: skip
+
+
+_NUMBERS, _PREFIX = 1, 2
+"""Which of the fixed columns they are."""
+
+
+def _renderer(job: Job) -> Render:
+    """The function that makes rows of the changes of groups."""
+    settings = job.config.format
+    read = group_reader(catalog(job).schema, settings.time_zone, settings.char_padding)
+    writers = {name: _TableWriter(table, job.output.options) for name, table in _tables(job).items()}
+
+    def render(
+        decided: Sequence[Decided], places: Sequence[int], log_rows: Mapping[int, LogRow], query_back: QueryBack
+    ) -> Rendered:
+        try:
+            return attempt(decided, places, log_rows, is_careful=False)
+        except _NotStorable:
+            return attempt(decided, places, log_rows, is_careful=True)
+
+    def attempt(
+        decided: Sequence[Decided], places: Sequence[int], log_rows: Mapping[int, LogRow], *, is_careful: bool
+    ) -> Rendered:
+        done: list[_Done] = []
+        bad: list[BadLine] = []
+        dropped = 0
+        stored_by_class: dict[str, list[_Stored]] = {}
+        for (group, decision, current), place in zip(decided, places, strict=True):
+            object_class, _ = object_of(group)
+            name = object_class.name
+            surviving = group if decision is None else decision.surviving
+            try:
+                change = read(group, decision, current, log_rows)
+                stored = () if change is None else writers[name].rows(change, place)
+                if is_careful:
+                    writers[name].check(stored)
+            except (FormatError, RowError) as error:
+                bad += [(record_id, RECEIVER, str(error)) for record_id in ids_of(surviving)]
+                dropped += 0 if decision is None else len(decision.dropped)
+                continue
+            if stored:
+                rows = stored_by_class.get(name)
+                if rows is None:
+                    rows = stored_by_class[name] = []
+                rows += stored
+            done.append((surviving, decision, current, change.op if stored and change is not None else None))
+        counts = _counts_of(done)
+        if dropped:
+            counts["rows_dropped"] += dropped
+        if not stored_by_class:
+            return None, bad, counts, NOTHING
+        numbers, prefix = 0, ""
+        blob: dict[str, list[Any]] = {"class": [], "rows": []}
+        for name, rows in stored_by_class.items():
+            stream, taken, latest = writers[name].stream(rows)
+            numbers += taken
+            prefix = max(prefix, latest)
+            blob["class"].append(name)
+            blob["rows"].append(stream)
+        return blob, bad, counts, Numbered(numbers, prefix, frozenset(stored_by_class))
+
+    return render
+
+
+_Done = tuple[Sequence[CheckedRow], Decision | None, CurrentRow | None, ChangeOp | None]
+"""Surviving rows, what precedence decided, the current row, and the operation of the change, None = nothing is written.
+"""
+
+
+def _counts_of(done: Sequence[_Done]) -> Counter[str]:
+    """How many changes of which operation, and what became of the rows of groups (spec/event-log.md 7.3)."""
+    counts: Counter[str] = Counter([_OPERATIONS[op] for _, _, _, op in done if op is not None])
+    published = 0
+    for surviving, decision, current, op in done:
+        rows = len(surviving)
+        if decision is not None:
+            if decision.query_back is not None and current is None:
+                gone = sum(event_type in READS for _, event_type, _, _, _, _ in surviving)
+                counts["rows_gone"] += gone
+                rows -= gone
+            counts["rows_dropped"] += len(decision.dropped)
+        if op is None:
+            counts["rows_empty"] += rows
+        else:
+            published += rows
+    counts["rows_published"] = published
+    return counts
+
+
+def _row_writer(table: _Table, options: WriteOptions) -> Callable[[Change, int], Sequence[_Stored]]:
+    """The function that gives the rows of a change at a place. It raises NotExpressible."""
+    names = table.layout.names
+    mask_form: Literal["binary", "text"] = "binary" if options.file_format == "parquet" else "text"
+    mask = mask_writer(table.layout.masks, mask_form, options.byteorder, options.empty_mask)
+    target = table.target
+    uncounted: Counter[str] = Counter()
+
+    def write(change: Change, place: int) -> Sequence[_Stored]:
+        images = images_of(change, target, uncounted)
+        position, moment = change.position, change.commit_time
+        prefix = time_prefix(moment)
+        numbers = len(images)
+        rows = []
+        for oper, bits, data in images:
+            rows.append((place, numbers, prefix, oper, mask(bits), position, moment, *map(data.get, names)))
+            numbers = 0  # a before image and its update bear the second of two numbers
+        return rows
+
+    return write
+
+
+class _NotStorable(Exception):
+    """Some row has a value that its column cannot hold; which row is still to be found."""
+
+
+class _TableWriter:
+    """Writes the changes of a table: ``rows`` of a change, and what its files hold of them, column by column."""
+
+    def __init__(self, table: _Table, options: WriteOptions) -> None:
+        self.rows = _row_writer(table, options)
+        self._table = table
+        fixed = _fixed_columns(options)
+        self._fixed = len(fixed)
+        # Data columns are named by their places, so that no two share a name.
+        self._schema = pa.schema([*fixed, *((str(place), type) for place, type in enumerate(table.types))])
+        self._what = full_name(table.schema, table.name)
+        self._columns = [
+            (
+                _kept_class(column, type) if options.file_format == "parquet" else None,
+                converter("csv" if type == pa.string() else options.file_format, [column], self._what),
+                type,
+            )
+            for column, type in zip(table.columns, table.types, strict=True)
+        ]
+
+    def stream(self, rows: Sequence[_Stored]) -> tuple[bytes, int, str]:
+        """Rows as an Arrow stream, how many numbers they take, and the greatest prefix. Raises _NotStorable."""
+        every = list(zip(*rows, strict=True))
+        try:
+            data = [
+                pa.array(self._converted(column, kept, convert), type)
+                for column, (kept, convert, type) in zip(every[self._fixed :], self._columns, strict=True)
+            ]
+        except (FormatError, RowError, pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+            raise _NotStorable from error
+        fixed = [pa.array(column, type) for column, type in zip(every[: self._fixed], self._schema.types, strict=False)]
+        batch = pa.RecordBatch.from_arrays([*fixed, *data], schema=self._schema)
+        return arrow_bytes(batch), sum(every[_NUMBERS]), max(every[_PREFIX])
+
+    def _converted(
+        self, values: Sequence[Any], kept: type | None, convert: Callable[[Sequence[Any]], list[Any]]
+    ) -> Any:
+        if kept is not None and set(map(type, values)) <= {kept, type(None)}:
+            return values
+        return [convert((value,))[0] for value in values]
+
+    def check(self, rows: Sequence[_Stored]) -> None:
+        """Raises NotExpressible, ValueRange, BadValue for rows that cannot be stored."""
+        for row in rows:
+            values = row[self._fixed :]
+            for name, value in zip(self._table.layout.names, values, strict=True):
+                if is_multi_valued(value):
+                    raise NotExpressible(
+                        f"{name!r} of {self._what} has several values, which a change table cannot hold"
+                    )
+            for column, value, (_, convert, type) in zip(self._table.columns, values, self._columns, strict=True):
+                stored = convert((value,))
+                try:
+                    pa.array(stored, type)
+                except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+                    raise ValueRange(
+                        f"{shown(str(value))} of {self._what}.{column.name} is no {type}: {error}"
+                    ) from None
+
+
+_KEPT: Final[Mapping[str, type]] = {
+    name: CLASSES[name]
+    for name in ("INT2", "INT4", "INT8", "STRING", "WSTRING", "CLOB", "NCLOB", "NUMERIC", "BOOLEAN", "DATE", "REAL4",
+                 "REAL8", "BYTES", "BLOB")
+}  # fmt: skip
+
+
+def _kept_class(column: QlikColumn, type: pa.DataType) -> type | None:
+    """The class whose values Parquet takes as they are, in the range that the column has; None = there is none."""
+    if column.type == "NUMERIC" and not pa.types.is_decimal(type):
+        return None
+    return _KEPT.get(column.type)
+
+
+# --- third stage: files -----------------------------------------------------------------------------------------------
+
+
+def _write(
     job: Job, directory: Directory, part: int, blobs: Sequence[Columns], before: Numbered, sequences: Mapping[int, str]
 ) -> tuple[list[OutputFile], Numbered]:
     """The rows of a part in queue order, numbered on from what was before, as files of their tables."""
-    table_of = tables(job)
-    streams = [by_class(blob) for blob in blobs]
-    rows_by_class = {name: _sorted(_read(name, streams)) for name in sorted({name for one in streams for name in one})}
+    table_of = _tables(job)
+    streams = [dict(zip(blob["class"], blob["rows"], strict=True)) for blob in blobs]
+    rows_by_class = {}
+    for name in sorted({name for one in streams for name in one}):
+        rows = (pa.ipc.open_stream(one[name]).read_all() for one in streams if name in one)
+        rows_by_class[name] = _sorted(pa.concat_tables(rows))
     if not rows_by_class:
         return [], before
     numbered = list(_sequences(list(rows_by_class.values()), before))
@@ -67,10 +330,6 @@ def write(
         files += _write_table(job, directory, part, table_of[name], rows, of_table)
     prefix, number = resume(max(of_table[-1].as_py() for of_table in numbered))
     return files, Numbered(number, prefix)
-
-
-def _read(name: str, streams: Sequence[Mapping[str, bytes]]) -> pa.Table:
-    return pa.concat_tables([pa.ipc.open_stream(one[name]).read_all() for one in streams if name in one])
 
 
 def _sorted(rows: pa.Table) -> pa.Table:
@@ -97,9 +356,9 @@ def _sequences(tables: Sequence[pa.Table], before: Numbered) -> Iterator[pa.Arra
 
 
 def _write_table(
-    job: Job, directory: Directory, part: int, table: Table, rows: pa.Table, sequences: pa.Array
+    job: Job, directory: Directory, part: int, table: _Table, rows: pa.Table, sequences: pa.Array
 ) -> list[OutputFile]:
-    options = options_of(job)
+    options: WriteOptions = job.output.options
     partitioning = options.partitioning()
     if partitioning is None:
         stored = _stored(table, options, rows, sequences, None)
@@ -128,7 +387,7 @@ def _runs(names: pa.Array) -> Iterator[tuple[str, int, int]]:
 
 
 def _stored(
-    table: Table, options: WriteOptions, rows: pa.Table, sequences: pa.Array, partitions: pa.Array | None
+    table: _Table, options: WriteOptions, rows: pa.Table, sequences: pa.Array, partitions: pa.Array | None
 ) -> pa.Table:
     """The rows with all columns of the change table, in its order."""
     is_text = options.file_format != "parquet"
@@ -154,7 +413,7 @@ def _write_rows(
     job: Job, directory: Directory, part: int, folder: str, stored: pa.Table, rows: pa.Table
 ) -> list[OutputFile]:
     """Rows as files of one folder."""
-    output, file_format = job.output, options_of(job).file_format
+    output, file_format = job.output, job.output.options.file_format
     is_parquet = file_format == "parquet"
     compress = COMPRESS[output.compression]
     header = compress(csv_line(stored.column_names).encode()) if file_format == "csv" else b""
@@ -189,10 +448,10 @@ def _text(block: pa.Table, file_format: str) -> bytes:
 # --- at the end -------------------------------------------------------------------------------------------------------
 
 
-def finish(job: Job, directory: Directory, files: Sequence[OutputFile], state: WriterState) -> list[str]:
+def _finish(job: Job, directory: Directory, files: Sequence[OutputFile], state: WriterState) -> list[str]:
     """The partitions that can be read, for ``attrep_cdc_partitions``, and the state of the sequence writer."""
-    options = options_of(job)
-    by_folder = {table.folder: table for table in tables(job).values()}
+    options: WriteOptions = job.output.options
+    by_folder = {table.folder: table for table in _tables(job).values()}
     rows = []
     for folder, name in sorted({tuple(file.name.split("/")[:2]) for file in files} if options.partitioned else ()):
         partition = parse_partition_name(name.partition("=")[2])
@@ -218,9 +477,6 @@ def _write_control(job: Job, directory: Directory, file_format: Any, rows: Seque
     return name
 
 
-def folders(job: Job) -> list[str]:
-    """The names of the folders that the output may have."""
-    return [CONTROL_TABLE, *(table.folder for table in tables(job).values())]
-
-
-FORMAT: Final = OutputFormat(("parquet", "csv", "json"), read_options, renderer, write, folders=folders, finish=finish)
+FORMAT: Final = OutputFormat(
+    ("parquet", "csv", "json"), _read_options, _renderer, _write, folders=_folders, finish=_finish
+)

@@ -1,0 +1,291 @@
+"""Events as lines of JSON: CloudEvents, change events of Debezium, and Qlik messages.
+
+The publisher's own functions write them. What they do not say of their rows, Debezium reads from the snapshot. A Qlik
+message is made where its event is, with a change sequence that nobody else has: it is cut out again, and the third
+stage, which knows the order of all events, puts the true one into its place.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, Final
+
+from eventlog.cloudevents.options import EVENT_TYPE, SOURCE, STRUCTURED
+from eventlog.config.load import Config
+from eventlog.core.events import Decided, Outgoing, QueryBack, build_event
+from eventlog.core.options import CheckedOptions, parse_options, same_fields, shared
+from eventlog.debezium import writer as debezium
+from eventlog.debezium.format import line_of as debezium_line
+from eventlog.errors import FormatError, RowError
+from eventlog.model import LogRow, Verdict, origins_of
+from eventlog.publisher.formats import CurrentRows, configured_options, read_whole_rows, value_options
+from eventlog.publisher.formats.cloudevents import CloudEvents, source_of
+from eventlog.publisher.formats.debezium import EventRecords
+from eventlog.publisher.formats.qlik_messages import EventMessages, full_name
+from eventlog.qlik.envelope import registry_of_writer
+from eventlog.qlik.message_events import sequence_prefix
+from eventlog.qlik.message_format import line_of as message_line
+from eventlog.qlik.message_options import WriteOptions
+from eventlog.qlik.message_writer import MessageWriter
+from eventlog.qlik.sequence import WriterState, raise_to
+from eventlog.sql.connection import parse_url
+from spark.directory import Directory
+from spark.job import NOTHING, BadLine, Columns, Job, Numbered, OutputFile, catalog
+from spark.output.formats import RECEIVER, OutputFormat, PartFiles, Render, Rendered, counts_of, renderer_of_events
+
+
+def _write(
+    job: Job, directory: Directory, part: int, blobs: Sequence[Columns], before: Numbered, sequences: Mapping[int, str]
+) -> tuple[list[OutputFile], Numbered]:
+    """``Write`` for blobs of two columns, ``place`` and ``lines``, that number nothing."""
+    lines = sorted(line for blob in blobs for line in zip(blob["place"], blob["lines"], strict=True))
+    return _write_lines(job, directory, part, lines), before
+
+
+def _write_lines(job: Job, directory: Directory, part: int, lines: Iterable[tuple[int, bytes]]) -> list[OutputFile]:
+    """The lines of events in queue order, each event's with its place, as files of JSON."""
+    with PartFiles(job, directory, part, ".jsonl") as files:
+        for place, text in lines:
+            files.add([text], 1, text.count(b"\n"), place, place)
+    return files.files
+
+
+def _refuse(event: Outgoing, message: str, counts: Counter[str], bad: list[BadLine]) -> None:
+    """Take an event that the format cannot hold out of what was counted: its rows are bad."""
+    assert event.operation is not None
+    bad += [(record_id, RECEIVER, message) for record_id in event.contributed]
+    counts[event.operation] -= 1
+    counts["rows_published"] -= len(event.contributed)
+
+
+# --- CloudEvents (spec/cloudevents.md) --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _CloudEventsOptions(CheckedOptions):
+    """The options of ``[format]`` that files of events have. Raises ConfigError."""
+
+    source: str | None = shared(SOURCE)
+    event_type: str = shared(EVENT_TYPE)
+
+
+def _cloudevents_options(config: Config, options: Mapping[str, Any], form: str) -> _CloudEventsOptions:
+    """The options of ``[format]``; those of the request go before."""
+    return parse_options(
+        _CloudEventsOptions, {**same_fields(config.format, _CloudEventsOptions), **options}, "the backlog's CloudEvents"
+    )
+
+
+def _cloudevents_writer(job: Job) -> Callable[[Sequence[Outgoing], Mapping[int, LogRow]], list[bytes]]:
+    """The function that writes events, whose rows it is given, as the publisher does."""
+    options: _CloudEventsOptions = job.output.options
+    source = options.source or source_of(parse_url(job.place.url), job.place.log)
+    output = CloudEvents(STRUCTURED, source, options.event_type, value_options(job.config))
+    classes = catalog(job)
+
+    def write(events: Sequence[Outgoing], log_rows: Mapping[int, LogRow]) -> list[bytes]:
+        written = output.events(classes, events, origins_of(log_rows.values()))
+        return [f"{event.text()}\n".encode() for event in written]
+
+    return write
+
+
+def _cloudevents_renderer(job: Job) -> Render:
+    """The function that makes lines of the events of groups."""
+    write = _cloudevents_writer(job)
+
+    def columns(places: Sequence[int], events: Sequence[Outgoing], log_rows: Mapping[int, LogRow]) -> Columns:
+        return {"place": places, "lines": write(events, log_rows)}
+
+    return renderer_of_events(job, columns)
+
+
+def _write_cloudevents(
+    job: Job,
+    directory: Directory,
+    part: int,
+    envelopes: Sequence[Sequence[Outgoing]],
+    log_rows: Mapping[int, LogRow],
+) -> list[OutputFile]:
+    """Events that have been in envelopes before, under the event-ids that they have been sent under."""
+    events = list(chain.from_iterable(envelopes))
+    lines = _cloudevents_writer(job)(events, log_rows)
+    return _write_lines(job, directory, part, zip((event.ids[0] for event in events), lines, strict=True))
+
+
+CLOUDEVENTS: Final = OutputFormat(("lines",), _cloudevents_options, _cloudevents_renderer, _write, _write_cloudevents)
+
+
+# --- Debezium (spec/debezium.md) --------------------------------------------------------------------------------------
+
+
+def _debezium_options(config: Config, options: Mapping[str, Any], form: str) -> debezium.WriteOptions:
+    """The options of ``[format]``, as the publisher takes them; those of the request go before."""
+    configured = configured_options(config, debezium.WriteOptions)
+    return parse_options(debezium.WriteOptions, {**configured, **options}, "the backlog's Debezium events")
+
+
+def _debezium_renderer(job: Job) -> Render:
+    """The function that makes records of the events of groups, as the publisher would send them."""
+    options: debezium.WriteOptions = job.output.options
+    writer = debezium.EnvelopeWriter(options, catalog(job), utc_now=lambda: job.started)
+    records = EventRecords(writer, catalog(job), value_options(job.config))
+
+    def render(
+        decided: Sequence[Decided], places: Sequence[int], log_rows: Mapping[int, LogRow], query_back: QueryBack
+    ) -> Rendered:
+        events = [build_event(group, job.options.events, decision, current) for group, decision, current in decided]
+        current_rows: CurrentRows = {}
+        if options.missing_columns == "read_back":
+            events, current_rows = read_whole_rows(events, query_back)
+        counts, bad = counts_of(events)
+        kept: list[int] = []
+        lines: list[bytes] = []
+        for place, event in zip(places, events, strict=True):
+            if event.operation is None or event.object_id is None:
+                continue
+            time = records.time_of(log_rows[event.ids[0]].event_time)
+            written = records.write(event, time, current_rows.get(event.object_id))
+            if isinstance(written, Verdict):
+                _refuse(event, written.message, counts, bad)
+                continue
+            kept.append(place)
+            lines.append(b"".join(debezium_line(record, options.lines) for record in written))
+        return {"place": kept, "lines": lines} if kept else None, bad, counts, NOTHING
+
+    return render
+
+
+DEBEZIUM: Final = OutputFormat(("lines",), _debezium_options, _debezium_renderer, _write)
+
+
+# --- Qlik messages (spec/qlik.md 5) -----------------------------------------------------------------------------------
+
+_HOLE: Final = WriterState("9999123123595999", 8 * 10**18 + secrets.randbelow(10**18))
+"""The state of a writer whose next sequence no data can hold: no time is later than its prefix, none knows its number.
+"""
+
+_Line = tuple[int, bytes, bytes, int, str, str]
+"""A message as a line of a file, with a hole of 35 digits (in Avro: 70 hex digits) for its change sequence: the place
+of its event in the queue; what stands before the hole, and behind it; the numbers it takes, the prefix of its time; the
+table whose metadata message is to come before it.
+"""
+
+_TABLE: Final = 5
+
+_COLUMNS: Final = ("place", "head", "tail", "numbers", "prefix", "table")
+"""The names of a line's fields in a blob; a further column, ``metadata``, has the metadata message of the table where
+it comes first.
+"""
+
+
+def _message_options(config: Config, options: Mapping[str, Any], form: str) -> WriteOptions:
+    """The options of ``[format]``, as the publisher takes them; those of the request go before."""
+    configured = configured_options(config, WriteOptions)
+    chosen = parse_options(WriteOptions, {**configured, **options}, "the backlog's Qlik messages")
+    registry_of_writer(chosen)  # refused here, and not in a task
+    return chosen
+
+
+def _message_renderer(job: Job) -> Render:
+    """The function that makes messages of the events of groups, as the publisher would send them."""
+    options, write = job.options.events, _message_writer(job)
+
+    def render(
+        decided: Sequence[Decided], places: Sequence[int], log_rows: Mapping[int, LogRow], query_back: QueryBack
+    ) -> Rendered:
+        events = [build_event(group, options, decision, current) for group, decision, current in decided]
+        counts, bad = counts_of(events)
+        lines: list[_Line] = []
+        described: dict[str, bytes] = {}
+        for place, event in zip(places, events, strict=True):
+            if event.operation is None:
+                continue
+            try:
+                line, description = write(event, log_rows[event.ids[0]], place)
+            except (FormatError, RowError) as error:
+                _refuse(event, str(error), counts, bad)
+                continue
+            lines.append(line)
+            if description is not None:
+                described[line[_TABLE]] = description
+        if not lines:
+            return None, bad, counts, NOTHING
+        columns = dict(zip(_COLUMNS, zip(*lines, strict=True), strict=True))
+        numbers, prefixes, tables = (columns[name] for name in _COLUMNS[3:])
+        blob = {**columns, "metadata": [described.pop(table, None) for table in tables]}
+        return blob, bad, counts, Numbered(sum(numbers), max(prefixes), frozenset(tables))
+
+    return render
+
+
+def _message_writer(job: Job) -> Callable[[Outgoing, LogRow, int], tuple[_Line, bytes | None]]:
+    """The function that writes the message of an event at a place, whose first row is given, with the metadata message
+    of its table.
+    """
+    options: WriteOptions = job.output.options
+    writer = MessageWriter(options, registry=registry_of_writer(options), utc_now=lambda: job.started)
+    messages = EventMessages(writer, catalog(job), value_options(job.config))
+    names = {cls: full_name(messages.catalog, cls) for cls in messages.catalog.classes}
+    encode = _encoded if options.encoding == "avro" else str.encode
+    holes = {_HOLE.number + n: encode(f"{_HOLE.prefix}{_HOLE.number + n:019}") for n in (1, 2)}
+    descriptions: dict[str, bytes] = {}
+
+    def write(event: Outgoing, row: LogRow, place: int) -> tuple[_Line, bytes | None]:
+        assert event.object_id is not None
+        object_class, _ = event.object_id
+        writer.state, name, timestamp = _HOLE, names[object_class], messages.timestamp_of(row.event_time)
+        *described, message = messages.write(event, timestamp)
+        for description in described:
+            descriptions[name] = message_line(description)
+        number = writer.state.number
+        head, _, tail = message_line(message).partition(holes[number])
+        assert tail
+        line = place, head, tail, number - _HOLE.number, sequence_prefix(timestamp), name
+        return line, descriptions.get(name)
+
+    return write
+
+
+def _encoded(sequence: str) -> bytes:
+    """A sequence in a message in Avro, which stands in its line as hex text."""
+    return sequence.encode().hex().upper().encode()
+
+
+def _write_messages(
+    job: Job, directory: Directory, part: int, blobs: Sequence[Columns], before: Numbered, sequences: Mapping[int, str]
+) -> tuple[list[OutputFile], Numbered]:
+    """The messages of a part in queue order, numbered on from what was before, as lines of files."""
+    lines = sorted(line for blob in blobs for line in zip(*map(blob.__getitem__, _COLUMNS), strict=True))
+    described_by = (
+        (table, text) for blob in blobs for table, text in zip(blob["table"], blob["metadata"], strict=True)
+    )
+    descriptions = {table: text for table, text in described_by if text is not None}
+    number, prefix, tables = before
+    numbered = []
+    for place, _, _, numbers, own, _ in lines:
+        if place in sequences:
+            prefix, number = raise_to(WriterState(prefix, number), sequences[place])
+            numbered.append(sequences[place])
+        else:
+            prefix = max(prefix, own)
+            number += numbers
+            numbered.append(f"{prefix}{number:019}")
+    encode = _encoded if job.output.options.encoding == "avro" else str.encode
+    described = set(tables)
+    with PartFiles(job, directory, part, ".jsonl") as files:
+        for (place, head, rest, _, _, table), sequence in zip(lines, numbered, strict=True):
+            texts = [head, encode(sequence), rest]
+            if table not in described:  # its metadata message stands before its first line
+                described.add(table)
+                if table in descriptions:
+                    texts.insert(0, descriptions[table])
+            files.add(texts, 1, len(texts) - 2, place, place)
+    return files.files, Numbered(number, prefix, frozenset(described))
+
+
+QLIK_MESSAGES: Final = OutputFormat(("lines",), _message_options, _message_renderer, _write_messages)
