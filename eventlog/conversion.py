@@ -30,7 +30,7 @@ from eventlog.core.catalog import Database
 from eventlog.core.options import CheckedOptions, shared
 from eventlog.errors import ConfigError, DatabaseError, FormatError, with_location
 from eventlog.files.atomic import check_parent, whole_file
-from eventlog.files.lines import numbered_lines, text_of
+from eventlog.files.text import numbered_lines, text_of
 from eventlog.model import Change, full_name
 
 FORMATS: Final[Mapping[str, str]] = {

@@ -20,7 +20,7 @@ from eventlog.cli.output import FILE, json_option, note, print_json, progress, r
 from eventlog.config.load import Config
 from eventlog.core.catalog import Catalog, ObjectClass
 from eventlog.errors import BadTableKey, ConfigError, DatabaseAway, DatabaseError, LogTableError, number_of
-from eventlog.files.lines import spooled
+from eventlog.files.text import spooled
 from eventlog.model import EventType
 from eventlog.publisher.open_log import find_log, read_catalog
 from eventlog.sql import resync as batches

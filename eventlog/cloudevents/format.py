@@ -36,7 +36,7 @@ from eventlog.core.events import Outgoing
 from eventlog.core.values import ValueOptions
 from eventlog.errors import FormatError, NotExpressible, shown, with_location
 from eventlog.files.atomic import whole_file
-from eventlog.files.lines import LONGEST, numbered_lines, parsed_json, source_files, text_of
+from eventlog.files.text import LONGEST, numbered_lines, parsed_json, source_files, text_of
 from eventlog.model import ALL, Change, ChangeOp, Operation, Row, Value
 
 SPECVERSION: Final = "1.0"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from eventlog.core.options import OBJECT, STRING, TEXT, Kind, parse_name, parse_names
-from eventlog.files.secrets import REFERENCE, read_secret
+from eventlog.files.text import REFERENCE, read_secret
 from eventlog.model import LogRow
 
 if TYPE_CHECKING:

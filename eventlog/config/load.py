@@ -34,7 +34,7 @@ from eventlog.config.settings import (
 )
 from eventlog.core.options import Option, nearest, options_of, parse_options, parse_value, toml, unknown
 from eventlog.errors import ConfigError, together
-from eventlog.files.secrets import secret_variable
+from eventlog.files.text import secret_variable
 
 if TYPE_CHECKING:
     from sqlalchemy import URL

@@ -48,7 +48,7 @@ from eventlog.core.options import (
     shared,
 )
 from eventlog.debezium.writer import WriteOptions as DebeziumOptions
-from eventlog.files.secrets import referenced_secret
+from eventlog.files.text import referenced_secret
 from eventlog.model import LogRow
 from eventlog.qlik.message_options import WriteOptions
 

@@ -25,7 +25,7 @@ from eventlog.debezium.fields import Decode, decoder_of, field_of, plain
 from eventlog.debezium.writer import OPERATIONS, ConnectorOptions, EnvelopeWriter, WriteOptions
 from eventlog.errors import FormatError, RowError, UnknownOperation, shown
 from eventlog.files.atomic import whole_file
-from eventlog.files.lines import parsed_json, parsed_lines, text_of
+from eventlog.files.text import parsed_json, parsed_lines, text_of
 from eventlog.model import Change, ChangeOp, KafkaRecord, Row, Value, differing, full_name
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, TypeAlias, cast
 
 from eventlog.errors import ConfigError, FormatError, ValueRange, number_of, with_location
-from eventlog.files.lines import LONGEST, goes_on, numbered_lines, parsed_json, pretty_printed, text_of
+from eventlog.files.text import LONGEST, goes_on, numbered_lines, parsed_json, pretty_printed, text_of
 
 FORMATS: Final = {".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".parquet": "parquet"}
 """The formats of files by their suffixes in small letters."""

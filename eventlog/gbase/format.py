@@ -16,7 +16,7 @@ from eventlog.changes.format import Format, Report
 from eventlog.core.options import parse_options
 from eventlog.errors import FormatError, with_location
 from eventlog.files.atomic import whole_file
-from eventlog.files.lines import source_files
+from eventlog.files.text import source_files
 from eventlog.gbase import records
 from eventlog.gbase.layout import Layout, Layouts
 from eventlog.gbase.options import ReadOptions, WriteOptions

@@ -14,7 +14,7 @@ from eventlog.core.options import STRING, option, parse_all_options
 from eventlog.errors import ConfigError, FormatError, with_location
 from eventlog.files import tabular
 from eventlog.files.atomic import directory_of, whole_path
-from eventlog.files.lines import files_in
+from eventlog.files.text import files_in
 from eventlog.linter import database
 from eventlog.linter.database import PlaceOptions, QueuePoller, SourceOptions
 from eventlog.linter.reader import QueueReader, ReaderOptions

@@ -32,7 +32,7 @@ from eventlog.core.options import STYLES, parse_options
 from eventlog.core.typed import is_multi_valued, to_text, values_of
 from eventlog.core.values import ValueOptions
 from eventlog.errors import BadValue, NotExpressible, shown
-from eventlog.files.lines import spooled
+from eventlog.files.text import spooled
 from eventlog.log.reading import inferred_database, rows_to_changes
 from eventlog.log.storage import (
     LiveDatabase,

@@ -56,7 +56,7 @@ from eventlog.core.values import Kind as ColumnKind
 from eventlog.errors import ConfigError, FormatError, shown
 from eventlog.files import tabular
 from eventlog.files.atomic import whole_file, whole_path
-from eventlog.files.lines import source_files
+from eventlog.files.text import source_files
 from eventlog.model import LogRow, Status
 from eventlog.sql.connection import as_database_errors, connect, dialect_of
 from eventlog.sql.dialect import Dialect

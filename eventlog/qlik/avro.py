@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from eventlog.core.moments import EPOCH
 from eventlog.errors import ConfigError, FormatError, NotExpressible, ValueRange
-from eventlog.files.lines import parsed_json
+from eventlog.files.text import parsed_json
 from eventlog.qlik.columns import QlikColumn
 from eventlog.qlik.values import JSON_FORMS, writer
 

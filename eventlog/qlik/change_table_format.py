@@ -12,7 +12,7 @@ from pathlib import Path
 
 from eventlog.changes.format import Format, Report
 from eventlog.errors import FormatError, NotExpressible
-from eventlog.files.lines import spooled
+from eventlog.files.text import spooled
 from eventlog.model import Change, full_name
 from eventlog.qlik.change_table_options import ReadOptions, WriteOptions, described
 from eventlog.qlik.change_tables import TargetTable, rows_of

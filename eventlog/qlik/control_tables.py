@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from eventlog.core.moments import EPOCH
 from eventlog.core.typed import whole_number
 from eventlog.errors import FormatError, ValueRange, shown, with_location
-from eventlog.files.lines import parsed_json
+from eventlog.files.text import parsed_json
 from eventlog.qlik import sequence
 
 # --- attrep_cdc_partitions --------------------------------------------------------------------------------------------

@@ -13,8 +13,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import quote
 
 from eventlog.errors import ConfigError, FormatError, shown
-from eventlog.files.lines import parsed_json
-from eventlog.files.secrets import secret_variable
+from eventlog.files.text import parsed_json, secret_variable
 from eventlog.qlik import avro
 from eventlog.qlik.avro import NULL, VALUE
 from eventlog.qlik.message_options import WriteOptions

@@ -29,8 +29,7 @@ from eventlog.errors import (
     with_location,
 )
 from eventlog.files.atomic import whole_file
-from eventlog.files.lines import parsed_json, parsed_lines
-from eventlog.files.secrets import secret_variable
+from eventlog.files.text import parsed_json, parsed_lines, secret_variable
 from eventlog.model import Change, KafkaRecord
 from eventlog.qlik.envelope import Message, RegistryError, UnknownSchema, open_registry, registry_of_writer
 from eventlog.qlik.message_options import ReadOptions, WriteOptions

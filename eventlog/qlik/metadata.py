@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from eventlog.core.typed import whole_number
 from eventlog.errors import FormatError, NotExpressible, shown
-from eventlog.files.lines import parsed_json
+from eventlog.files.text import parsed_json
 from eventlog.model import full_name
 from eventlog.qlik import masks
 from eventlog.qlik.columns import CLASSES, QlikColumn, key_of, lobs_of

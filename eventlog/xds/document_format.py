@@ -37,7 +37,7 @@ from eventlog.core.options import (
 from eventlog.core.values import ValueOptions
 from eventlog.errors import FormatError, XdsError
 from eventlog.files.atomic import whole_directory, whole_file
-from eventlog.files.lines import source_files
+from eventlog.files.text import source_files
 from eventlog.model import Change
 from eventlog.xds.reader import DEFAULT_LIMIT, Document, read_events
 from eventlog.xds.writer import Header, file_form, line_form, write_event

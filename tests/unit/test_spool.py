@@ -8,7 +8,7 @@ from itertools import islice
 
 import pytest
 
-from eventlog.files.lines import spooled
+from eventlog.files.text import spooled
 from eventlog.model import Change, ChangeOp, Lob
 
 

@@ -7,7 +7,7 @@ from io import BytesIO
 import pytest
 
 from eventlog.errors import FormatError
-from eventlog.files.lines import numbered_lines, text_of
+from eventlog.files.text import numbered_lines, text_of
 
 
 def test_lines_have_the_numbers_of_an_editor_and_blank_ones_are_left_out() -> None:

@@ -30,7 +30,7 @@ from eventlog.config.kinds import is_header_text
 from eventlog.config.load import Config
 from eventlog.config.settings import SinkSettings
 from eventlog.errors import ConfigError, ReceiverAway
-from eventlog.files.secrets import referenced_secret
+from eventlog.files.text import referenced_secret
 from eventlog.model import LEVELS, Answer, Level, Verdict, answer_of
 from eventlog.publisher.sinks import Document, Sink
 from eventlog.transport.http import HttpClient, HttpFailed, Response

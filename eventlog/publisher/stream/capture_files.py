@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple, Self, TypeAlias
 
 from eventlog.errors import FormatError
-from eventlog.files.lines import files_in, order_of
+from eventlog.files.text import files_in, order_of
 from eventlog.gbase.options import ReadOptions
 from eventlog.gbase.records import BEGINTX, COMMTX, RBTX, TABSCHEM, Framer, fields_of
 from eventlog.publisher.stream.gbase import CdcStream

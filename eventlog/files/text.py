@@ -1,17 +1,19 @@
-"""Lines of a file from outside: numbered, of a length that memory holds, UTF-8; JSON in them."""
+"""Text in files from outside: lines, numbered and of a length that memory holds; the JSON in them; secrets. And spools.
+
+A secret is handed over by an environment variable, or by a file that a variable names, as orchestrators do it: beside
+each variable ``NAME`` there is ``NAME_FILE``.
+"""
 
 from __future__ import annotations
 
 import json
-import pickle
 import re
-import tempfile
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from decimal import Decimal
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, BinaryIO, Final, TypeVar
+from typing import Any, BinaryIO, Final, TypeVar
 
 from eventlog.errors import ConfigError, FormatError, with_location
 
@@ -158,6 +160,55 @@ def parsed_lines(
         raise FormatError(f"{source} cannot be read: {error.strerror}") from error
 
 
+# --- secrets ----------------------------------------------------------------------------------------------------------
+
+REFERENCE: Final = re.compile(r"env:(?P<variable>[A-Za-z_][A-Za-z0-9_]*)|file:(?P<file>/.+)")
+"""Where a secret is, in a setting that is no secret itself."""
+
+
+def secret_variable(name: str, environ: Mapping[str, str]) -> str | None:
+    """The secret of the variable ``name``, or of the file that ``<name>_FILE`` names; None if neither is set.
+
+    Raises ConfigError for both, and for a file that cannot be read or is empty.
+    """
+    file = environ.get(f"{name}_FILE")
+    if file is None:
+        return environ.get(name)
+    source = f"environment variable {name}_FILE"
+    if name in environ:
+        raise ConfigError(f"{source} and {name} exclude each other; keep one")
+    return read_secret(Path(file), source)
+
+
+def referenced_secret(reference: str, source: str, environ: Mapping[str, str]) -> str:
+    """The secret that a ``REFERENCE`` leads to; ``source`` names the setting that holds it. Raises ConfigError."""
+    place = REFERENCE.fullmatch(reference)
+    assert place is not None
+    if place["file"] is not None:
+        return read_secret(Path(place["file"]), source)
+    if not environ.get(place["variable"]):
+        raise ConfigError(f"{source}: the environment variable {place['variable']} is not set, or empty")
+    return environ[place["variable"]]
+
+
+def read_secret(file: Path, source: str, what: str = "the secret") -> str:
+    """The secret that a file holds, without the end of its last line. ``what`` it is, for messages.
+
+    Raises ConfigError, which begins with ``source``.
+    """
+    try:
+        text = file.read_text(encoding="utf-8").strip("\r\n")
+    except OSError as error:
+        raise ConfigError(f"{source}: {file} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{source}: {file} cannot be read: it is not UTF-8 (byte {error.start})") from None
+    if not text.strip():
+        raise ConfigError(f"{source}: {file} is empty; it is to hold {what}")
+    return text
+
+
+# --- spools -----------------------------------------------------------------------------------------------------------
+
 _TOGETHER: Final = 500
 _BYTES_IN_MEMORY: Final = 16 << 20
 
@@ -168,18 +219,22 @@ def spooled(things: Iterable[T]) -> Iterator[Callable[[], Iterator[T]]]:
 
     What they take in memory is bounded. They are read by one at a time, and have to be what pickle takes.
     """
+    # Needed by few; the configuration loads this module.
+    import pickle
+    import tempfile
+
     with tempfile.SpooledTemporaryFile(_BYTES_IN_MEMORY, prefix="eventlog-") as file:
         left = iter(things)
         while several := list(islice(left, _TOGETHER)):
             pickle.dump(several, file, pickle.HIGHEST_PROTOCOL)
-        yield lambda: _again(file)
 
+        def again() -> Iterator[T]:
+            file.seek(0)
+            while True:
+                try:
+                    several = pickle.load(file)  # noqa: S301 - a file without a name, written above
+                except EOFError:
+                    return
+                yield from several
 
-def _again(file: IO[bytes]) -> Iterator[T]:
-    file.seek(0)
-    while True:
-        try:
-            several = pickle.load(file)  # noqa: S301 - a file without a name, written above
-        except EOFError:
-            return
-        yield from several
+        yield again
