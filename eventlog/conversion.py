@@ -34,7 +34,7 @@ from eventlog.files.text import numbered_lines, text_of
 from eventlog.model import Change, full_name
 
 FORMATS: Final[Mapping[str, str]] = {
-    "xds": "eventlog.xds.document_format",
+    "xds": "eventlog.xds.format",
     "eventlog": "eventlog.log.format",
     "qlik-change-table": "eventlog.qlik.change_table_format",
     "qlik-messages": "eventlog.qlik.message_format",

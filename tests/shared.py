@@ -15,7 +15,7 @@ from lxml import etree
 from eventlog.errors import XdsError
 from eventlog.linter.rows import QueueRow, queue_rows
 from eventlog.model import Event, Op, Operation
-from eventlog.xds.reader import parse_document
+from eventlog.xds.format import parse_document
 
 Run = Callable[..., tuple[int, str, str]]
 """Runs a command line: exit code, standard output, standard error."""

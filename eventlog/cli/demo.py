@@ -40,7 +40,7 @@ from eventlog.sql import embedded, migrations
 from eventlog.sql.connection import connect
 from eventlog.sql.rows import count_by_status, read_inflight, tail
 from eventlog.sql.triggers import LOCK_TIMEOUT
-from eventlog.xds.reader import read_events
+from eventlog.xds.format import read_events
 from eventlog.xds.writer import write_event
 
 _WRITERS = 4

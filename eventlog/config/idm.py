@@ -24,7 +24,7 @@ from eventlog.config.settings import SECTIONS
 from eventlog.core.options import Option, options_of, toml
 from eventlog.errors import ConfigError, XdsError
 from eventlog.sql.connection import SUPPORTED
-from eventlog.xds.reader import parse_document
+from eventlog.xds.format import parse_document
 
 if TYPE_CHECKING:
     from lxml.etree import _Element

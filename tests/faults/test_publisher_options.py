@@ -30,7 +30,7 @@ from eventlog.publisher.open_log import open_context
 from eventlog.publisher.sinks import Document
 from eventlog.publisher.waiting import StopRequest
 from eventlog.sql.windows import Queue
-from eventlog.xds.reader import read_events
+from eventlog.xds.format import read_events
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from documents import ROOT, Scenario, fenced, scenarios
 from role_site import Site, at_home_in
 
 from eventlog import cli
-from eventlog.xds.reader import read_events
+from eventlog.xds.format import read_events
 
 PAGE = ROOT / "docs" / "install.md"
 SCENARIOS = scenarios(PAGE)

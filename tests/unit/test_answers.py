@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from eventlog.errors import ReceiverAway
 from eventlog.model import Level, Verdict
-from eventlog.xds.reader import read_answer
+from eventlog.xds.format import read_answer
 
 LEVELS = ["success", "warning", "error", "retry", "fatal"]
 

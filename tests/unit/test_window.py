@@ -21,7 +21,7 @@ from eventlog.publisher.cycle import dry_run
 from eventlog.publisher.queue import WindowResult, split_by_rows, take_window
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.windows import Window
-from eventlog.xds.reader import read_events
+from eventlog.xds.format import read_events
 
 
 @dataclass

@@ -34,7 +34,7 @@ from eventlog.files.text import referenced_secret
 from eventlog.model import LEVELS, Answer, Level, Verdict, answer_of
 from eventlog.publisher.sinks import Document, Sink
 from eventlog.transport.http import HttpClient, HttpFailed, Response
-from eventlog.xds.reader import read_answer
+from eventlog.xds.format import read_answer
 
 _ACCEPT: Final = {"xds": "application/xml", "status": "*/*", "json": "application/json"}
 """What is accepted as the body of a response, by the form of the answer."""

@@ -15,7 +15,7 @@ from eventlog.config.load import Config
 from eventlog.errors import ConfigError, ReceiverAway
 from eventlog.model import Answer, Event
 from eventlog.publisher.sinks import Document, Sink
-from eventlog.xds.reader import read_answer
+from eventlog.xds.format import read_answer
 
 Receive = Callable[[str, Sequence[Event]], str | bytes | Answer | None]
 """Takes a document and its events. Returns None (success for all), an XDS answer (spec/xds.md 7) or an Answer.

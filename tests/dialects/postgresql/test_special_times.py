@@ -22,7 +22,7 @@ from eventlog.sql.connection import connect
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.log_table import locate_log
 from eventlog.sql.triggers.watch import Watch
-from eventlog.xds.reader import read_events
+from eventlog.xds.format import read_events
 
 SCHEMA = """
 CREATE TABLE price (id integer PRIMARY KEY, amount numeric(10,2), free numeric, day date, at time, until timestamptz,
