@@ -19,20 +19,11 @@ from eventlog.sql.doctor import Answer, AnswerFunction, Numbering
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import literal
 
-SESSION: Final = (
-    # What a session can change in the text of values and in what is equal: pinned (spec/triggers.md 6).
-    "ALTER SESSION SET TIME_ZONE = 'UTC'",
-    "ALTER SESSION SET NLS_COMP = 'BINARY'",
-    "ALTER SESSION SET NLS_SORT = 'BINARY'",
-    "ALTER SESSION SET NLS_CALENDAR = 'GREGORIAN'",
-    "ALTER SESSION SET NLS_NUMERIC_CHARACTERS = '.,'",
-)
-
-ARRAY_SIZE: Final = 1000
+_ARRAY_SIZE: Final = 1000
 """Rows that one round trip brings."""
 _EXPIRE_MINUTES: Final = 2
 """After so many minutes without a word the network is asked whether the server is still there."""
-CALL_TIMEOUT: Final = 600
+_CALL_TIMEOUT: Final = 600
 """Seconds that a publisher waits for the answer to one call: those that never come would keep it for ever."""
 
 _ENCRYPTION: Final = (
@@ -104,7 +95,14 @@ class OracleSessions(Dialect):
 
     driver = "oracle+oracledb"
     package = "eventlog-publisher[oracle]"
-    session = SESSION
+    session = (
+        # What a session can change in the text of values and in what is equal: pinned (spec/triggers.md 6).
+        "ALTER SESSION SET TIME_ZONE = 'UTC'",
+        "ALTER SESSION SET NLS_COMP = 'BINARY'",
+        "ALTER SESSION SET NLS_SORT = 'BINARY'",
+        "ALTER SESSION SET NLS_CALENDAR = 'GREGORIAN'",
+        "ALTER SESSION SET NLS_NUMERIC_CHARACTERS = '.,'",
+    )
     connect_advice: ClassVar = _CONNECT_ADVICE
 
     def connect_args(self, timeout: int) -> dict[str, object]:
@@ -114,7 +112,7 @@ class OracleSessions(Dialect):
     def begin_publishing(self, conn: Connection) -> None:
         # An error that passes is the end of a call that takes longer.
         driver: Any = conn.connection.driver_connection
-        driver.call_timeout = CALL_TIMEOUT * 1000
+        driver.call_timeout = _CALL_TIMEOUT * 1000
 
     def begin_reading(self, conn: Connection, seconds: int) -> None:
         driver: Any = conn.connection.driver_connection
@@ -225,7 +223,7 @@ def error_code(error: DBAPIError) -> int:
     return int(getattr(reason, "code", 0) or 0)
 
 
-def as_text(cursor: Any, metadata: Any) -> Any:
+def _as_text(cursor: Any, metadata: Any) -> Any:
     """python-oracledb's output type handler: large objects come with their row, not as locators."""
     import oracledb
 
@@ -243,7 +241,7 @@ def _own_types(conn: Connection) -> Iterator[None]:
     driver: Any = conn.connection.driver_connection
     dialect: Any = conn.dialect
     before = driver.outputtypehandler, dialect.arraysize
-    driver.outputtypehandler, dialect.arraysize = as_text, ARRAY_SIZE
+    driver.outputtypehandler, dialect.arraysize = _as_text, _ARRAY_SIZE
     try:
         yield
     finally:

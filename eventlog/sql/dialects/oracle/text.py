@@ -234,8 +234,8 @@ def is_long(column: Column) -> bool:
 
 # --- values -----------------------------------------------------------------------------------------------------------
 
-DOT: Final = literal("NLS_NUMERIC_CHARACTERS='.,'")
-GREGORIAN: Final = literal("NLS_CALENDAR=GREGORIAN")
+_DOT: Final = literal("NLS_NUMERIC_CHARACTERS='.,'")
+_GREGORIAN: Final = literal("NLS_CALENDAR=GREGORIAN")
 _DAY: Final = "SYYYY-MM-DD"
 _SECOND: Final = f"{_DAY} HH24:MI:SS"
 _NANOSECOND: Final = f"{_SECOND}.FF9"
@@ -249,7 +249,7 @@ def value_text(column: Column, ref: str, base64: str | None = None) -> str:
     """
     match column.type.kind:
         case Kind.INTEGER | Kind.EXACT | Kind.APPROXIMATE:
-            return f"TO_CHAR({ref}, 'TM9', {DOT})"
+            return f"TO_CHAR({ref}, 'TM9', {_DOT})"
         case Kind.BOOLEAN:
             return f"CASE WHEN {ref} THEN 'true' WHEN NOT {ref} THEN 'false' END"
         case Kind.DATE:
@@ -279,7 +279,7 @@ def value_text(column: Column, ref: str, base64: str | None = None) -> str:
 
 def _moment(ref: str, pattern: str) -> str:
     # SYYYY, since YYYY hides "before Christ": those years have a minus sign, the others a blank.
-    return f"LTRIM(TO_CHAR({ref}, {literal(pattern)}, {GREGORIAN}))"
+    return f"LTRIM(TO_CHAR({ref}, {literal(pattern)}, {_GREGORIAN}))"
 
 
 # --- change test ------------------------------------------------------------------------------------------------------

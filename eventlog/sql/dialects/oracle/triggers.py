@@ -61,8 +61,8 @@ from eventlog.sql.triggers.marked import (
 
 _SQL: Final = statements(__package__, "installed.sql")
 
-OPERATIONS: Final[Mapping[str, str]] = {"i": "INSERT", "u": "UPDATE", "d": "DELETE"}
-MAX_SOURCE: Final = 32 * 1024
+_OPERATIONS: Final[Mapping[str, str]] = {"i": "INSERT", "u": "UPDATE", "d": "DELETE"}
+_MAX_SOURCE: Final = 32 * 1024
 """Bytes of a trigger's source that Oracle takes."""
 _FLUSH: Final = 1000
 """Log rows that a compound trigger keeps in memory before it writes them."""
@@ -84,7 +84,7 @@ class OracleTriggers(MarkedTriggers):
     def texts(
         self, home: str | None, log: LogTable, triggers: TableTriggers, declared: Sequence[TableTriggers]
     ) -> Iterator[tuple[str, Callable[[str, str], str]]]:
-        for letter, operation in OPERATIONS.items():
+        for letter, operation in _OPERATIONS.items():
             yield letter, partial(_trigger, home, log, triggers, operation)
 
     def find_log(self, conn: Connection, log: LogTable) -> LogTable:
@@ -213,59 +213,6 @@ def shows_triggers(conn: Connection, schema: str) -> bool:
     return bool(fetch(conn, _SQL["sees_triggers"], {"owner": schema}))
 
 
-# --- what people should know of declared triggers (spec/triggers.md 1, 7) ---------------------------------------------
-
-
-def _deferrable(triggers: TableTriggers) -> Iterable[str]:
-    if isinstance(triggers, ClassTriggers) and triggers.keys_may_shift:
-        yield (
-            f"the primary key of {triggers.table.name} is DEFERRABLE: keys that several statements of one transaction "
-            "exchange are logged in the order of the statements, and a key that two rows share for a while as if each "
-            "were the object"
-        )
-
-
-def _always(triggers: TableTriggers) -> Iterable[str]:
-    if triggers.watch.always:
-        yield (
-            f"always has no effect on {triggers.table.name}: whether triggers fire for what an apply process writes is "
-            "set by DBMS_DDL.SET_TRIGGER_FIRING_PROPERTY"
-        )
-
-
-def _order(ours: Sequence[CompiledTrigger], compiled: Compiled, installed: Installed) -> Iterable[str]:
-    for trigger in installed.triggers.get(compiled.place, ()):
-        if trigger.digest is not None or not trigger.is_enabled or trigger.type not in ("AFTER EACH ROW", "COMPOUND"):
-            continue
-        before = [
-            qualified(compiled.schema if compiled.schema != trigger.schema else None, one.name)
-            for one in ours
-            if OPERATIONS[one.operation] in trigger.event and (compiled.schema or "", one.name) not in trigger.follows
-        ]
-        if before:
-            yield (
-                f"trigger {trigger.name} of {trigger.table[1]} fires before or after ours, as Oracle likes: what it "
-                "writes to watched tables may be logged before the change it answers; give it FOLLOWS "
-                + ", ".join(before)
-            )
-
-
-def _grants(log: LogTable, compiled: Compiled) -> Iterable[str]:
-    if compiled.schema in (None, log.schema):
-        return
-    owner = quote_identifier(compiled.schema or "")
-    wanted = (
-        f"GRANT INSERT ON {qualified(log.schema, log.name)} TO {owner}",
-        f"GRANT SELECT ON {number_sequence(log)} TO {owner}",
-        f"GRANT EXECUTE ON {quote_function(log)} TO {owner}",
-        f"GRANT EXECUTE ON {base64_function(log)} TO {owner}",
-    )
-    yield (
-        f"the triggers in schema {compiled.schema} write the log with the rights of that user, which must be granted "
-        f"to it itself and not to a role: {'; '.join(wanted)}"
-    )
-
-
 # --- their texts ------------------------------------------------------------------------------------------------------
 
 
@@ -286,13 +233,13 @@ def _trigger(home: str | None, log: LogTable, triggers: TableTriggers, operation
         flush=_FLUSH,
         base64=base64,
         key_of=lambda row: key_text(key, _fields(row, columns), quote_function(log, home), base64),
-        is_there=lambda row: _is_there(row, columns),
+        is_there=lambda row: joined(" AND ", (f"{ref} IS NOT NULL" for ref in _fields(row, columns))),
         **words,
     )
-    if len(text.encode()) > MAX_SOURCE:
+    if len(text.encode()) > _MAX_SOURCE:
         raise TriggerError(
             f"watch {triggers.class_name}: the trigger for {operation} of {triggers.table.name} has "
-            f"{len(text.encode())} bytes, and Oracle takes {MAX_SOURCE}: leave columns out with exclude, or use "
+            f"{len(text.encode())} bytes, and Oracle takes {_MAX_SOURCE}: leave columns out with exclude, or use "
             "style = row_query_back"
         )
     return text
@@ -387,16 +334,8 @@ def _fields(row: str, columns: Iterable[Column]) -> list[str]:
     return [field(row, column) for column in columns]
 
 
-def _is_there(row: str, columns: Sequence[Column]) -> str:
-    """PL/SQL: none of these columns is NULL."""
-    return joined(" AND ", (f"{ref} IS NOT NULL" for ref in _fields(row, columns)))
-
-
 def _is_changed(column: Column) -> str:
     return changed(column, field("OLD", column), field("NEW", column))
-
-
-# --- templates --------------------------------------------------------------------------------------------------------
 
 
 def create_functions(log: LogTable) -> list[str]:
@@ -427,3 +366,56 @@ _rendered: Final = template_renderer(
         "field": field,
     },
 )
+
+
+# --- what people should know of declared triggers (spec/triggers.md 1, 7) ---------------------------------------------
+
+
+def _deferrable(triggers: TableTriggers) -> Iterable[str]:
+    if isinstance(triggers, ClassTriggers) and triggers.keys_may_shift:
+        yield (
+            f"the primary key of {triggers.table.name} is DEFERRABLE: keys that several statements of one transaction "
+            "exchange are logged in the order of the statements, and a key that two rows share for a while as if each "
+            "were the object"
+        )
+
+
+def _always(triggers: TableTriggers) -> Iterable[str]:
+    if triggers.watch.always:
+        yield (
+            f"always has no effect on {triggers.table.name}: whether triggers fire for what an apply process writes is "
+            "set by DBMS_DDL.SET_TRIGGER_FIRING_PROPERTY"
+        )
+
+
+def _order(ours: Sequence[CompiledTrigger], compiled: Compiled, installed: Installed) -> Iterable[str]:
+    for trigger in installed.triggers.get(compiled.place, ()):
+        if trigger.digest is not None or not trigger.is_enabled or trigger.type not in ("AFTER EACH ROW", "COMPOUND"):
+            continue
+        before = [
+            qualified(compiled.schema if compiled.schema != trigger.schema else None, one.name)
+            for one in ours
+            if _OPERATIONS[one.operation] in trigger.event and (compiled.schema or "", one.name) not in trigger.follows
+        ]
+        if before:
+            yield (
+                f"trigger {trigger.name} of {trigger.table[1]} fires before or after ours, as Oracle likes: what it "
+                "writes to watched tables may be logged before the change it answers; give it FOLLOWS "
+                + ", ".join(before)
+            )
+
+
+def _grants(log: LogTable, compiled: Compiled) -> Iterable[str]:
+    if compiled.schema in (None, log.schema):
+        return
+    owner = quote_identifier(compiled.schema or "")
+    wanted = (
+        f"GRANT INSERT ON {qualified(log.schema, log.name)} TO {owner}",
+        f"GRANT SELECT ON {number_sequence(log)} TO {owner}",
+        f"GRANT EXECUTE ON {quote_function(log)} TO {owner}",
+        f"GRANT EXECUTE ON {base64_function(log)} TO {owner}",
+    )
+    yield (
+        f"the triggers in schema {compiled.schema} write the log with the rights of that user, which must be granted "
+        f"to it itself and not to a role: {'; '.join(wanted)}"
+    )

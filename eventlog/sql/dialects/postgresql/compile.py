@@ -110,7 +110,7 @@ def compile_triggers(facts: Facts, declared: Sequence[TableTriggers]) -> list[Co
     taken: set[tuple[str, ...]] = set(facts.other_triggers)
     compiled = []
     for triggers in declared:
-        table, by_statement = facts.place_of(triggers), statement_operations(facts, triggers)
+        table, by_statement = facts.place_of(triggers), _statement_operations(facts, triggers)
         parts = [((*_OPERATIONS, "t"), by_statement)]
         if triggers.watch.always and by_statement:
             # An apply worker fires row triggers only, a table's first synchronization both: so a row trigger that fires
@@ -137,7 +137,7 @@ def _take_name(beginning: str, place: tuple[str, ...], taken: set[tuple[str, ...
     return name
 
 
-def statement_operations(facts: Facts, triggers: TableTriggers) -> frozenset[str]:
+def _statement_operations(facts: Facts, triggers: TableTriggers) -> frozenset[str]:
     """The operations of a table that are logged a statement (spec/triggers.md 7.1).
 
     Raises TriggerError where that is asked for and a statement's transition tables would not be the table's own rows.
@@ -272,8 +272,8 @@ def table_sql(compiled: Sequence[CompiledFunction]) -> TableSql:
     return TableSql(
         table=".".join(first.place),
         digest=digest_of_markers(one.marker for one in compiled),
-        create=(*create(compiled), *(render_partition_triggers(one, drop=False) for one in partitioned)),
-        drop=(*triggers, *(render_partition_triggers(one, drop=True) for one in partitioned), *functions),
+        create=(*create(compiled), *(_partition_triggers(one, drop=False) for one in partitioned)),
+        drop=(*triggers, *(_partition_triggers(one, drop=True) for one in partitioned), *functions),
     )
 
 
@@ -302,7 +302,7 @@ def settle(trigger: FunctionTrigger, marker: str) -> Iterable[str]:
         yield f"ALTER TABLE {table} ENABLE {when} TRIGGER {name}"
 
 
-def render_partition_triggers(compiled: CompiledFunction, *, drop: bool) -> str:
+def _partition_triggers(compiled: CompiledFunction, *, drop: bool) -> str:
     """The statement that makes the TRUNCATE triggers of the partitions that are there, or takes them away."""
     return _rendered(
         "partition_triggers.sql.j2",

@@ -25,7 +25,7 @@ from eventlog.sql.doctor import Answer, AnswerFunction
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import quote_identifier, statements
 
-LEAST_VERSION: Final = (3, 38, 0)
+_LEAST_VERSION: Final = (3, 38, 0)
 """The oldest SQLite library that has RETURNING, pragma_table_list and the JSON functions."""
 
 
@@ -112,7 +112,7 @@ class SQLiteSessions(Dialect):
 
     def identity(self, conn: Connection, log: LogTable) -> str:
         # A log that is made anew in the same place has the same.
-        return f"sqlite/{file_of(conn)}/{log.name}"
+        return f"sqlite/{_file_of(conn)}/{log.name}"
 
     def try_lock(self, conn: Connection, log: LogTable) -> bool:
         # From the next transaction on the session writes.
@@ -157,22 +157,22 @@ class SQLiteSessions(Dialect):
             _give_back(file, path)
 
     def lacking(self, conn: Connection, log: LogTable, table: str, rights: Sequence[str], column: str) -> list[str]:
-        file = file_of(conn)
+        file = _file_of(conn)
         if file is None:
             return []
         # The directory too: SQLite keeps its journal there, and the publisher its lock.
         return [f"write access to {str(path)!r}" for path in (file, file.parent) if not os.access(path, os.W_OK)]
 
 
-def file_of(conn: Connection) -> Path | None:
+def _file_of(conn: Connection) -> Path | None:
     """The database file of a session, None in memory."""
     path = conn.engine.url.database
     return Path(path).resolve() if path and path != ":memory:" else None
 
 
 def _path(url: URL) -> Path:
-    if sqlite3.sqlite_version_info < LEAST_VERSION:
-        needed = ".".join(map(str, LEAST_VERSION))
+    if sqlite3.sqlite_version_info < _LEAST_VERSION:
+        needed = ".".join(map(str, _LEAST_VERSION))
         raise ConfigError(f"SQLite {sqlite3.sqlite_version} is too old: {needed} or later is needed")
     if not url.database or url.database == ":memory:" or url.database.startswith("file:"):
         raise ConfigError("the database URL names no file: write it as sqlite:///relative/path or sqlite:////path")
@@ -181,7 +181,7 @@ def _path(url: URL) -> Path:
 
 def _lock_path(conn: Connection, log: LogTable) -> Path | None:
     """The lock file of a log: ``FILE-LOG.lock`` beside the database; None for one in memory."""
-    file = file_of(conn)
+    file = _file_of(conn)
     return None if file is None else file.with_name(f"{file.name}-{log.name.replace('/', '_')}.lock")
 
 
@@ -257,14 +257,14 @@ def has_log(conn: Connection, log: str) -> bool:
 
 def _rights_to_apply(conn: Connection, **_: Any) -> Iterator[tuple[str]]:
     """What this process lacks to apply triggers, in words."""
-    file = file_of(conn)
+    file = _file_of(conn)
     if file is not None and not os.access(file, os.W_OK):
         yield (f"write access to {str(file)!r}",)
 
 
 def _grants(conn: Connection, **_: Any) -> Iterator[tuple[str]]:
     """What lets this process publish: the right to write the file and its directory."""
-    file = file_of(conn)
+    file = _file_of(conn)
     if file is not None:
         yield (f"chmod u+rw {file} && chmod u+rwx {file.parent}",)
 

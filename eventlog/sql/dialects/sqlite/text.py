@@ -86,7 +86,7 @@ def is_changed(old: str, new: str) -> str:
 # --- keys -------------------------------------------------------------------------------------------------------------
 
 
-def key_value(column: Column, ref: str) -> str:
+def _key_value(column: Column, ref: str) -> str:
     """SQL of a key column's value, not quoted: exact numbers without an exponent (spec/event-log.md 4.3)."""
     return _plain_number(ref) if column.type.kind is Kind.EXACT else value_text(column, ref)
 
@@ -107,7 +107,7 @@ def key_text(key: Sequence[Column], refs: Sequence[str]) -> str:
     def value(column: Column, ref: str) -> str:
         # A number of no range may be held as an infinite float, and any column as a text.
         is_whole = column.type.kind is Kind.INTEGER and column.type.bits
-        text = key_value(column, ref)
+        text = _key_value(column, ref)
         return f"({text})" if is_whole or column.type.kind is Kind.BOOLEAN else quoted(text)
 
     return " || ".join(key_parts(key, refs, value))
