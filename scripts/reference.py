@@ -30,7 +30,7 @@ sys.path.insert(0, str(ROOT))
 import eventlog  # noqa: E402
 import spark  # noqa: E402
 from eventlog import cli  # noqa: E402
-from eventlog.cli.help import examples_of, grouped_options  # noqa: E402
+from eventlog.cli import examples_of, grouped_options  # noqa: E402
 from eventlog.cli.settings import SELF_EXPLAINING  # noqa: E402
 from eventlog.config.settings import SECTIONS, WatchSettings, variable  # noqa: E402
 from eventlog.conversion import FORMATS, format_named  # noqa: E402

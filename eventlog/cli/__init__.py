@@ -1,12 +1,16 @@
-"""The command line. A command's module is imported when it is asked for, so that ``eventlog --help`` imports none."""
+"""The command line: its commands, what ``--help`` says of them, and how one is run.
+
+A command's module is imported when it is asked for, so that ``eventlog --help`` imports none.
+"""
 
 from __future__ import annotations
 
+import difflib
 import gc
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Final
@@ -15,13 +19,47 @@ import click
 from click.shell_completion import CompletionItem
 
 from eventlog import __version__
-from eventlog.cli import help
 from eventlog.cli.context import Context
 from eventlog.cli.output import FILE, configure_logging, error_line
 from eventlog.config.settings import LogSettings
 from eventlog.errors import ConfigError, EventlogError, FatalAnswer
 
-COMMANDS: Final = {name: line for part in help.COMMANDS.values() for name, line in part.items()}
+_BY_PURPOSE: Final[Mapping[str, Mapping[str, str]]] = {
+    "Begin": {
+        "init": "Write a commented eventlog.toml.",
+        "config": "Show the settings in effect and where each came from.",
+        "demo": "Show all of it on a PostgreSQL of its own.",
+    },
+    "Install": {
+        "db": "Create, upgrade or remove the log and its companions.",
+        "triggers": "Compare, apply or drop the triggers of the watched tables.",
+    },
+    "Publish": {
+        "publish": "Publish the log: the daemon, or one run with --once.",
+        "backlog": "Convert a whole backlog to files of documents, by Spark.",
+    },
+    "Look": {
+        "status": "Show the queue, what is in flight and who publishes.",
+        "top": "Show live in a terminal what a publisher does.",
+        "tail": "Show what a publisher sent lately, and what follows.",
+        "errors": "Show what was refused, by cause, and what puts it back.",
+        "show": "Explain one row of the log: its group, its document, what became of it.",
+        "doctor": "Say what is wrong with log, triggers and rows, and what mends it.",
+        "health": "Say whether the publisher makes progress, by its health file.",
+    },
+    "Repair": {
+        "requeue": "Put rows with status E or F back into the queue.",
+        "resync": "Write objects into the log once more: repair and first load.",
+        "purge": "Remove processed rows by age.",
+    },
+    "Convert": {
+        "convert": "Convert changes from any format to any other.",
+        "decode": "Show changes of any format as readable text.",
+    },
+}
+"""Each command with its line of help, by purpose."""
+
+COMMANDS: Final = {name: line for part in _BY_PURPOSE.values() for name, line in part.items()}
 """Each command with its line of help."""
 
 _MODULES: Final = {
@@ -36,10 +74,195 @@ _MODULES: Final = {
 }
 """The modules that hold several commands; any other command stands in ``eventlog.cli.<name>``."""
 
-DONE, FAILED, USAGE, FATAL, INTERRUPTED = 0, 1, 2, 3, 130
+OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "Configuration and database": (
+        "--config", "--database-url", "--schema", "--log-table", "--set", "--database", "--url", "--file", "--dialect",
+        "--catalog",
+    ),
+    "What to work on": (
+        "--tables", "--companions-only", "--drop-log", "--key", "--keys", "--where", "--deleted", "--status", "--ids",
+        "--loopback", "--older-than", "--limit", "--sample", "--ignore", "--lines",
+    ),
+    "Formats and files": (
+        "--from-driver", "--from", "--to", "--format", "--map", "--last-sequence", "--out", "--form", "--compression",
+        "--max-file-size", "--keep",
+    ),
+    "Behaviour": (
+        "--once", "--follow", "--watch", "--interval", "--mark", "--acknowledge", "--copy", "--abandon", "--as-update",
+        "--rate", "--batch", "--pause", "--resume", "--restart", "--strict", "--lock-timeout", "--no-backlog",
+        "--estimate", "--check", "--dry-run", "--force", "--yes",
+    ),
+    "Spark": ("--spark", "--master", "--conf", "--partition-rows", "--connections"),
+    "Output": ("--sql", "--json"),
+    "Help and logs": ("--quiet", "--verbose", "--version", "--help"),
+}  # fmt: skip
+"""The options of all commands, by the group that ``--help`` shows them in."""
+
+EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
+    "": {
+        "eventlog init": "begin with a file to fill in",
+        "eventlog publish --once": "send what waits now",
+    },
+    "init": {
+        "eventlog init": "a file to fill in, every option in it",
+        "eventlog --database-url postgresql+psycopg://me@db/shop init --tables": "with a [[watch]] for each table",
+    },
+    "config": {
+        "eventlog config": "all settings, and where each came from",
+        "eventlog --set publisher.batch_size=1 config --json": "what a flag would change, for a program",
+    },
+    "db upgrade": {
+        "eventlog db upgrade": "the log and its companions, in one transaction",
+        "eventlog db upgrade --sql > log.sql": "the same for a DBA to run",
+    },
+    "db current": {
+        "eventlog db current": "what is installed, and what is not applied yet",
+        "eventlog db current --json": "for a program",
+    },
+    "db downgrade": {
+        "eventlog db downgrade base": "take everything away again; asks first",
+        "eventlog db downgrade log@0003 --sql": "what one step back would run",
+    },
+    "triggers plan": {
+        "eventlog triggers plan": "what apply would do, and what to know before",
+        "eventlog triggers plan --check": "exit code 1 if something is to be done",
+    },
+    "triggers apply": {
+        "eventlog triggers apply": "bring the triggers to what is declared",
+        "eventlog triggers apply --sql > triggers.sql": "the same for a DBA to run",
+    },
+    "triggers drop": {
+        "eventlog triggers drop --dry-run": "what would go",
+        "eventlog triggers drop --drop-log --yes": "the log too, without asking",
+    },
+    "triggers show": {
+        "eventlog triggers show": "what is installed, declared or not",
+        "eventlog triggers show --sql": "its whole text",
+    },
+    "publish": {
+        "eventlog publish": "the daemon, until SIGTERM or Ctrl-C",
+        "eventlog publish --once": "what the queue holds now",
+        "eventlog publish --dry-run": "print it; send and mark nothing",
+    },
+    "status": {
+        "eventlog status": "the queue, what is in flight, who publishes",
+        "eventlog status --watch 5": "anew every five seconds",
+    },
+    "top": {
+        "eventlog top": "the monitor of eventlog.toml, or the database",
+        "eventlog top --url http://127.0.0.1:9464": "a publisher elsewhere",
+    },
+    "tail": {
+        "eventlog tail": "the last ten envelopes, then each that is sent",
+        "eventlog tail -n 50 --no-follow --json": "the last fifty, for a program",
+    },
+    "health": {
+        "eventlog health": "exit code 0 if there is progress",
+        "eventlog health --file /run/eventlog/health": "another publisher's file",
+    },
+    "doctor": {
+        "eventlog doctor": "findings, each with what mends it",
+        "eventlog doctor --ignore letters_unknown --json": "for a program, one finding left out",
+    },
+    "show": {
+        "eventlog show 4711": "why this row became what it became",
+        "eventlog show 4711 --json": "for a program",
+    },
+    "errors": {
+        "eventlog errors": "rows with E and F by cause",
+        "eventlog errors --json": "for a program",
+    },
+    "requeue": {
+        "eventlog requeue --dry-run": "how many rows E and F would wait again",
+        "eventlog requeue --ids 1,2,5-9": "these rows",
+    },
+    "resync": {
+        "eventlog resync customer --dry-run": "how many objects would be sent as they are now",
+        "eventlog resync customer --key id=7": "one object",
+    },
+    "purge": {
+        "eventlog purge --older-than 30d --dry-run": "how many processed rows would go",
+        "eventlog purge --older-than 30d --yes": "remove them, without asking",
+    },
+    "backlog": {
+        "eventlog backlog --out documents": "files of the documents that publish would send",
+        "eventlog backlog --out documents --mark": "and mark their rows afterwards",
+    },
+    "convert": {
+        "eventlog convert --from gbase --to jsonl capture.cdc changes.jsonl": "a capture as lines of JSON",
+        "eventlog convert --from jsonl --to xds - - < changes.jsonl": "from a pipe to a pipe",
+    },
+    "decode": {
+        "eventlog decode --from gbase capture.cdc": "records as text, byte offsets beside them",
+        "eventlog decode --from xds documents.xmll": "events as text",
+    },
+    "demo": {
+        "eventlog demo --no-backlog": "without the part that needs Spark",
+        "eventlog demo --keep shop": "and leave the database to go on with",
+    },
+}
+"""Command lines to begin with, by the command's name, each with what it does."""
 
 
-class _LazyGroup(help.Group):
+# --- help -------------------------------------------------------------------------------------------------------------
+
+
+def examples_of(name: str) -> Mapping[str, str]:
+    """The examples of a command; of a group the first one of each of its commands."""
+    of_parts = [examples for part, examples in EXAMPLES.items() if part.startswith(f"{name} ")]
+    return EXAMPLES.get(name) or dict(next(iter(examples.items())) for examples in of_parts)
+
+
+def grouped_options(command: click.Command, ctx: click.Context) -> dict[str, list[click.Option]]:
+    """The options of a command by the group they are shown in."""
+    by_flag = {max(one.opts, key=len): one for one in command.get_params(ctx) if isinstance(one, click.Option)}
+    groups = {title: [by_flag[flag] for flag in flags if flag in by_flag] for title, flags in OPTIONS.items()}
+    return {title: options for title, options in groups.items() if options}
+
+
+class Command(click.Command):
+    """A command whose help shows its options in groups, and examples."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, options in grouped_options(self, ctx).items():
+            with formatter.section(title):
+                formatter.write_dl([record for one in options if (record := one.get_help_record(ctx))])
+        if ctx.parent is not None:
+            formatter.write_paragraph()
+            formatter.write_text("Options of all commands stand before the command: see `eventlog --help`.")
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Examples"):
+            for line, purpose in examples_of(ctx.command_path.partition(" ")[2]).items():
+                formatter.write(f"  {line}\n      {purpose}\n")
+
+
+class Group(Command, click.Group):
+    """A group of commands whose help says the whole first sentence of each one."""
+
+    command_class = Command
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        self.format_commands(ctx, formatter)
+        super().format_options(ctx, formatter)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.get_short_help_str(1000)) for name, command in self.commands.items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        # click's own message compares with commands that are loaded; ours are loaded when they are asked for.
+        names = self.list_commands(ctx)
+        if args[0] not in names and not args[0].startswith("-") and not ctx.resilient_parsing:
+            near = difflib.get_close_matches(args[0], names, n=1)
+            hint = f"the nearest is {near[0]}" if near else f"the commands are {', '.join(names)}"
+            ctx.fail(f"there is no command {args[0]!r}; {hint}")
+        return super().resolve_command(ctx, args)
+
+
+class _LazyGroup(Group):
     """Commands by ``COMMANDS``: help and completion list them without importing them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -57,13 +280,18 @@ class _LazyGroup(help.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        for purpose, commands in help.COMMANDS.items():
+        for purpose, commands in _BY_PURPOSE.items():
             with formatter.section(purpose):
                 formatter.write_dl(list(commands.items()))
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         named = [CompletionItem(name, help=line) for name, line in COMMANDS.items() if name.startswith(incomplete)]
         return named or click.Command.shell_complete(self, ctx, incomplete)
+
+
+# --- running a command ------------------------------------------------------------------------------------------------
+
+DONE, FAILED, USAGE, FATAL, INTERRUPTED = 0, 1, 2, 3, 130
 
 
 def _settings(assignments: Sequence[str], **named: str | None) -> dict[str, str]:

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import click
 
+from eventlog.cli import Command
 from eventlog.cli.context import Context, master_of, spark_module
-from eventlog.cli.help import Command
 from eventlog.cli.output import FILE, json_option, master_option, note, print_json, result
 from eventlog.config.load import Config
 from eventlog.conversion import read_map

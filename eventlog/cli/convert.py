@@ -24,8 +24,8 @@ import click
 from eventlog import conversion
 from eventlog.changes.format import Report
 from eventlog.changes.json_form import value_to_json
+from eventlog.cli import Command
 from eventlog.cli.context import Context, master_of, spark_module
-from eventlog.cli.help import Command
 from eventlog.cli.output import FILE, json_option, master_option, note, print_json, result, table
 from eventlog.config.kinds import url_of
 from eventlog.config.settings import DatabaseSettings

@@ -8,8 +8,8 @@ from typing import Any
 import click
 from sqlalchemy import Connection
 
+from eventlog.cli import Group
 from eventlog.cli.context import Context, engine_of, reading, transaction
-from eventlog.cli.help import Group
 from eventlog.cli.output import confirm, json_option, print_json, result, sees_terminal, sql_option, table, yes_option
 from eventlog.config.load import Config, connection_url
 from eventlog.errors import ConfigError, LogTableError

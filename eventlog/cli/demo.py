@@ -23,9 +23,9 @@ from rich.syntax import Syntax
 from rich.table import Table as Grid
 from sqlalchemy import URL, make_url, text
 
+from eventlog.cli import Command
 from eventlog.cli.context import Context, engine_of, transaction
 from eventlog.cli.db import names
-from eventlog.cli.help import Command
 from eventlog.cli.triggers import planned_triggers
 from eventlog.config.load import Config, load
 from eventlog.conversion import convert

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
+from eventlog.cli import Command
 from eventlog.cli.context import Context
-from eventlog.cli.help import Command
 from eventlog.cli.output import FILE, json_option, print_json, result
 from eventlog.errors import ConfigError
 from eventlog.publisher.liveness import read_health

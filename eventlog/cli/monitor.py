@@ -17,8 +17,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from eventlog.cli import Command
 from eventlog.cli.context import Context, reading
-from eventlog.cli.help import Command
 from eventlog.cli.output import error_line, json_option, note, result
 from eventlog.cli.status import publishing_status
 from eventlog.config.load import Config

@@ -17,8 +17,8 @@ from typing import Final
 import click
 
 from eventlog.changes.format import Report
+from eventlog.cli import Command
 from eventlog.cli.context import Context
-from eventlog.cli.help import Command
 from eventlog.cli.output import progress as progress_bar
 from eventlog.cli.output import source_option
 from eventlog.config.load import Config, effective

@@ -12,8 +12,8 @@ from typing import Final
 import click
 from sqlalchemy import Connection
 
+from eventlog.cli import Command
 from eventlog.cli.context import Context, session
-from eventlog.cli.help import Command
 from eventlog.cli.output import confirm, json_option, print_json, progress, result, yes_option
 from eventlog.errors import ConfigError, number_of
 from eventlog.publisher.cycle import recorded_ids

@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 import click
 from sqlalchemy import Connection
 
+from eventlog.cli import Command
 from eventlog.cli.context import Context, session
-from eventlog.cli.help import Command
 from eventlog.cli.output import FILE, json_option, note, print_json, progress, result
 from eventlog.config.load import Config
 from eventlog.core.catalog import Catalog, ObjectClass

@@ -9,8 +9,8 @@ from typing import Final
 
 import click
 
+from eventlog.cli import Command
 from eventlog.cli.context import Context, reading, transaction
-from eventlog.cli.help import Command
 from eventlog.cli.output import json_option, note, print_json, result, table
 from eventlog.errors import ConfigError, number_of
 from eventlog.publisher.context import Counters

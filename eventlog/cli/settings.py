@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from eventlog.cli import Command
 from eventlog.cli.context import DEFAULT_FILE, Context, reading
-from eventlog.cli.help import Command
 from eventlog.cli.output import FILE, json_option, note, print_json, table
 from eventlog.config.kinds import BASE, COLUMN_MAP, URL, masked
 from eventlog.config.load import Config, Effective, effective, load

@@ -11,8 +11,8 @@ from typing import Any, Final
 import click
 from sqlalchemy import Connection
 
+from eventlog.cli import Command
 from eventlog.cli.context import Context, reading
-from eventlog.cli.help import Command
 from eventlog.cli.output import error_line, json_option, print_json, result, source_option, table
 from eventlog.cli.triggers import planned_triggers
 from eventlog.config.load import Config

@@ -12,9 +12,9 @@ import click
 from sqlalchemy import Connection
 
 from eventlog.changes.json_form import database_from_json, read_catalog
+from eventlog.cli import Group
 from eventlog.cli.context import Context, reading, transaction
 from eventlog.cli.db import dialect_option, names, offline, refuse_to_lose_rows
-from eventlog.cli.help import Group
 from eventlog.cli.output import (
     FILE,
     confirm,

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from shared import Run
 
 from eventlog import cli
-from eventlog.cli.help import EXAMPLES, OPTIONS, examples_of, grouped_options
+from eventlog.cli import EXAMPLES, OPTIONS, examples_of, grouped_options
 
 
 def walk(name: str = "", command: click.Command = cli.cli) -> Iterator[tuple[str, click.Command]]:
