@@ -230,7 +230,7 @@ def _copy(
 
 
 @lru_cache(maxsize=32)
-def errors_of(log: LogTable) -> sa.TableClause:
+def _errors(log: LogTable) -> sa.TableClause:
     """``<log>_error`` in a statement."""
     columns = [sa.column("error_time", sa.TIMESTAMP()), *map(sa.column, ("record_id", "code", "message"))]
     return sa.table(quoted(log.error_table), *columns, schema=schema_of(log))
@@ -248,7 +248,7 @@ def add_errors(conn: Connection, log: LogTable, lines: Sequence[tuple[int, str, 
         rows = [
             {"record_id": record_id, "code": code, "message": storable(message)} for record_id, code, message in lines
         ]
-        conn.execute(sa.insert(errors_of(log)), rows)
+        conn.execute(sa.insert(_errors(log)), rows)
 
 
 def next_flight(conn: Connection, log: LogTable) -> int:
@@ -290,7 +290,7 @@ class ErrorLine(NamedTuple):
 
 def read_errors(conn: Connection, log: LogTable, record_id: int) -> list[ErrorLine]:
     """The error lines of a row, the oldest first."""
-    errors = errors_of(log)
+    errors = _errors(log)
     columns = (errors.c.error_time, errors.c.code, errors.c.message)
     lines = sa.select(*columns).where(errors.c.record_id == record_id).order_by(errors.c.error_time)
     return [ErrorLine(*row) for row in conn.execute(lines)]
@@ -298,7 +298,7 @@ def read_errors(conn: Connection, log: LogTable, record_id: int) -> list[ErrorLi
 
 def newest_errors(conn: Connection, log: LogTable, most: int) -> list[tuple[int, ErrorLine]]:
     """The newest error lines with their record_ids, the newest first; ``most`` of them at most."""
-    errors = errors_of(log)
+    errors = _errors(log)
     columns = (errors.c.record_id, errors.c.error_time, errors.c.code, errors.c.message)
     lines = sa.select(*columns).order_by(errors.c.error_time.desc(), errors.c.record_id.desc()).limit(most)
     return [(int(record_id), ErrorLine(*line)) for record_id, *line in conn.execute(lines)]
@@ -333,7 +333,7 @@ def check_purge_rights(conn: Connection, dialect: Dialect, log: LogTable) -> Non
     """Raise DatabaseError that names the table from which this session may not delete, or why it can write nothing."""
     if why := dialect.read_only(conn):
         raise DatabaseError(f"the log {log} cannot be purged here: {why}; {TO_THE_PRIMARY}")
-    for table in (rows_of(log), errors_of(log)):
+    for table in (rows_of(log), _errors(log)):
         try:
             with as_database_errors(conn), conn.begin_nested():
                 conn.execute(sa.delete(table).where(sa.false()))
@@ -380,7 +380,7 @@ def purge_errors(
 
     Removes lines older than ``error_time`` whose rows are gone, or go as well since they are older than ``event_time``.
     """
-    errors = errors_of(log)
+    errors = _errors(log)
     record_id = errors.c.record_id
     behind = sa.true() if after is None else record_id > after
     batch = _next_batch(conn, record_id, behind, size)

@@ -86,7 +86,7 @@ class _Compiled:
     tables: Mapping[str, str]
 
 
-def compare_watches(context: AutogenContext, upgrade_ops: UpgradeOps, _schemas: Iterable[str | None]) -> None:
+def _compare_watches(context: AutogenContext, upgrade_ops: UpgradeOps, _schemas: Iterable[str | None]) -> None:
     """Add what brings the log and the triggers to what is declared. Raises TriggerError for a watch that cannot be."""
     declared: Declared | None = context.opts.get(OPTION)
     if declared is None:
@@ -111,9 +111,9 @@ def compare_watches(context: AutogenContext, upgrade_ops: UpgradeOps, _schemas: 
 try:
     from alembic.util import DispatchPriority
 except ImportError:  # before Alembic 1.18 comparisons run as they are registered, and Alembic's own are first
-    comparators.dispatch_for("schema")(compare_watches)
+    comparators.dispatch_for("schema")(_compare_watches)
 else:
-    comparators.dispatch_for("schema", priority=DispatchPriority.LAST)(compare_watches)
+    comparators.dispatch_for("schema", priority=DispatchPriority.LAST)(_compare_watches)
 
 
 def _differences(case: _Case, wanted: Sequence[_Compiled]) -> tuple[list[_Compiled], list[_Compiled]]:
@@ -238,7 +238,7 @@ def _history(case: _Case) -> list[_Compiled]:
     if migration.environment_context is None or migration.script is None:
         return []
     compiled = []
-    for one in watches_in_force(migration.script, migration.get_current_heads()):
+    for one in _watches_in_force(migration.script, migration.get_current_heads()):
         schema = one.schema or case.before.schema
         definition = replace(one, schema=schema, log_schema=one.log_schema or schema)
         if (definition.log, definition.log_schema) != (case.log.name, case.log.schema):
@@ -290,7 +290,7 @@ def _guessed(case: _Case, wanted: Sequence[_Compiled], tables: Collection[str]) 
 _CALLS: Final = ("watch_table", "unwatch_table")
 
 
-def watches_in_force(scripts: ScriptDirectory, heads: tuple[str, ...]) -> list[WatchDefinition]:
+def _watches_in_force(scripts: ScriptDirectory, heads: tuple[str, ...]) -> list[WatchDefinition]:
     """The watches after the upgrades up to ``heads``, oldest first; calls that are no literals are passed over."""
     in_force: dict[tuple[str, str | None, str], WatchDefinition] = {}
     revisions = list(scripts.iterate_revisions(heads, "base")) if heads else []

@@ -33,7 +33,7 @@ from eventlog.sql.statements import TEMPLATE_VERSION, templates_of
 from eventlog.sql.triggers import TableSql
 from eventlog.sql.triggers.watch import Watch
 
-Literals = Mapping[str, Any]
+_Literals = Mapping[str, Any]
 
 
 # --- what is declared of a watch --------------------------------------------------------------------------------------
@@ -122,7 +122,7 @@ WATCH_OPTIONS: Final = tuple(one.name for one in fields(Watch) if one.name != "t
 """What may be said of a watch beside its table."""
 
 
-def from_literals(table: str, arguments: Literals) -> WatchDefinition:
+def from_literals(table: str, arguments: _Literals) -> WatchDefinition:
     """What ``op.watch_table(table, **arguments)`` means. Raises TriggerError for an argument that is unknown."""
     others = dict(arguments)
     tables = others.pop("tables", None)
@@ -140,7 +140,7 @@ def from_literals(table: str, arguments: Literals) -> WatchDefinition:
     return definition
 
 
-def watch_of(table: str, options: Literals) -> Watch:
+def watch_of(table: str, options: _Literals) -> Watch:
     """A watch of ``WATCH_OPTIONS`` as they are written: lists for tuples. Raises TriggerError for an unknown style."""
     legal = {"style": tuple(STYLES), "capture": ("row", "statement")}
     for name, values in legal.items():
@@ -176,7 +176,7 @@ def _unusual(value: Watch | Table, usual: Watch | Table) -> dict[str, Any]:
     return {name: _plain(getattr(value, name)) for name in names if getattr(value, name) != getattr(usual, name)}
 
 
-def _table_from_literals(value: Literals) -> Table:
+def _table_from_literals(value: _Literals) -> Table:
     try:
         return Table(
             name=value["name"],
@@ -195,7 +195,7 @@ def _table_from_literals(value: Literals) -> Table:
         raise TriggerError(f"watch_table: tables: {error} is missing or wrong; let autogenerate write it") from error
 
 
-def _column_from_literals(value: Literals) -> Column:
+def _column_from_literals(value: _Literals) -> Column:
     column_type = ColumnType(Kind(value["kind"]), value.get("bits", 0), value["type"])
     return Column(value["name"], column_type, value.get("deterministic", True))
 

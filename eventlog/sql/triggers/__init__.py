@@ -31,7 +31,7 @@ LOCK_TIMEOUT: Final = 5.0
 NO_LONGER_WATCHED: Final = "no longer watched"
 """Why the triggers of a table go that no watch names."""
 ALL_GO: Final = "all triggers of the log go"
-NO_FACTS: Final[Mapping[str, Any]] = MappingProxyType({})
+_NO_FACTS: Final[Mapping[str, Any]] = MappingProxyType({})
 
 TableName = tuple[str, str]
 """Schema and table; the schema is empty if the database has none, or if it is the session's."""
@@ -143,7 +143,7 @@ class Triggers(ABC):
 
     def facts(self, conn: Connection, database: Database, log: LogTable, tables: Collection[str]) -> Mapping[str, Any]:
         """What else compiling needs to know of these tables to give what ``plan`` does, as literals for ``compile``."""
-        return NO_FACTS
+        return _NO_FACTS
 
     @contextmanager
     def applying(self, conn: Connection, _lock_timeout: float) -> Iterator[None]:
@@ -173,7 +173,7 @@ class Triggers(ABC):
         catalog: Catalog,
         log: LogTable,
         watches: Sequence[Watch],
-        facts: Mapping[str, Any] = NO_FACTS,
+        facts: Mapping[str, Any] = _NO_FACTS,
     ) -> tuple[TableSql, ...]:
         """The SQL of what is declared, table by table, from the catalogue and from ``facts`` alone.
 

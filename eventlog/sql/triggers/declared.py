@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
-from eventlog.core.catalog import Catalog, ChildTable, Column, Database, ObjectClass, Table, match_name, missing_table
+from eventlog.core.catalog import Catalog, Column, Database, ObjectClass, Table, match_name, missing_table
 from eventlog.core.options import STYLES
 from eventlog.errors import TriggerError, together
 from eventlog.model import EventType
 from eventlog.sql.log_table import split_name
 from eventlog.sql.triggers.watch import Watch, exclusions
 
-BaseTable = tuple[Table, str | None]
+_BaseTable = tuple[Table, str | None]
 """A table that a view is made of, and its schema."""
 
 
@@ -200,7 +200,7 @@ def _class_of(watch: Watch, name: str, classes: Mapping[str, ObjectClass], watch
 
 def _base_tables(
     home: Database, watch: Watch, reflect: Callable[[str | None], Database] | None
-) -> dict[str, BaseTable]:
+) -> dict[str, _BaseTable]:
     """The tables that a view's watch names as its base, by these names. Raises TriggerError for one that is missing."""
     tables = {}
     for name in watch.base or ():
@@ -220,7 +220,7 @@ def _base_tables(
     return tables
 
 
-def _base_table(database: Database, name: str) -> BaseTable | None:
+def _base_table(database: Database, name: str) -> _BaseTable | None:
     tables = {table.name: table for table in database.tables if table.kind == "table"}
     exact = match_name(name, tables)
     return None if exact is None else (tables[exact], database.schema)
@@ -253,7 +253,7 @@ def compile_watch(
     cls: ObjectClass,
     watch: Watch,
     excluded: Mapping[str, Collection[str]] = MappingProxyType({}),
-    base: Mapping[str, BaseTable] = MappingProxyType({}),
+    base: Mapping[str, _BaseTable] = MappingProxyType({}),
 ) -> tuple[TableTriggers, ...]:
     """What a watch logs: the class's own table first, then its child tables (spec/triggers.md 1, 2, 3).
 
@@ -267,15 +267,13 @@ def compile_watch(
         raise TriggerError(f"watch {watch.table}: {cls.name} is a table, and only a view has base tables")
     columns = tuple(attribute.column for attribute in attributes if attribute.table == cls.table.name)
     own = _Source(cls.table, None, cls.key, columns, {})
-    children = [child for child in cls.children if child.attribute in attributes]
-    return _object_source(cls, watch, own, columns), *(_child(cls, watch, child, own) for child in children)
-
-
-def _child(cls: ObjectClass, watch: Watch, child: ChildTable, owner: _Source) -> ChildTriggers:
-    column = child.attribute.column
-    key = tuple(child.table.column(name) for name in child.owner_columns)
-    source = _Source(child.table, None, key, (column,), {column.name: child.attribute.name})
-    return _value_source(cls, watch, source, column, owner)
+    triggers: list[TableTriggers] = [_object_source(cls, watch, own, columns)]
+    for child in cls.children:
+        if child.attribute in attributes:
+            column, key = child.attribute.column, tuple(map(child.table.column, child.owner_columns))
+            source = _Source(child.table, None, key, (column,), {column.name: child.attribute.name})
+            triggers.append(_value_source(cls, watch, source, column, own))
+    return tuple(triggers)
 
 
 def _is_unique(table: Table, columns: Iterable[Column]) -> bool:
@@ -289,7 +287,7 @@ def _is_unique(table: Table, columns: Iterable[Column]) -> bool:
 
 
 def _view(
-    cls: ObjectClass, watch: Watch, logged: Collection[str], base: Mapping[str, BaseTable]
+    cls: ObjectClass, watch: Watch, logged: Collection[str], base: Mapping[str, _BaseTable]
 ) -> tuple[TableTriggers, ...]:
     if not watch.base:
         raise TriggerError(
@@ -308,7 +306,7 @@ def _view(
     return tuple(triggers)
 
 
-def _source(cls: ObjectClass, watch: Watch, base: BaseTable, columns: Mapping[str, str]) -> _Source:
+def _source(cls: ObjectClass, watch: Watch, base: _BaseTable, columns: Mapping[str, str]) -> _Source:
     table, schema = base
     where = f"watch {watch.table}, base {table.name}"
     by_name = {column.name: column for column in table.columns}

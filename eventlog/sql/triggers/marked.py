@@ -39,7 +39,7 @@ from eventlog.sql.triggers.declared import TableTriggers
 MARKER: Final = re.compile("-- eventlog sha256:([0-9a-f]{64}) log (.*)")
 """The comment in the text of our triggers: the hash of what was compiled, and the log that they write, as SQL."""
 
-Claims = Mapping[TableName, TableName]
+_Claims = Mapping[TableName, TableName]
 """Schema and name of each declared trigger -> its table."""
 
 
@@ -326,7 +326,7 @@ class MarkedTriggers(Triggers):
         return [Action("drop", _name(table), reason, tuple(self._dropped(installed.on(table)))) for table in tables]
 
     def _compare(
-        self, compiled: Sequence[Compiled], installed: Installed, claims: Claims, renamed: Iterable[StoredTrigger]
+        self, compiled: Sequence[Compiled], installed: Installed, claims: _Claims, renamed: Iterable[StoredTrigger]
     ) -> Action:
         """What is to be done for one table, given all that is declared for it, and the names that are claimed at all.
 
@@ -371,7 +371,7 @@ class MarkedTriggers(Triggers):
         return [self.drop_trigger(trigger.schema or None, trigger.name) for trigger in triggers]
 
 
-def _claims(compiled: Iterable[Compiled]) -> Claims:
+def _claims(compiled: Iterable[Compiled]) -> _Claims:
     return {(one.schema or "", trigger.name): one.place for one in compiled for trigger in one.triggers}
 
 
