@@ -27,7 +27,7 @@ from typing import Any, Final, NamedTuple
 from eventlog.changes.format import Report
 from eventlog.conversion import format_named
 from eventlog.errors import ConfigError, EventlogError, FormatError
-from eventlog.linter.database import ATTRS
+from eventlog.linter.format import ATTRS
 from eventlog.model import Change
 from eventlog.qlik.file_tables import is_table
 

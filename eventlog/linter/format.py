@@ -1,26 +1,34 @@
-"""What conversion and `eventlog decode` know of Linter queues: files, directories, databases (spec/linter-queue.md)."""
+"""The format ``linter``: a queue in files or in a database (spec/linter-queue.md 1, 5), read and polled as Changes,
+written, and listed for people.
+"""
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain, groupby
+from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+import sqlalchemy as sa
+
 from eventlog.changes.format import Format, Report
-from eventlog.core.options import STRING, option, parse_all_options
-from eventlog.errors import ConfigError, FormatError, with_location
+from eventlog.changes.json_form import CATALOG, CatalogOption
+from eventlog.core.catalog import match_name
+from eventlog.core.options import FLAG, STRING, CheckedOptions, integer, option, parse_all_options, shared
+from eventlog.errors import ConfigError, DatabaseAway, DatabaseError, FormatError, with_location
 from eventlog.files import tabular
 from eventlog.files.atomic import directory_of, whole_path
 from eventlog.files.text import files_in
-from eventlog.linter import database
-from eventlog.linter.database import PlaceOptions, QueuePoller, SourceOptions
-from eventlog.linter.reader import QueueReader, ReaderOptions
+from eventlog.linter.reader import DISPATCH_ATTRS, QueueReader, ReaderOptions
 from eventlog.linter.rows import (
+    ATTRS_COLUMNS,
     ATTRS_TYPES,
     DATA_SIZE,
+    MASK_64,
+    QUEUE_COLUMNS,
     QUEUE_TYPES,
     MissingColumn,
     QueueRow,
@@ -29,6 +37,7 @@ from eventlog.linter.rows import (
     attrs_of_rows,
     attrs_values,
     blob_attr,
+    column_positions,
     column_values,
     data_bytes,
     decode_oper_date,
@@ -41,123 +50,32 @@ from eventlog.linter.writer import QueueWriter, WriterOptions, first_address, ne
 from eventlog.model import Change
 from eventlog.sql.connection import connect_any
 
+QUEUE: Final = "dispatch_queue"
+ATTRS: Final = "dispatch_attrs"
 _SUFFIXES: Final = (".csv", ".jsonl", ".parquet")
 
 
-# --- exports ----------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class PlaceOptions(CheckedOptions):
+    """Where the two tables are, in files and in a database."""
+
+    attrs: str | None = option(None, STRING, "file of DISPATCH_ATTRS, if it is not beside the queue")
+    queue_table: str = option(QUEUE, STRING, "name of the queue's table in a database")
+    attrs_table: str = option(ATTRS, STRING, "name of the table that describes the tables")
+    schema: str | None = option(None, STRING, "schema of these two tables")
 
 
-def export_files(source: Path) -> tuple[list[Path], Path | None]:
-    """The queue files of a directory or file by name, and the attrs file beside them, if any. Raises FormatError."""
-    directory = source if source.is_dir() else source.parent
-    try:
-        files = files_in(directory, _SUFFIXES)
-    except OSError as error:
-        raise FormatError(f"{source} cannot be read: {error.strerror}") from error
-    described = [path for path in files if path.stem.casefold() == database.ATTRS]
-    if source.is_dir():
-        queue = [path for path in files if path not in described]
-        if not queue:
-            raise FormatError(f"{source} holds no {', '.join(_SUFFIXES)} file with rows of DISPATCH_QUEUE")
-    else:
-        queue = [source]
-    return queue, described[0] if described else None
+@dataclass(frozen=True, slots=True)
+class SourceOptions(PlaceOptions):
+    """Options of a source beside those of the reader.
 
-
-def read_queue(paths: Iterable[Path]) -> Iterator[QueueRow]:
-    """The rows of all files, in the order of the files. Raises FormatError."""
-    return chain.from_iterable(rows for path in paths for rows in _tables(path, queue_rows))
-
-
-def read_attrs(path: Path) -> dict[int, TableAttrs]:
-    """The tables by number. Raises FormatError."""
-    columns: dict[int, TableAttrs] = {}
-    for tables in _tables(path, attrs_of_rows):
-        for tabnum, table in tables.items():
-            known = columns.get(tabnum)
-            columns[tabnum] = table if known is None else table_attrs(tabnum, known.columns + table.columns)
-    return columns
-
-
-Tables = TypeVar("Tables")
-
-
-def _tables(path: Path, take: Callable[[Sequence[str], Iterator[Sequence[Any]], Where], Tables]) -> Iterator[Tables]:
-    """What ``take`` makes of the rows of a file: of names of columns, rows, and where the last row taken stands.
-
-    Objects of JSON lines with the same members are taken together. Raises FormatError.
+    ``catalog`` may be given, since a conversion gives it to both sides: a queue describes its tables itself.
     """
-    suffix = path.suffix.lower()
-    if suffix not in _SUFFIXES:
-        raise FormatError(f"{path} is none of {', '.join(_SUFFIXES)}, in which a queue is exported")
-    number = 1
 
-    def where() -> str:
-        return f"{path}, {'row' if suffix == '.parquet' else 'line'} {number}"
-
-    def values(rows: tabular.Rows) -> Iterator[Sequence[Any]]:
-        nonlocal number
-        for number, row in rows:  # noqa: B007  # for ``where``
-            if isinstance(row, FormatError):
-                raise row
-            yield row
-
-    try:
-        tables = _objects(path) if suffix == ".jsonl" else ((1, *tabular.read_rows(path)),)
-        for number, names, rows in tables:  # noqa: B007
-            try:
-                yield take(names, values(rows), where)
-            except MissingColumn as error:
-                raise with_location(error, path if suffix == ".parquet" else where()) from None
-    except FileNotFoundError as error:
-        raise FormatError(f"{path} cannot be read: {error.strerror}") from error
-
-
-def _objects(path: Path) -> Iterator[tuple[int, tuple[str, ...], tabular.Rows]]:
-    """JSON lines, those with the same members together: the line of the first, the names, the values by their lines."""
-    for names, alike in groupby(_members(path), key=lambda numbered: tuple(numbered[1])):
-        first = next(alike)
-        yield first[0], names, ((number, list(row.values())) for number, row in chain([first], alike))
-
-
-def _members(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, row in tabular.read_objects(path):
-        if isinstance(row, FormatError):
-            raise row
-        yield number, row
-
-
-def write_export(queue: Path, attrs: Path, rows_of_queue: Iterable[QueueRow], tables: Iterable[TableAttrs]) -> None:
-    """Write both files; each is whole or not there. Their directory is made, that above must be there.
-
-    Raises what the rows raise, ConfigError, OSError.
-    """
-    with directory_of(queue), whole_path(str(queue)) as new_queue, whole_path(str(attrs)) as new_attrs:
-        _write_rows(new_queue, queue, QUEUE_TYPES, map(column_values, rows_of_queue))
-        described = chain.from_iterable(map(attrs_values, tables))
-        _write_rows(new_attrs, attrs, ATTRS_TYPES, described)
-
-
-def _write_rows(path: Path, named: Path, types: Mapping[str, tuple[str, int]], rows: Iterable[Sequence[Any]]) -> None:
-    """Write rows to ``path`` in the form that the suffix of ``named`` says."""
-    suffix, names = named.suffix.lower(), tuple(types)
-    if suffix == ".parquet":
-        arrow_types = [tabular.pyarrow().type_for_alias(name) for name, _ in types.values()]
-        with tabular.open_parquet(path, names, arrow_types) as write_row:
-            for row in rows:
-                write_row(row)
-        return
-    texts = ([value.hex() if isinstance(value, bytes) else value for value in row] for row in rows)
-    with path.open("w", encoding="utf-8", newline="") as file:
-        if suffix == ".jsonl":
-            file.writelines(tabular.json_line(names, row) for row in texts)
-        else:  # blanks that pad a CHAR stand without quotes, as servers export them
-            lines = csv.writer(file, lineterminator="\n")
-            lines.writerow(names)
-            lines.writerows(texts)
-
-
-# --- the format -------------------------------------------------------------------------------------------------------
+    dispatch_attrs: Mapping[int, TableAttrs] = shared(DISPATCH_ATTRS)
+    batch_rows: int = option(10_000, integer(1), "rows that are read from a database at once")
+    final: bool = option(True, FLAG, "hand out everything, keep nothing back for a later read")
+    catalog: CatalogOption = shared(CATALOG)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +115,7 @@ def _export_reader(beside: Path | None, place: SourceOptions, options: ReaderOpt
     attrs = place.dispatch_attrs
     described = beside if place.attrs is None else Path(place.attrs)
     if not attrs and described is not None:
-        attrs = read_attrs(described)
+        attrs = _attrs_of_file(described)
     return QueueReader(attrs, options, report)
 
 
@@ -212,8 +130,8 @@ def write(changes: Iterable[Change], target: str, place: TargetOptions, options:
         return
     path = Path(target)
     if path.is_dir() or not path.suffix:
-        path = path / f"{database.QUEUE}.{place.files}"
-    attrs = path.with_name(f"{database.ATTRS}{path.suffix}") if place.attrs is None else Path(place.attrs)
+        path = path / f"{QUEUE}.{place.files}"
+    attrs = path.with_name(f"{ATTRS}{path.suffix}") if place.attrs is None else Path(place.attrs)
     for suffix in (path.suffix.lower(), attrs.suffix.lower()):
         if suffix not in _SUFFIXES:
             raise ConfigError(
@@ -226,20 +144,323 @@ def write(changes: Iterable[Change], target: str, place: TargetOptions, options:
 def _write_database(
     changes: Iterable[Change], url: str, place: TargetOptions, options: WriterOptions, report: Report
 ) -> None:
-    with database.database_errors(), connect_any(url).begin() as connection:
-        queue, attrs = database.create(connection, place)
-        last = database.last_address(connection, queue)
+    with database_errors(), connect_any(url).begin() as connection:
+        queue, attrs = create_tables(connection, place)
+        last = _last_address(connection, queue)
         writer = QueueWriter(options, report, first_address() if last is None else next_address(last, DATA_SIZE))
-        database.insert_attrs(connection, attrs, list(writer.attrs.values()))
-        database.insert_rows(connection, queue, writer.rows(changes))
+        insert_attrs(connection, attrs, list(writer.attrs.values()))
+        insert_rows(connection, queue, writer.rows(changes))
 
 
-FORMAT = Format("linter", read, write, (SourceOptions, ReaderOptions), (TargetOptions, WriterOptions))
+FORMAT: Final = Format("linter", read, write, (SourceOptions, ReaderOptions), (TargetOptions, WriterOptions))
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def export_files(source: Path) -> tuple[list[Path], Path | None]:
+    """The queue files of a directory or file by name, and the attrs file beside them, if any. Raises FormatError."""
+    directory = source if source.is_dir() else source.parent
+    try:
+        files = files_in(directory, _SUFFIXES)
+    except OSError as error:
+        raise FormatError(f"{source} cannot be read: {error.strerror}") from error
+    described = [path for path in files if path.stem.casefold() == ATTRS]
+    if source.is_dir():
+        queue = [path for path in files if path not in described]
+        if not queue:
+            raise FormatError(f"{source} holds no {', '.join(_SUFFIXES)} file with rows of DISPATCH_QUEUE")
+    else:
+        queue = [source]
+    return queue, described[0] if described else None
+
+
+def read_queue(paths: Iterable[Path]) -> Iterator[QueueRow]:
+    """The rows of all files, in the order of the files. Raises FormatError."""
+    return chain.from_iterable(rows for path in paths for rows in _tables(path, queue_rows))
+
+
+def _attrs_of_file(path: Path) -> dict[int, TableAttrs]:
+    """The tables by number. Raises FormatError."""
+    columns: dict[int, TableAttrs] = {}
+    for tables in _tables(path, attrs_of_rows):
+        for tabnum, table in tables.items():
+            known = columns.get(tabnum)
+            columns[tabnum] = table if known is None else table_attrs(tabnum, known.columns + table.columns)
+    return columns
+
+
+_T = TypeVar("_T")
+
+
+def _tables(path: Path, take: Callable[[Sequence[str], Iterator[Sequence[Any]], Where], _T]) -> Iterator[_T]:
+    """What ``take`` makes of the rows of a file: of names of columns, rows, and where the last row taken stands.
+
+    Objects of JSON lines with the same members are taken together. Raises FormatError.
+    """
+    suffix = path.suffix.lower()
+    if suffix not in _SUFFIXES:
+        raise FormatError(f"{path} is none of {', '.join(_SUFFIXES)}, in which a queue is exported")
+    number = 1
+
+    def where() -> str:
+        return f"{path}, {'row' if suffix == '.parquet' else 'line'} {number}"
+
+    def values(rows: tabular.Rows) -> Iterator[Sequence[Any]]:
+        nonlocal number
+        for number, row in _readable(rows):  # noqa: B007  # for ``where``
+            yield row
+
+    try:
+        tables = _objects(path) if suffix == ".jsonl" else ((1, *tabular.read_rows(path)),)
+        for number, names, rows in tables:  # noqa: B007
+            try:
+                yield take(names, values(rows), where)
+            except MissingColumn as error:
+                raise with_location(error, path if suffix == ".parquet" else where()) from None
+    except FileNotFoundError as error:
+        raise FormatError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _objects(path: Path) -> Iterator[tuple[int, tuple[str, ...], tabular.Rows]]:
+    """JSON lines, those with the same members together: the line of the first, the names, the values by their lines."""
+    for names, alike in groupby(_readable(tabular.read_objects(path)), key=lambda numbered: tuple(numbered[1])):
+        first = next(alike)
+        yield first[0], names, ((number, list(row.values())) for number, row in chain([first], alike))
+
+
+def _readable(rows: Iterable[tuple[int, _T | FormatError]]) -> Iterator[tuple[int, _T]]:
+    for number, row in rows:
+        if isinstance(row, FormatError):
+            raise row
+        yield number, row
+
+
+def write_export(queue: Path, attrs: Path, rows_of_queue: Iterable[QueueRow], tables: Iterable[TableAttrs]) -> None:
+    """Write both files; each is whole or not there. Their directory is made, that above must be there.
+
+    Raises what the rows raise, ConfigError, OSError.
+    """
+    with directory_of(queue), whole_path(str(queue)) as new_queue, whole_path(str(attrs)) as new_attrs:
+        _write_rows(new_queue, queue, QUEUE_TYPES, map(column_values, rows_of_queue))
+        described = chain.from_iterable(map(attrs_values, tables))
+        _write_rows(new_attrs, attrs, ATTRS_TYPES, described)
+
+
+def _write_rows(path: Path, named: Path, types: Mapping[str, tuple[str, int]], rows: Iterable[Sequence[Any]]) -> None:
+    """Write rows to ``path`` in the form that the suffix of ``named`` says."""
+    suffix, names = named.suffix.lower(), tuple(types)
+    if suffix == ".parquet":
+        arrow_types = [tabular.pyarrow().type_for_alias(name) for name, _ in types.values()]
+        with tabular.open_parquet(path, names, arrow_types) as write_row:
+            for row in rows:
+                write_row(row)
+        return
+    texts = ([value.hex() if isinstance(value, bytes) else value for value in row] for row in rows)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        if suffix == ".jsonl":
+            file.writelines(tabular.json_line(names, row) for row in texts)
+        else:  # blanks that pad a CHAR stand without quotes, as servers export them
+            lines = csv.writer(file, lineterminator="\n")
+            lines.writerow(names)
+            lines.writerows(texts)
+
+
+# --- a database -------------------------------------------------------------------------------------------------------
+
+_AT_ONCE: Final = 500
+_INTEGERS: Final[Mapping[str, type[sa.types.TypeEngine[int]]]] = {
+    "int16": sa.SmallInteger,
+    "int32": sa.Integer,
+    "int64": sa.BigInteger,
+}
+
+
+@contextmanager
+def database_errors() -> Iterator[None]:
+    """Errors of the driver as DatabaseAway (try again) and DatabaseError."""
+    try:
+        yield
+    except (sa.exc.OperationalError, sa.exc.InterfaceError) as error:
+        raise DatabaseAway(f"the database of the Linter queue fails: {_reason(error)}") from error
+    except sa.exc.SQLAlchemyError as error:
+        raise DatabaseError(f"the database of the Linter queue refuses: {_reason(error)}") from error
+
+
+def _reason(error: sa.exc.SQLAlchemyError) -> str:
+    return " ".join(str(getattr(error, "orig", None) or type(error).__name__).split())
+
+
+def find_table(connection: sa.Connection, name: str, schema: str | None = None) -> sa.Table:
+    """The table of this name, matched exactly or else without case. Raises DatabaseError if there is none."""
+    inspector = sa.inspect(connection)
+    table_name = match_name(name, [*inspector.get_table_names(schema), *inspector.get_view_names(schema)])
+    if table_name is None:
+        raise DatabaseError(f"there is no table {name!r} in the {f'schema {schema!r}' if schema else 'default schema'}")
+    return sa.Table(table_name, sa.MetaData(), schema=schema, autoload_with=connection, resolve_fks=False)
+
+
+def create_tables(connection: sa.Connection, place: PlaceOptions | None = None) -> tuple[sa.Table, sa.Table]:
+    """Make the tables that are not there: for emulation, and as the target of a conversion."""
+    place = place or PlaceOptions()
+    queue = _found_or_made(connection, place.queue_table, place.schema, QUEUE_TYPES, "syslog_addr")
+    return queue, _found_or_made(connection, place.attrs_table, place.schema, ATTRS_TYPES)
+
+
+def _found_or_made(
+    connection: sa.Connection, name: str, schema: str | None, types: Mapping[str, tuple[str, int]], indexed: str = ""
+) -> sa.Table:
+    try:
+        return find_table(connection, name, schema)
+    except DatabaseError:
+        columns = [sa.Column(column.lower(), _sql_type(*column_type)) for column, column_type in types.items()]
+        table = sa.Table(name, sa.MetaData(), *columns, schema=schema)
+        if indexed:
+            sa.Index(f"ix_{name}_{indexed}", table.columns[indexed])
+        table.create(connection)
+        return table
+
+
+def _sql_type(name: str, size: int) -> sa.types.TypeEngine[Any]:
+    if name in _INTEGERS:
+        return _INTEGERS[name]()
+    return sa.CHAR(size) if name == "string" else sa.LargeBinary(size)
+
+
+def insert_rows(connection: sa.Connection, table: sa.Table, queue: Iterable[QueueRow]) -> None:
+    """Put rows into the queue, some hundred a statement."""
+    names = [column_of(table, name).name for name in QUEUE_COLUMNS]
+    values = iter(queue)
+    while several := [dict(zip(names, column_values(row), strict=True)) for row in islice(values, _AT_ONCE)]:
+        connection.execute(sa.insert(table), several)
+
+
+def insert_attrs(connection: sa.Connection, table: sa.Table, tables: Sequence[TableAttrs]) -> None:
+    """Describe the tables that are not yet described. Raises FormatError for one that is described otherwise."""
+    names = [column_of(table, name).name for name in ATTRS_COLUMNS]
+    present = _read_attrs(connection, table)
+    for attrs in tables:
+        known = present.get(attrs.tabnum)
+        if known is not None and known != attrs:
+            raise FormatError(
+                f"DISPATCH_ATTRS describes table {attrs.tabnum} with other columns already; give it another number"
+            )
+        if known is None:
+            connection.execute(sa.insert(table), [dict(zip(names, row, strict=True)) for row in attrs_values(attrs)])
+
+
+def _read_attrs(connection: sa.Connection, table: sa.Table) -> dict[int, TableAttrs]:
+    """The tables that DISPATCH_ATTRS describes, by number. Raises MissingColumn, BadColumnValue."""
+    names = [column.name for column in table.columns]
+    return attrs_of_rows(names, (tuple(row) for row in connection.execute(sa.select(*table.columns))))
+
+
+def _last_address(connection: sa.Connection, table: sa.Table) -> int | None:
+    """The greatest SYSLOG_ADDR of the queue, unsigned; None if it is empty."""
+    address = column_of(table, "SYSLOG_ADDR")
+    order = (sa.case((address < 0, 1), else_=0).desc(), address.desc())
+    greatest = connection.execute(sa.select(address).order_by(*order).limit(1)).scalar()
+    return None if greatest is None else int(greatest) & MASK_64
+
+
+def column_of(table: sa.Table, name: str) -> sa.Column[Any]:
+    """A column of the queue or of DISPATCH_ATTRS, by its name in any case. Raises MissingColumn."""
+    names = [column.name for column in table.columns]
+    (position,) = column_positions(names, (name,), table=table.name.upper())
+    return table.columns[names[position or 0]]
+
+
+# --- polling ----------------------------------------------------------------------------------------------------------
+
+
+class QueuePoller:
+    """Polls one queue. ``restart_token`` is where a new poller goes on, given as the option ``restart``.
+
+    Each poll reads the queue in order in one statement, takes at most ``batch_rows`` rows that are new and closes its
+    transaction before the first change is handed out; operations of open transactions are kept in memory until their
+    COMMIT is seen. The rows that were taken before are read over again, since the queue holds but what is not sent yet.
+
+    The names of the tables that ``place`` has are matched without case where not exactly.
+    """
+
+    def __init__(
+        self,
+        engine: sa.Engine,
+        options: ReaderOptions | None = None,
+        report: Report | None = None,
+        place: SourceOptions | None = None,
+    ) -> None:
+        self._engine = engine
+        self._options = options or ReaderOptions()
+        self._place = place or SourceOptions()
+        self._reader = QueueReader(self._place.dispatch_attrs, self._options, report)
+        self._reads_attrs = not self._place.dispatch_attrs and self._options.codec != "none"
+        self._queue: sa.Table | None = None
+        self._attrs: sa.Table | None = None
+
+    @property
+    def restart_token(self) -> str | None:
+        """The token of the last transaction whose changes were handed out whole."""
+        return self._reader.restart_token
+
+    def poll(self) -> Iterator[Change]:
+        """The changes of the transactions whose COMMIT is new in the queue. Raises FormatError, DatabaseError.
+
+        After DatabaseAway it may be called again; after a FormatError go on with a new poller.
+        """
+        rows = self._fetch()
+        yield from self._reader.changes(rows, final=False)
+
+    def drain(self) -> Iterator[Change]:
+        """All that the queue holds now, in as many polls as it needs; what is open then is dropped and counted."""
+        while rows := self._fetch():
+            yield from self._reader.changes(rows, final=False)
+        yield from self._reader.changes((), final=True)
+
+    def _fetch(self) -> list[QueueRow]:
+        place = self._place
+        with database_errors(), self._engine.connect() as opened:
+            connection = opened.execution_options(postgresql_readonly=True)
+            if self._reads_attrs:
+                if self._attrs is None:
+                    self._attrs = find_table(connection, place.attrs_table, place.schema)
+                self._reader.describe(_read_attrs(connection, self._attrs))
+            if self._queue is None:
+                self._queue = find_table(connection, place.queue_table, place.schema)
+            # Of so many rows at least a batch is new, if the queue holds that many new ones.
+            limit = len(self._reader.transactions.taken) + place.batch_rows
+            statement = _select_queue(self._queue, self._options.order_by, limit)
+            result = connection.execute(statement, execution_options={"yield_per": _AT_ONCE})
+            return list(self._reader.transactions.fresh(queue_rows(tuple(result.keys()), result)))
+
+
+def _select_queue(table: sa.Table, order_by: str, limit: int) -> sa.Select[Any]:
+    """The first rows in the order of the option ``order_by``, all columns in the table's own order.
+
+    Raises MissingColumn.
+    """
+    oper_date, address, extdata = (column_of(table, name) for name in ("OPER_DATE", "SYSLOG_ADDR", "EXTDATA"))
+    order = (sa.case((address < 0, 1), else_=0), address, extdata)  # unsigned
+    return sa.select(*table.columns).order_by(*((oper_date, *order) if order_by == "oper_date" else order)).limit(limit)
+
+
+def follow(poller: QueuePoller, wait: Callable[[], bool]) -> Iterator[Change]:
+    """The changes of poll after poll. ``wait`` is called when a poll gave none: it waits, and says whether to go on.
+
+    Raises FormatError, DatabaseError.
+    """
+    while True:
+        has_changes = False
+        for change in poller.poll():
+            has_changes = True
+            yield change
+        if not has_changes and not wait():
+            return
 
 
 # --- the listing ------------------------------------------------------------------------------------------------------
 
-_SHOWN = 32  # bytes a line
+_SHOWN: Final = 32  # bytes a line
 
 
 def queue_listing(source: str, options: Mapping[str, Any]) -> Iterator[str]:

@@ -13,9 +13,16 @@ import sqlalchemy as sa
 
 from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, DatabaseAway, DatabaseError
-from eventlog.linter import database
-from eventlog.linter.database import QueuePoller, follow
 from eventlog.linter.emulator import ATTRS, Step, Workload, emulate
+from eventlog.linter.format import (
+    QueuePoller,
+    SourceOptions,
+    create_tables,
+    find_table,
+    follow,
+    insert_attrs,
+    insert_rows,
+)
 from eventlog.linter.reader import ReaderOptions
 from eventlog.linter.rows import MissingColumn, QueueRow
 from eventlog.model import Change
@@ -38,14 +45,14 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[sa.Engine
 @pytest.fixture
 def queue(engine: sa.Engine) -> sa.Table:
     with engine.begin() as connection:
-        queue, attrs = database.create(connection)
-        database.insert_attrs(connection, attrs, list(ATTRS.values()))
+        queue, attrs = create_tables(connection)
+        insert_attrs(connection, attrs, list(ATTRS.values()))
     return queue
 
 
 def put(engine: sa.Engine, queue: sa.Table, rows: list[QueueRow]) -> None:
     with engine.begin() as connection:
-        database.insert_rows(connection, queue, rows)
+        insert_rows(connection, queue, rows)
 
 
 def remove(engine: sa.Engine, queue: sa.Table, rows: list[QueueRow]) -> None:
@@ -55,9 +62,7 @@ def remove(engine: sa.Engine, queue: sa.Table, rows: list[QueueRow]) -> None:
 
 
 def poller(engine: sa.Engine, report: Report | None = None, *, batch_rows: int = 10_000, **options: Any) -> QueuePoller:
-    return QueuePoller(
-        engine, ReaderOptions(**{**EMULATOR, **options}), report, database.SourceOptions(batch_rows=batch_rows)
-    )
+    return QueuePoller(engine, ReaderOptions(**{**EMULATOR, **options}), report, SourceOptions(batch_rows=batch_rows))
 
 
 def rows_of(steps: list[Step]) -> list[QueueRow]:
@@ -224,12 +229,12 @@ def test_open_transactions_are_counted_when_a_queue_is_drained(engine: sa.Engine
 
 def test_a_new_description_is_taken_up(engine: sa.Engine, queue: sa.Table) -> None:
     with engine.begin() as connection:
-        attrs = database.find(connection, "DISPATCH_ATTRS")
+        attrs = find_table(connection, "DISPATCH_ATTRS")
         connection.execute(sa.delete(attrs))
     asked = poller(engine)
     assert list(asked.poll()) == []
     with engine.begin() as connection:
-        database.insert_attrs(connection, attrs, list(ATTRS.values()))
+        insert_attrs(connection, attrs, list(ATTRS.values()))
     steps = list(emulate(Workload(10, transactions=10)))
     put(engine, queue, rows_of(steps))
     assert list(asked.poll()) == changes_of(steps)
@@ -243,7 +248,7 @@ def test_what_is_missing_is_named(engine: sa.Engine) -> None:
     with pytest.raises(MissingColumn, match="column OPER_DATE of DISPATCH_QUEUE"):
         list(QueuePoller(engine).poll())
     with pytest.raises(ConfigError):
-        database.SourceOptions(batch_rows=0)
+        SourceOptions(batch_rows=0)
 
 
 def test_a_poll_can_be_tried_again_when_the_database_was_away(engine: sa.Engine, queue: sa.Table) -> None:

@@ -27,8 +27,8 @@ from eventlog.changes.format import Report
 from eventlog.core.options import toml
 from eventlog.gbase import format
 from eventlog.gbase.workload import T1, drain, new_server, open_session
-from eventlog.linter import database
 from eventlog.linter.emulator import ATTRS, Workload, emulate
+from eventlog.linter.format import create_tables, insert_attrs, insert_rows
 from eventlog.linter.rows import QueueRow
 from eventlog.model import Change, ChangeOp
 from eventlog.qlik import message_format
@@ -103,8 +103,8 @@ class Queue:
     def __init__(self, engine: sa.Engine) -> None:
         self.engine = engine
         with engine.begin() as connection:
-            self.table, attrs = database.create(connection)
-            database.insert_attrs(connection, attrs, list(ATTRS.values()))
+            self.table, attrs = create_tables(connection)
+            insert_attrs(connection, attrs, list(ATTRS.values()))
         steps = list(emulate(Workload(3, transactions=5, operations=4)))
         rows = [row for step in steps for row in step.rows]
         self.first, self.second = rows[: len(rows) // 2], rows[len(rows) // 2 :]
@@ -114,7 +114,7 @@ class Queue:
 
     def _put(self, rows: list[QueueRow]) -> None:
         with self.engine.begin() as connection:
-            database.insert_rows(connection, self.table, rows)
+            insert_rows(connection, self.table, rows)
 
     def reset(self) -> None:
         execute(self.engine, f"DELETE FROM {self.table.name}")

@@ -20,8 +20,8 @@ from eventlog.changes.format import Report
 from eventlog.config.load import load
 from eventlog.errors import ConfigError, ReceiverAway
 from eventlog.gbase.session import Capture
-from eventlog.linter import database
 from eventlog.linter.emulator import Workload, emulate
+from eventlog.linter.format import SourceOptions, create_tables, insert_attrs, insert_rows
 from eventlog.linter.reader import ReaderOptions
 from eventlog.linter.rows import QueueRow
 from eventlog.model import Answer
@@ -158,12 +158,12 @@ def queue_of(directory: Path, rows: Sequence[QueueRow]) -> DispatchQueue:
     url = f"sqlite:///{directory / 'queue.db'}"
     engine = sa.create_engine(url, poolclass=sa.NullPool)
     with engine.begin() as connection:
-        table, attrs = database.create(connection)
-        database.insert_attrs(connection, attrs, list(ATTRS.values()))
-        database.insert_rows(connection, table, rows)
+        table, attrs = create_tables(connection)
+        insert_attrs(connection, attrs, list(ATTRS.values()))
+        insert_rows(connection, table, rows)
     engine.dispose()
     options = ReaderOptions(codec="eventlog-emulator-1")
-    return DispatchQueue(url, options, database.SourceOptions(), 0.01, Report())
+    return DispatchQueue(url, options, SourceOptions(), 0.01, Report())
 
 
 def test_the_backlog_of_a_queue_is_what_lies_behind_the_position(tmp_path: Path) -> None:

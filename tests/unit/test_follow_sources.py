@@ -38,8 +38,8 @@ from eventlog.core.options import toml
 from eventlog.errors import AnotherPublisher, ConfigError, DatabaseError
 from eventlog.gbase.emulator import EmulatorConnection, Switches
 from eventlog.gbase.session import Capture
-from eventlog.linter import database
 from eventlog.linter.emulator import ATTRS, Workload, emulate
+from eventlog.linter.format import SourceOptions, create_tables, insert_attrs, insert_rows
 from eventlog.linter.reader import ReaderOptions
 from eventlog.model import Change, Level
 from eventlog.publisher.stream.gbase import CaptureSession, StandardInput
@@ -183,15 +183,15 @@ def url_of(engine: sa.Engine) -> str:
 
 def queue(engine: sa.Engine, **options: Any) -> DispatchQueue:
     reading = ReaderOptions(codec="eventlog-emulator-1", **options)
-    return DispatchQueue(url_of(engine), reading, database.SourceOptions(), 0.01, Report())
+    return DispatchQueue(url_of(engine), reading, SourceOptions(), 0.01, Report())
 
 
 def fill(engine: sa.Engine, workload: Workload) -> list[Change]:
     steps = list(emulate(workload))
     with engine.begin() as connection:
-        table, attrs = database.create(connection)
-        database.insert_attrs(connection, attrs, list(ATTRS.values()))
-        database.insert_rows(connection, table, [row for step in steps for row in step.rows])
+        table, attrs = create_tables(connection)
+        insert_attrs(connection, attrs, list(ATTRS.values()))
+        insert_rows(connection, table, [row for step in steps for row in step.rows])
     return [change for step in steps for change in step.changes]
 
 
@@ -222,7 +222,7 @@ def test_once_ends_behind_the_last_row_though_a_transaction_is_longer_than_a_pol
 ) -> None:
     changes = fill(engine, Workload(8, transactions=3, at_once=3, operations=8, rolled_back=0))
     receiver = Receiver()
-    source = replace(queue(engine), place=database.SourceOptions(batch_rows=2))
+    source = replace(queue(engine), place=SourceOptions(batch_rows=2))
     follow(following(source), position_at(place, "linter"), receiver.sink, StopRequest(), once=True)
     assert set(receiver.meanings) == event_ids(changes)
 

@@ -18,9 +18,8 @@ from shared import rows_of_objects
 
 from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, DatabaseError, FormatError, NotExpressible
-from eventlog.linter import database
 from eventlog.linter.emulator import ATTRS, DOCUMENT, ITEM, READING, Workload, emulate
-from eventlog.linter.format import FORMAT
+from eventlog.linter.format import FORMAT, create_tables
 from eventlog.linter.reader import QueueReader, ReaderOptions
 from eventlog.linter.rows import ATTRS_COLUMNS, QUEUE_COLUMNS, MissingColumn, QueueRow, column_values
 from eventlog.model import Change, ChangeOp
@@ -206,7 +205,7 @@ def test_attrs_without_a_column_are_refused(tmp_path: Path) -> None:
 def test_created_tables_have_the_columns_of_the_manual() -> None:
     engine = sa.create_engine("sqlite://")
     with engine.begin() as connection:
-        queue, attrs = database.create(connection)
+        queue, attrs = create_tables(connection)
         assert tuple(column.name.upper() for column in queue.columns) == QUEUE_COLUMNS
         assert tuple(column.name.upper() for column in attrs.columns) == ATTRS_COLUMNS
     engine.dispose()

@@ -16,9 +16,9 @@ import sqlalchemy as sa
 
 from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, NeedsRowCodec
-from eventlog.linter.database import QueuePoller, SourceOptions, column_of, database_errors, find
+from eventlog.linter.format import QueuePoller, SourceOptions, column_of, database_errors, find_table
 from eventlog.linter.reader import ReaderOptions
-from eventlog.linter.rows import stripped
+from eventlog.linter.rows import signed, stripped
 from eventlog.linter.transactions import place_of_token
 from eventlog.model import Change
 from eventlog.publisher.stream.position import Failure
@@ -83,7 +83,7 @@ class DispatchQueue:
             return
         if self.options.dbnode is None:
             with database_errors(), connect_any(self.url).connect() as connection:
-                column = column_of(find(connection, self.place.queue_table, self.place.schema), "DBNODE")
+                column = column_of(find_table(connection, self.place.queue_table, self.place.schema), "DBNODE")
                 nodes = {stripped(node) for node in connection.execute(sa.select(column).distinct()).scalars()}
         else:
             nodes = {stripped(self.options.dbnode)}
@@ -96,14 +96,14 @@ class DispatchQueue:
     def _rows(self, behind: int | None = None) -> int:
         """The number of rows in the queue now, with ``behind`` of those with a greater address."""
         with database_errors(), connect_any(self.url).connect() as connection:
-            table = find(connection, self.place.queue_table, self.place.schema)
+            table = find_table(connection, self.place.queue_table, self.place.schema)
             count = sa.select(sa.func.count()).select_from(table)
             if behind is not None:
                 address = column_of(table, "SYSLOG_ADDR")
                 # Unsigned numbers in signed columns: those above all positive ones are negative.
-                signed = behind - (1 << 64) if behind >= 1 << 63 else behind
-                later = address > signed
-                count = count.where(sa.and_(later, address < 0) if signed < 0 else sa.or_(later, address < 0))
+                last = signed(behind, 64)
+                later = address > last
+                count = count.where(sa.and_(later, address < 0) if last < 0 else sa.or_(later, address < 0))
             return int(connection.execute(count).scalar_one())
 
 

@@ -171,7 +171,7 @@ def _stream(settings: SourceSettings, reader: Mapping[str, Any]) -> Source:
 
 
 def _queue(settings: SourceSettings, reader: dict[str, Any], report: Report) -> Source:
-    from eventlog.linter.database import SourceOptions
+    from eventlog.linter.format import SourceOptions
     from eventlog.linter.reader import ReaderOptions
     from eventlog.publisher.stream.linter import DispatchQueue
 
