@@ -53,7 +53,7 @@ from spark.hold import (
 )
 from spark.job import BLOB_SCHEMA, Job, Numbered, Output, PartReport, part_report, without_settings_of_others
 from spark.log_source import PARTITION_ROWS, Place, place_for
-from spark.output.formats import COMPRESSIONS, format_named
+from spark.output import COMPRESSIONS, format_named
 from spark.preflight import counting_cores, preflight, waiting_parts
 from spark.session import (
     Done,

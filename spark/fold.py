@@ -54,7 +54,7 @@ from spark.job import (
     unpack_numbered,
     write_run,
 )
-from spark.output.formats import format_named
+from spark.output import format_named
 from spark.session import task_numbers, tune_collector
 
 # --- read a part ------------------------------------------------------------------------------------------------------
@@ -325,7 +325,10 @@ class Builder:
 
         ``log_rows``: their rows as the log has them, for formats that need them.
         """
-        decided = self._decided(groups)
+        if any(map(asks_for_values, groups)):
+            decided = decide(groups, self._query_back)
+        else:
+            decided = [(group, None, None) for group in groups]
         places = list(map(first_id, groups))
         start = 0
         while start < len(places):
@@ -349,11 +352,6 @@ class Builder:
         for number, lines in by_part.items():
             fates = Fates(lines, dict(counts) if number == part else {})
             yield Blob(FATES, number, places[0], fates.packed())
-
-    def _decided(self, groups: Sequence[Group]) -> list[Decided]:
-        if not any(map(asks_for_values, groups)):
-            return [(group, None, None) for group in groups]
-        return decide(groups, self._query_back)
 
     def _query_back(
         self, object_class: ObjectClass, keys: Sequence[str], attributes: Sequence[Attribute]

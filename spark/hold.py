@@ -52,7 +52,7 @@ class Manifest:
     """What a finished directory holds. ``totals``: counters of spec/event-log.md 11, and events by operation.
 
     ``job``: the name of the run, which stands in the names of its files. ``settings``: what decided on documents and
-    marks. ``format``: one of ``spark.output.formats``; of those that number ``last_sequence`` is the highest change
+    marks. ``format``: one of ``spark.output``; of those that number ``last_sequence`` is the highest change
     sequence, else empty. ``others``: the SHA-256 of files that hold no events.
     """
 

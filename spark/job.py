@@ -83,7 +83,7 @@ class Output:
 
     ``directory``: a path or a URI that driver and workers all reach. ``form``: lines, documents or parquet, of change
     tables parquet, csv or json; ``compression``: none, gzip or zstd; ``max_bytes`` of a file; ``batch_size`` events an
-    envelope. ``format``: one of ``spark.output.formats``; ``options``: its writer's.
+    envelope. ``format``: one of ``spark.output``; ``options``: its writer's.
     """
 
     directory: str

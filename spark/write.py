@@ -48,7 +48,7 @@ from spark.job import (
     unpack_columns,
     unpack_numbered,
 )
-from spark.output.formats import OutputFormat, WriteEnvelopes, counts_of, format_named
+from spark.output import OutputFormat, WriteEnvelopes, counts_of, format_named
 from spark.session import tune_collector
 
 REPORT_SCHEMA: Final = "report string"
@@ -172,7 +172,11 @@ def write_flights(job: Job, directory: Directory, flights: Sequence[Flight]) -> 
     What became of them, and what is numbered up to here.
     """
     output = format_named(job.output.format)
-    part = _Rendered(job, output) if output.write_envelopes is None else _Envelopes(output.write_envelopes)
+    part: _RenderedFlights | _EnvelopedFlights
+    if output.write_envelopes is None:
+        part = _RenderedFlights(job, output)
+    else:
+        part = _EnvelopedFlights(output.write_envelopes)
     reports: list[FlightReport] = []
     counts: Counter[str] = Counter()
     for flight in flights:
@@ -190,7 +194,7 @@ def write_flights(job: Job, directory: Directory, flights: Sequence[Flight]) -> 
     return (reports, files, dict(counts)), numbered
 
 
-class _Envelopes:
+class _EnvelopedFlights:
     """Events keep their envelopes, and the event-ids that they have been sent under."""
 
     def __init__(self, write: WriteEnvelopes) -> None:
@@ -217,8 +221,8 @@ class _Envelopes:
         return self._write(job, directory, 0, self._envelopes, self._log_rows), job.before
 
 
-class _Rendered:
-    """Formats that number their output. Messages keep the sequences that the line of their flight gives them."""
+class _RenderedFlights:
+    """Events are written as those of a part; messages keep the sequences that the line of their flight gives them."""
 
     def __init__(self, job: Job, output: OutputFormat) -> None:
         self._format = output

@@ -1,1 +1,265 @@
-"""What a job writes: the output directory, the files of a part, and a module a format."""
+"""What a format is to a backlog job: an ``OutputFormat`` of functions; and the files of a part that these write."""
+
+from __future__ import annotations
+
+import gzip
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Final, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from eventlog.config.load import Config
+from eventlog.core.events import Decided, Outgoing, QueryBack, build_event
+from eventlog.errors import ConfigError
+from eventlog.model import LogRow
+from eventlog.qlik.sequence import WriterState
+from spark.directory import Directory, FileStream
+from spark.job import NOTHING, BadLine, Columns, Counts, Job, Numbered, OutputFile
+
+RECEIVER: Final = "receiver"
+"""The code of a row whose event the format cannot hold (spec/event-log.md 10)."""
+
+Rendered = tuple[Columns | None, list[BadLine], Counts, Numbered]
+"""What groups of one part became: what the third stage gets (None = nothing is written), rows that get E, what was
+counted, and what is taken of the numbering.
+"""
+
+Render = Callable[[Sequence[Decided], Sequence[int], Mapping[int, LogRow], QueryBack], Rendered]
+"""Groups in queue order, their places in it, and, for formats that need them, their rows as the log has them; what
+reads rows of objects from the snapshot.
+"""
+
+Write = Callable[
+    [Job, Directory, int, Sequence[Columns], Numbered, Mapping[int, str]], tuple[list[OutputFile], Numbered]
+]
+"""Writes the blobs of a part (its number, from 1; 0 = what was in flight) in queue order as files, numbered on from
+what was before; the files, and what is numbered at its end. The mapping, by place: sequences of messages that have been
+sent already, which keep them.
+"""
+
+WriteEnvelopes = Callable[[Job, Directory, int, Sequence[Sequence[Outgoing]], Mapping[int, LogRow]], list[OutputFile]]
+"""Writes events in the envelopes, and under the event-ids, that they have been sent under; with their rows of the log.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFormat:
+    """What a backlog job needs of a format; the other modules of this package make theirs.
+
+    ``forms`` that the files may have, the usual one first. ``read_options``: the writer's options, of the
+    configuration, of the request and for a form; raises ConfigError. ``renderer``: what makes blobs of groups, in the
+    stages that fold them. ``write_envelopes``: for formats whose events in flight keep their envelopes. ``folders``
+    that the output may have; raises FormatError, MaskTooWide for classes that it cannot hold. ``finish`` writes what
+    stands in the directory once, of all files and the last state of the numbering; its names.
+    """
+
+    forms: tuple[str, ...]
+    read_options: Callable[[Config, Mapping[str, Any], str], Any]
+    renderer: Callable[[Job], Render]
+    write: Write
+    write_envelopes: WriteEnvelopes | None = None
+    folders: Callable[[Job], list[str]] = lambda _: []
+    finish: Callable[[Job, Directory, Sequence[OutputFile], WriterState], list[str]] = lambda *_: []
+
+
+_FORMATS: Final[Mapping[str, str]] = {
+    "xds": "spark.output.xds:FORMAT",
+    "cloudevents": "spark.output.records:CLOUDEVENTS",
+    "debezium": "spark.output.records:DEBEZIUM",
+    "qlik-messages": "spark.output.records:QLIK_MESSAGES",
+    "qlik-change-table": "spark.output.tables:FORMAT",
+}
+"""The formats by name, with the place of each, which is loaded for a job of it."""
+
+
+def format_named(name: str, form: str | None = None) -> OutputFormat:
+    """A format. Raises ConfigError if there is none of this name, or if it has no such form."""
+    if name not in _FORMATS:
+        raise ConfigError(f"format {name!r} is unknown: use {', '.join(_FORMATS)}")
+    module, _, attribute = _FORMATS[name].partition(":")
+    output_format: OutputFormat = getattr(import_module(module), attribute)
+    if form is not None and form not in output_format.forms:
+        raise ConfigError(f"form {form!r} is unknown: files of {name} are {', '.join(output_format.forms)}")
+    return output_format
+
+
+def counts_of(events: Sequence[Outgoing]) -> tuple[Counter[str], list[BadLine]]:
+    """How many events of which operation, and how many rows had which fate (spec/event-log.md 11); the rows whose value
+    read back cannot be written.
+    """
+    counts: Counter[str] = Counter([event.operation for event in events if event.operation is not None])
+    published = sum([len(event.ids) for event in events if event.fates is None])
+    bad: list[BadLine] = []
+    for event in events:
+        fates = event.fates
+        if fates is not None:  # of few groups
+            published += len(fates.contributed)
+            counts["rows_dropped"] += len(fates.dropped)
+            counts["rows_gone"] += len(fates.gone)
+            counts["rows_empty"] += len(fates.empty)
+            counts["sv_conflicts"] += fates.conflicts
+            bad += [(row.record_id, row.code, row.message) for row in fates.bad]
+    counts["rows_published"] = published
+    return counts, bad
+
+
+def renderer_of_events(
+    job: Job, columns: Callable[[Sequence[int], Sequence[Outgoing], Mapping[int, LogRow]], Columns]
+) -> Render:
+    """The function that makes ``columns`` of the events of groups, of their places and of their rows of the log."""
+    options = job.options.events
+
+    def render(
+        decided: Sequence[Decided], places: Sequence[int], log_rows: Mapping[int, LogRow], query_back: QueryBack
+    ) -> Rendered:
+        events = [build_event(group, options, decision, current) for group, decision, current in decided]
+        written = [event for event in events if event.operation is not None]
+        if len(written) < len(events):
+            places = [place for place, event in zip(places, events, strict=True) if event.operation is not None]
+        counts, bad = counts_of(events)
+        return columns(places, written, log_rows) if written else None, bad, counts, NOTHING
+
+    return render
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+COMPRESSIONS: Final = ("none", "gzip", "zstd")
+_ENDINGS: Final = {"none": "", "gzip": ".gz", "zstd": ".zst"}
+"""What a compressed file's name ends in; Parquet compresses inside."""
+_BLOCK_BYTES: Final = 2**20
+"""What is compressed at a time, as a member of its own: so the size of a file is known before it is too large."""
+
+PARQUET_FOOTER: Final = 64 * 1024
+
+
+def _gzip(content: bytes) -> bytes:
+    return gzip.compress(content, 6, mtime=0)
+
+
+def _zstd(content: bytes) -> bytes:
+    return bytes(pa.Codec("zstd").compress(content, asbytes=True))
+
+
+COMPRESS: Final[dict[str, Callable[[bytes], bytes]]] = {"none": bytes, "gzip": _gzip, "zstd": _zstd}
+
+
+class PartFiles:
+    """The files of a part; a new one begins where the next block would make one too large.
+
+    ``suffix``: of their form; ``folder``: within the output; ``header``: what every file of blocks begins with,
+    compressed like them; ``digits`` of their numbers. The last file gets its name at the end of a ``with`` block,
+    unless that fails.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        directory: Directory,
+        part: int,
+        suffix: str,
+        folder: str = "",
+        *,
+        header: bytes = b"",
+        digits: int = 5,
+    ) -> None:
+        self.files: list[OutputFile] = []
+        self.max_bytes = job.output.max_bytes
+        self._directory, self._codec, self._header = directory, job.output.compression, header
+        self._stem, self._digits = f"{folder}/part-{part:06d}" if folder else f"part-{part:06d}", digits
+        self._ending = f"-{job.name}{suffix if suffix == '.parquet' else suffix + _ENDINGS[self._codec]}"
+        self._block: list[bytes] = []
+        self._block_bytes = self._block_events = self._block_documents = self._block_first = self._block_last = 0
+        self._stream: FileStream | None = None
+        self._parquet: pq.ParquetWriter | None = None
+        self._name = self._temporary = ""
+        self._bytes = self._events = self._documents = self._first = self._last = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, failure: type[BaseException] | None, *_: object) -> None:
+        if failure is None:
+            self.close()
+        elif self._stream is not None:
+            self._stream.close()
+
+    def add(self, text: Sequence[bytes], events: int, documents: int, first_id: int, last_id: int) -> None:
+        """Add text to a block, which is put into a file when it is large enough."""
+        length = sum(map(len, text))
+        if self._block_bytes + length > min(_BLOCK_BYTES, self.max_bytes):
+            self._put_block()
+        if not self._block:
+            self._block_first = first_id
+        self._block += text
+        self._block_bytes += length
+        self._block_events += events
+        self._block_documents += documents
+        self._block_last = last_id
+
+    def _put_block(self) -> None:
+        if self._block:
+            block = COMPRESS[self._codec](b"".join(self._block))
+            self.put(block, self._block_events, self._block_documents, self._block_first, self._block_last)
+            self._block = []
+            self._block_bytes = self._block_events = self._block_documents = 0
+
+    def put(self, block: bytes, events: int, documents: int, first_id: int, last_id: int) -> None:
+        """Add a block, compressed and whole, to a file."""
+        if self._stream is not None and self._bytes + len(block) > self.max_bytes:
+            self._close_file()
+        stream = self._stream
+        if stream is None:
+            stream = self._begin(first_id)
+            stream.write(self._header)
+            self._bytes = len(self._header)
+        stream.write(block)
+        self._bytes += len(block)
+        self._end(events, documents, last_id)
+
+    def put_table(self, table: pa.Table, most: int, events: int, documents: int, first_id: int, last_id: int) -> None:
+        """Add rows to a Parquet file. ``most``: bytes that they can take at most."""
+        if self._stream is not None and self._stream.tell() + most + PARQUET_FOOTER > self.max_bytes:
+            self._close_file()
+        if self._stream is None:
+            stream = self._begin(first_id)
+            self._parquet = pq.ParquetWriter(stream, table.schema, compression=self._codec)
+        assert self._parquet is not None
+        self._parquet.write_table(table)
+        self._end(events, documents, last_id)
+
+    def _begin(self, first_id: int) -> FileStream:
+        self._name = f"{self._stem}-{len(self.files) + 1:0{self._digits}d}{self._ending}"
+        self._temporary = self._directory.until_settled(self._name)
+        self._stream = self._directory.open(self._temporary)
+        self._first = first_id
+        return self._stream
+
+    def _end(self, events: int, documents: int, last_id: int) -> None:
+        self._events += events
+        self._documents += documents
+        self._last = last_id
+
+    def close(self) -> None:
+        """Finish the file that is open, if there is one, and give it its name."""
+        self._put_block()
+        self._close_file()
+
+    def _close_file(self) -> None:
+        if self._stream is None:
+            return
+        if self._parquet is not None:
+            self._parquet.close()
+            self._bytes = self._stream.tell()
+            self._parquet = None
+        self._stream.close()
+        checksum = self._stream.sha256
+        self._stream = None
+        self._directory.settle(self._temporary, self._name)
+        about = self._bytes, self._events, self._documents, self._first, self._last, checksum
+        self.files.append(OutputFile(self._name, *about))
+        self._bytes = self._events = self._documents = 0

@@ -35,7 +35,7 @@ from eventlog.qlik.sequence import WriterState, raise_to
 from eventlog.sql.connection import parse_url
 from spark.directory import Directory
 from spark.job import NOTHING, BadLine, Columns, Job, Numbered, OutputFile, catalog
-from spark.output.formats import RECEIVER, OutputFormat, PartFiles, Render, Rendered, counts_of, renderer_of_events
+from spark.output import RECEIVER, OutputFormat, PartFiles, Render, Rendered, counts_of, renderer_of_events
 
 
 def _write(

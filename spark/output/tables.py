@@ -49,7 +49,7 @@ from eventlog.qlik.stored_tables import layout_of_new
 from eventlog.qlik.stored_values import arrow_type, converter
 from spark.directory import Directory
 from spark.job import NOTHING, BadLine, Columns, Job, Numbered, OutputFile, arrow_bytes, catalog
-from spark.output.formats import COMPRESS, PARQUET_FOOTER, RECEIVER, OutputFormat, PartFiles, Render, Rendered
+from spark.output import COMPRESS, PARQUET_FOOTER, RECEIVER, OutputFormat, PartFiles, Render, Rendered
 
 _OPERATIONS: Final = {
     ChangeOp.INSERT: Operation.ADD,

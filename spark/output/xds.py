@@ -15,7 +15,7 @@ from eventlog.model import LogRow
 from eventlog.xds.writer import Header, file_form, line_form, write_outgoing
 from spark.directory import Directory
 from spark.job import Columns, Job, Numbered, Output, OutputFile
-from spark.output.formats import PARQUET_FOOTER, OutputFormat, PartFiles, Render, renderer_of_events
+from spark.output import PARQUET_FOOTER, OutputFormat, PartFiles, Render, renderer_of_events
 
 PARQUET_COLUMNS: Final = ("event_id", "class", "operation", "association", "document")
 
