@@ -187,8 +187,8 @@ def _traced(config: Config) -> Iterator[tuple[Observer, OpenSink]]:
 
 def _follow(config: Config, counters: Counters, *, once: bool, dry: bool) -> None:
     """Follow the source of ``[source]`` in place of the log."""
-    from eventlog.publisher.stream.open import following, ignored_options, position_of
-    from eventlog.publisher.stream.run import follow
+    from eventlog.publisher.stream.follow import follow
+    from eventlog.publisher.stream.open_source import following, ignored_options, position_of
 
     done = Report()
     followed, open_position = following(config, counters, done), position_of(config, is_dry=dry)

@@ -390,8 +390,8 @@ class Publisher:
             return
         with liveness_file(config.publisher.health_file, patience(config)) as progress:
             if config.source.type is not None:
-                from eventlog.publisher.stream.open import following, position_of
-                from eventlog.publisher.stream.run import follow
+                from eventlog.publisher.stream.follow import follow
+                from eventlog.publisher.stream.open_source import following, position_of
 
                 follow(
                     following(config, counters, Report()),

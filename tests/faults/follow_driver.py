@@ -22,7 +22,7 @@ from eventlog.config.load import Config, load
 from eventlog.publisher.context import Counters
 from eventlog.publisher.sinks import files, open_sink
 from eventlog.publisher.stream import capture_files, gbase, linter, position, qlik_messages, run
-from eventlog.publisher.stream.open import following, position_of
+from eventlog.publisher.stream.open_source import following, position_of
 from eventlog.publisher.waiting import StopRequest
 
 __all__ = ["capture_files", "gbase", "linter", "qlik_messages"]  # imported here once, not by each of those that die

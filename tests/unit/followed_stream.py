@@ -22,10 +22,10 @@ from eventlog.publisher.context import Counters, PublisherOptions
 from eventlog.publisher.formats import XdsFormat
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.sinks.python import CallableSink
+from eventlog.publisher.stream import Source
 from eventlog.publisher.stream.capture_files import CaptureFiles
+from eventlog.publisher.stream.follow import Following, OpenPosition, follow
 from eventlog.publisher.stream.position import Saved, failures_of, position_file
-from eventlog.publisher.stream.run import Following, OpenPosition, follow
-from eventlog.publisher.stream.source import Source
 from eventlog.publisher.waiting import StopRequest
 from eventlog.xds.writer import Header
 

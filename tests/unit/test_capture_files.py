@@ -20,9 +20,9 @@ from eventlog.errors import ConfigError
 from eventlog.gbase.emulator import Switches
 from eventlog.gbase.records import Framer, FramingError
 from eventlog.gbase.session import SessionDead
+from eventlog.publisher.stream import Mark, Read, SourceLost
 from eventlog.publisher.stream.capture_files import CaptureFiles, CapturePosition
-from eventlog.publisher.stream.run import follow
-from eventlog.publisher.stream.source import Mark, Read, SourceLost
+from eventlog.publisher.stream.follow import follow
 from eventlog.publisher.waiting import StopRequest
 
 

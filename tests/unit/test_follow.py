@@ -31,9 +31,9 @@ from eventlog.gbase.options import ReadOptions
 from eventlog.gbase.records import FramingError
 from eventlog.model import Answer, Level, Verdict
 from eventlog.publisher.sinks import Document
+from eventlog.publisher.stream import Mark, Read
 from eventlog.publisher.stream.capture_files import CaptureFiles
-from eventlog.publisher.stream.run import follow
-from eventlog.publisher.stream.source import Mark, Read
+from eventlog.publisher.stream.follow import follow
 from eventlog.publisher.waiting import StopRequest
 
 SUCCESS, WARNING, ERROR, RETRY, FATAL = Level

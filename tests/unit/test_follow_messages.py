@@ -35,12 +35,11 @@ from eventlog.changes.format import Report
 from eventlog.errors import ConfigError
 from eventlog.model import Change, ChangeOp
 from eventlog.publisher.sinks.kafka import KafkaSink
-from eventlog.publisher.stream import qlik_messages
-from eventlog.publisher.stream import run as follow_module
+from eventlog.publisher.stream import Backlog, Read, SourceAway, SourceLost, qlik_messages
+from eventlog.publisher.stream import follow as follow_module
+from eventlog.publisher.stream.follow import follow
 from eventlog.publisher.stream.position import failures_of
 from eventlog.publisher.stream.qlik_messages import Topics
-from eventlog.publisher.stream.run import follow
-from eventlog.publisher.stream.source import Backlog, Read, SourceAway, SourceLost
 from eventlog.publisher.waiting import StopRequest
 from eventlog.qlik import message_format
 from eventlog.qlik.envelope import Message, UnknownSchema

@@ -27,13 +27,14 @@ from eventlog.linter.rows import QueueRow
 from eventlog.model import Answer
 from eventlog.publisher.context import Counters
 from eventlog.publisher.liveness import patience
+from eventlog.publisher.stream import Backlog, BadToken, Failure, Mark, Read
 from eventlog.publisher.stream import position as position_module
+from eventlog.publisher.stream.follow import follow
 from eventlog.publisher.stream.gbase import CaptureSession
 from eventlog.publisher.stream.linter import DispatchQueue
-from eventlog.publisher.stream.open import following as following_of
-from eventlog.publisher.stream.open import ignored_options, position_of
+from eventlog.publisher.stream.open_source import following as following_of
+from eventlog.publisher.stream.open_source import ignored_options, position_of
 from eventlog.publisher.stream.position import (
-    Failure,
     FilePosition,
     PositionAway,
     Saved,
@@ -41,8 +42,6 @@ from eventlog.publisher.stream.position import (
     position_file,
     position_table,
 )
-from eventlog.publisher.stream.run import follow
-from eventlog.publisher.stream.source import Backlog, BadToken, Mark, Read
 from eventlog.publisher.waiting import StopRequest
 
 # --- status -----------------------------------------------------------------------------------------------------------

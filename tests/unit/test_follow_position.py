@@ -22,9 +22,9 @@ from shared import wait_until
 
 from eventlog.errors import AnotherPublisher, ConfigError
 from eventlog.model import Change, ChangeOp
-from eventlog.publisher.stream.position import Failure, Saved, position_file
-from eventlog.publisher.stream.run import follow
-from eventlog.publisher.stream.source import Mark, Read, SourceAway
+from eventlog.publisher.stream import Failure, Mark, Read, SourceAway
+from eventlog.publisher.stream.follow import follow
+from eventlog.publisher.stream.position import Saved, position_file
 from eventlog.publisher.waiting import StopRequest
 
 

@@ -42,12 +42,12 @@ from eventlog.linter.emulator import ATTRS, Workload, emulate
 from eventlog.linter.format import SourceOptions, create_tables, insert_attrs, insert_rows
 from eventlog.linter.reader import ReaderOptions
 from eventlog.model import Change, Level
+from eventlog.publisher.stream import Failure, SourceAway, SourceLost
+from eventlog.publisher.stream.follow import follow
 from eventlog.publisher.stream.gbase import CaptureSession, StandardInput
 from eventlog.publisher.stream.linter import DispatchQueue
-from eventlog.publisher.stream.open import position_of, source_of
-from eventlog.publisher.stream.position import Failure, Saved, position_ddl, position_table
-from eventlog.publisher.stream.run import follow
-from eventlog.publisher.stream.source import SourceAway, SourceLost
+from eventlog.publisher.stream.open_source import position_of, source_of
+from eventlog.publisher.stream.position import Saved, position_ddl, position_table
 from eventlog.publisher.waiting import StopRequest
 
 # --- a session --------------------------------------------------------------------------------------------------------

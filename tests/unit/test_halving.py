@@ -20,8 +20,8 @@ from eventlog.model import Answer, Change, ChangeOp, Event, Level, LogRow, Verdi
 from eventlog.publisher.context import Counters
 from eventlog.publisher.delivery import FlightResult, send_heartbeat
 from eventlog.publisher.sinks import Document
-from eventlog.publisher.stream.run import follow
-from eventlog.publisher.stream.source import Mark, Read, Source, Step
+from eventlog.publisher.stream import Mark, Read, Source, Step
+from eventlog.publisher.stream.follow import follow
 from eventlog.publisher.waiting import StopRequest
 
 

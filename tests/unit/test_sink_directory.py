@@ -10,7 +10,7 @@ import pytest
 from eventlog.config.load import load
 from eventlog.errors import ConfigError
 from eventlog.publisher.sinks.files import MARKER, Owner, claim
-from eventlog.publisher.stream.open import position_of
+from eventlog.publisher.stream.open_source import position_of
 
 OURS = Owner("ours/1", "the log hr.eventlog")
 OTHERS = Owner("others/7", "the log pay.eventlog")

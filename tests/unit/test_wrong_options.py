@@ -16,7 +16,7 @@ from eventlog.changes.format import Report
 from eventlog.config.settings import SourceSettings
 from eventlog.conversion import convert, format_named, in_own_options
 from eventlog.errors import ConfigError, EventlogError
-from eventlog.publisher.stream.open import source_of as source_for
+from eventlog.publisher.stream.open_source import source_of as source_for
 
 
 class Form(NamedTuple):

@@ -13,8 +13,7 @@ from eventlog.gbase.options import ReadOptions, Token
 from eventlog.gbase.reader import Committed, StreamReader
 from eventlog.gbase.records import ColumnError
 from eventlog.gbase.session import Capture, CdcError, Connection, SessionDead, Transport, capture_session, error_name
-from eventlog.publisher.stream.position import Failure
-from eventlog.publisher.stream.source import BadToken, Mark, Read, SourceAway, SourceLost, Step
+from eventlog.publisher.stream import BadToken, Failure, Mark, Read, SourceAway, SourceLost, Step
 
 _CHUNK: Final = 1 << 16
 _PATIENCE: Final = 0.2

@@ -21,8 +21,7 @@ from eventlog.linter.reader import ReaderOptions
 from eventlog.linter.rows import signed, stripped
 from eventlog.linter.transactions import place_of_token
 from eventlog.model import Change
-from eventlog.publisher.stream.position import Failure
-from eventlog.publisher.stream.source import Backlog, BadToken, Mark, Read, Step
+from eventlog.publisher.stream import Backlog, BadToken, Failure, Mark, Read, Step
 from eventlog.sql.connection import connect_any
 
 

@@ -12,17 +12,20 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, BinaryIO, Final, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple, Protocol
 
 import sqlalchemy as sa
 from sqlalchemy.schema import CreateTable
 
 from eventlog.errors import AnotherPublisher, ConfigError, DatabaseError, EventlogError
 from eventlog.files.atomic import sync_file, sync_path
+from eventlog.publisher.stream import Backlog, Failure
 from eventlog.sql.connection import (
     as_database_errors,
     connect,
@@ -45,17 +48,25 @@ class Saved(NamedTuple):
     flight: int = 0
 
 
-class Failure(NamedTuple):
-    """Something of a source that did not reach the receiver and will not be tried again.
+class PositionAway(EventlogError):
+    """The position cannot be written now, as on a full disk. What was answered since will be sent again."""
 
-    ``code``: ``receiver``, or that of the error that stood against reading or writing it. ``content``: the event as XDS
-    element, or the change as JSON; None where it could not be read.
-    """
+    code = "position_away"
+    cure = "Make room, or mend the rights, where the position is kept; the publisher tries again by itself."
 
-    event_id: str
-    code: str
-    message: str
-    content: str | None = None
+
+class Position(Protocol):
+    """Where the position of the source is kept, held by this publisher alone. Raises DatabaseError, PositionAway."""
+
+    def load(self) -> Saved: ...
+
+    def save(self, saved: Saved, failures: Sequence[Failure] = ()) -> None:
+        """Make a position, and what failed up to it, durable."""
+        ...
+
+
+OpenPosition = Callable[[], AbstractContextManager[Position]]
+"""Opens the position and keeps others away from it. Raises AnotherPublisher, ConfigError, DatabaseError."""
 
 
 # --- in a file --------------------------------------------------------------------------------------------------------
@@ -63,13 +74,6 @@ class Failure(NamedTuple):
 _LOOKS: Final = 5
 _LOOK: Final = 0.1
 """Seconds between looks whether the lock is free: `eventlog status` holds it for a moment."""
-
-
-class PositionAway(EventlogError):
-    """The position cannot be written now, as on a full disk. What was answered since will be sent again."""
-
-    code = "position_away"
-    cure = "Make room, or mend the rights, where the position is kept; the publisher tries again by itself."
 
 
 class FilePosition:
@@ -350,3 +354,108 @@ def position_table(url: str | sa.URL, name: str, source: str) -> Iterator[TableP
 def _storable(failure: Failure) -> dict[str, str | None]:
     texts = {name: None if text is None else storable(text) for name, text in failure._asdict().items()}
     return {**texts, "event_id": (texts["event_id"] or "")[:255]}
+
+
+# --- what `eventlog status --from` tells of a source ------------------------------------------------------------------
+
+SHOWN: Final = 20
+"""Of the failures so many, the newest, are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceStatus:
+    """What is known of a source. ``place``: where its position is kept; ``moved``: when that last moved, None if never.
+
+    ``failures``: how many there are in all, None if this user may not read them; ``newest``: the last of them with
+    their times, the newest last. ``behind``: what the source holds behind the position, answered or not; None if that
+    is unknown, for the reason ``unknown`` if that is an error.
+    """
+
+    source: str
+    place: str
+    position: Saved
+    moved: datetime | None = None
+    publisher_runs: bool = False
+    failures: int | None = 0
+    newest: Sequence[tuple[datetime, Failure]] = ()
+    behind: Backlog | None = None
+    unknown: str | None = None
+
+
+def status_in_file(path: Path, source: str) -> SourceStatus:
+    """What a position file and its file of failures hold. Raises ConfigError."""
+    saved, moved = read_position(path, source)
+    status = SourceStatus(source, str(path), saved, moved, is_locked(path))
+    lines: deque[bytes] = deque(maxlen=SHOWN)
+    number = 0
+    try:
+        with failures_of(path).open("rb") as file:
+            for line in file:
+                number += 1
+                lines.append(line)
+    except FileNotFoundError:
+        return status
+    except PermissionError:
+        return replace(status, failures=None)
+    except OSError as error:
+        raise ConfigError(f"{failures_of(path)} cannot be read: {error.strerror}") from error
+    return replace(status, failures=number, newest=[one for line in lines if (one := _failure(line)) is not None])
+
+
+def _failure(line: bytes) -> tuple[datetime, Failure] | None:
+    """A failure from its line; None if the line is still being written."""
+    try:
+        content = json.loads(line)
+        failure = Failure(content["event_id"], content["code"], content["message"])
+        return datetime.fromisoformat(content["time"]), failure
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+def status_in_table(url: str, table: str, source: str) -> SourceStatus:
+    """What a position table and its table of failures hold. Raises ConfigError, DatabaseError."""
+    names = position_tables(table)
+    position, failures = names
+    dialect = dialect_of(url)
+    with connect(url, secret=POSITION_SECRET).connect() as connection, as_database_errors(connection):
+        if not sa.inspect(connection).has_table(position.name, position.schema):
+            return SourceStatus(source, position.fullname, Saved())
+        runs = dialect.is_locked(connection, LogTable(position.schema, position.name, ()))
+        saved = TablePosition(connection, names, source).load()
+        moved = connection.scalar(sa.select(position.c.saved).where(position.c.source == source))
+        of_source = failures.c.source == source
+        number = connection.execute(sa.select(sa.func.count()).select_from(failures).where(of_source)).scalar_one()
+        lines = connection.execute(
+            sa.select(failures.c.error_time, failures.c.event_id, failures.c.code, failures.c.message)
+            .where(of_source)
+            .order_by(failures.c.error_time.desc())
+            .limit(SHOWN)
+        )
+        newest = [(time.replace(tzinfo=UTC), Failure(*rest)) for time, *rest in reversed(lines.all())]
+    moved = None if moved is None else moved.replace(tzinfo=UTC)
+    return SourceStatus(source, position.fullname, saved, moved, runs, int(number), newest)
+
+
+def place_in_words(source: str, token: Any) -> str:
+    """A position for people: from where the source is read again."""
+    if token is None:
+        return "where the source begins"
+    try:
+        return _in_words(source, token)
+    except (AttributeError, KeyError, TypeError):  # changed by hand
+        return json.dumps(token)
+
+
+def _in_words(source: str, token: Any) -> str:
+    if source == "linter":
+        return f"behind the COMMIT at {token.get('restart') if isinstance(token, Mapping) else token}"
+    if source != "gbase":
+        return ", ".join(
+            f"{topic} {' '.join(f'{number}:{offset}' for number, offset in partitions.items())}"
+            for topic, partitions in token.items()
+        )
+    words = ", ".join(f"{name} {token.get(name) or 'none'}" for name in ("restart", "commit"))
+    capture = token.get("capture")
+    if capture is None:
+        return words
+    return f"{words}; byte {capture['restart']['offset']} of {capture['restart']['file']}"

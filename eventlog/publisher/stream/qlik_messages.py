@@ -16,8 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from eventlog.changes.format import Report
 from eventlog.errors import EventlogError, FormatError, number_of
-from eventlog.publisher.stream.position import Failure
-from eventlog.publisher.stream.source import Backlog, BadToken, Mark, Read, SourceAway, SourceLost, Step
+from eventlog.publisher.stream import Backlog, BadToken, Failure, Mark, Read, SourceAway, SourceLost, Step
 from eventlog.qlik.envelope import (
     MAGIC,
     METADATA,

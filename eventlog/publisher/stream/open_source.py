@@ -1,4 +1,6 @@
-"""From the configuration to what ``follow`` takes: the source, its position, and how changes become documents."""
+"""From the configuration to what ``follow`` takes: the source, its position, and how changes become documents; and to
+what ``eventlog status --from`` tells of them.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +21,23 @@ from eventlog.config.settings import PublisherSettings, SourceSettings, kafka_pr
 from eventlog.conversion import in_own_options
 from eventlog.core.catalog import Catalog, build_catalog
 from eventlog.core.options import options_of, parse_options, toml
-from eventlog.errors import ConfigError
+from eventlog.errors import ConfigError, EventlogError
 from eventlog.publisher.context import Counters
 from eventlog.publisher.formats import value_options, xds_format
 from eventlog.publisher.open_log import is_given, publisher_options
 from eventlog.publisher.sinks.files import Owner, claim
-from eventlog.publisher.sinks.python import load_function
-from eventlog.publisher.stream.position import Failure, Saved, position_file, position_table
-from eventlog.publisher.stream.run import Following, OpenPosition, Position
-from eventlog.publisher.stream.source import BadToken, Source
+from eventlog.publisher.stream import BadToken, Failure, Source
+from eventlog.publisher.stream.follow import Following
+from eventlog.publisher.stream.position import (
+    OpenPosition,
+    Position,
+    Saved,
+    SourceStatus,
+    position_file,
+    position_table,
+    status_in_file,
+    status_in_table,
+)
 from eventlog.sql.connection import describe, parse_url
 
 
@@ -165,6 +175,8 @@ def _stream(settings: SourceSettings, reader: Mapping[str, Any]) -> Source:
         Capture(table, columns, labels[table] if table in labels else next(free))
         for table, columns in settings.capture.items()
     ]
+    from eventlog.publisher.sinks.python import load_function  # brings the reader of XDS answers
+
     connect = load_function(settings.connect, "source.connect", Path.cwd())
     named = replace(options, labels={capture.label: capture.table for capture in captures})
     return CaptureSession(connect, captures, settings.server, named)
@@ -276,3 +288,17 @@ def _kind(settings: SourceSettings) -> str:
     if settings.path is None:
         return "a session with a server"
     return "a capture on standard input" if settings.path.name == STANDARD_INPUT else "a capture in files"
+
+
+def source_status(config: Config) -> SourceStatus:
+    """How far the source of ``[source]`` has been published. Raises ConfigError, DatabaseError."""
+    settings = config.source
+    source, kept = settings.type or "", place_of(settings)
+    if isinstance(kept, Path):
+        status = status_in_file(kept, source)
+    else:
+        status = status_in_table(kept, settings.position_table, source)
+    try:
+        return replace(status, behind=source_of(settings, Report()).backlog(status.position.token))
+    except EventlogError as error:
+        return replace(status, unknown=str(error))

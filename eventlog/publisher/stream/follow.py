@@ -11,10 +11,10 @@ import logging
 import time
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import AbstractContextManager, closing, suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 from eventlog.changes import json_form as change_json
 from eventlog.changes.events import EventWriting, change_to_events
@@ -47,9 +47,8 @@ from eventlog.publisher.delivery import FlightResult, Judged, Parking, as_flushe
 from eventlog.publisher.formats import XdsFormat
 from eventlog.publisher.liveness import Progress, ReportingSink
 from eventlog.publisher.sinks import Document, Sink
-from eventlog.publisher.stream.pending import Pending, PendingEvent
-from eventlog.publisher.stream.position import Failure, PositionAway, Saved
-from eventlog.publisher.stream.source import Mark, Read, Source, SourceAway, Step
+from eventlog.publisher.stream import Failure, Mark, Pending, PendingEvent, Read, Source, SourceAway, Step
+from eventlog.publisher.stream.position import OpenPosition, Position, PositionAway, Saved
 from eventlog.publisher.waiting import BackOff, HeartbeatTimer, Stop, keep_connected, soonest
 from eventlog.xds.writer import write_event
 
@@ -57,20 +56,6 @@ _log = logging.getLogger("eventlog.publisher")
 
 _UNLIMITED: Final = 10_000
 """Events read from the oldest unanswered one on with ``query_limit = 0``: memory stays bounded."""
-
-
-class Position(Protocol):
-    """Where the position of the source is kept, held by this publisher alone. Raises DatabaseError, PositionAway."""
-
-    def load(self) -> Saved: ...
-
-    def save(self, saved: Saved, failures: Sequence[Failure] = ()) -> None:
-        """Make a position, and what failed up to it, durable."""
-        ...
-
-
-OpenPosition = Callable[[], AbstractContextManager[Position]]
-"""Opens the position and keeps others away from it. Raises AnotherPublisher, ConfigError, DatabaseError."""
 
 
 @dataclass(frozen=True, slots=True)
