@@ -19,8 +19,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from eventlog import __version__
-from eventlog.cli.context import Context
-from eventlog.cli.output import FILE, configure_logging, error_line
+from eventlog.cli.context import FILE, Context, configure_logging, error_line
 from eventlog.config.settings import LogSettings
 from eventlog.errors import ConfigError, EventlogError, FatalAnswer
 

@@ -12,8 +12,17 @@ from typing import Any, Final
 import click
 
 from eventlog.cli import Command
-from eventlog.cli.context import Context, master_of, spark_module
-from eventlog.cli.output import FILE, json_option, master_option, note, print_json, result
+from eventlog.cli.context import (
+    FILE,
+    Context,
+    json_option,
+    master_of,
+    master_option,
+    note,
+    print_json,
+    result,
+    spark_module,
+)
 from eventlog.config.load import Config
 from eventlog.conversion import read_map
 from eventlog.errors import ConfigError, number_of

@@ -1,4 +1,6 @@
-"""What commands work with: the configuration that the global options give, a session of its database, Spark."""
+"""What commands work with: the configuration that the global options give, a session of its database, Spark, and the
+terminal, with the result on standard output, notes and progress on standard error.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from eventlog.cli.output import configure_logging, note
 from eventlog.config.load import Config, connection_url, load
 from eventlog.errors import ConfigError
 
@@ -18,6 +19,17 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
     from eventlog.sql.dialect import Dialect
+import datetime
+import json
+import logging
+import sys
+import time
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
+
+import click
+
+from eventlog.config.settings import SOURCE_FORMATS, LogSettings
 
 DEFAULT_FILE: Final = Path("eventlog.toml")
 
@@ -44,6 +56,19 @@ class Context:
             note(f"warning: {warning}")
         return config
 
+
+# --- options of several commands --------------------------------------------------------------------------------------
+
+FILE: Final = click.Path(path_type=Path)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, for programs.")
+sql_option = click.option("--sql", "as_sql", is_flag=True, help="Print the SQL and run none of it.")
+master_option = click.option("--master", metavar="URL", help="Spark master.  [default: spark-submit's, else local[*]]")
+source_option = click.option("--from", "source", type=click.Choice(SOURCE_FORMATS), metavar="SOURCE",
+    help=f"In place of the log, the source of [source]: {', '.join(SOURCE_FORMATS)}; in place of source.type.",
+)  # fmt: skip
+yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask, also on a terminal; for scripts.")
+
+# --- the database; SQLAlchemy is heavy, and `eventlog --help` does without it -----------------------------------------
 
 # --- the database; SQLAlchemy is heavy, and `eventlog --help` does without it -----------------------------------------
 
@@ -84,6 +109,8 @@ def reading(config: Config) -> Iterator[tuple[Connection, Dialect]]:
 
 # --- Spark ------------------------------------------------------------------------------------------------------------
 
+# --- Spark ------------------------------------------------------------------------------------------------------------
+
 
 def spark_module(name: str) -> Any:
     """A module of the package ``spark``, imported by name since eventlog works without Spark. Raises ConfigError."""
@@ -98,3 +125,190 @@ def spark_module(name: str) -> Any:
 def master_of(option: str | None) -> str | None:
     """The Spark master of a command: its option, else that of spark-submit (None), else all cores of this machine."""
     return option or (None if "PYSPARK_GATEWAY_PORT" in os.environ else "local[*]")
+
+
+# --- log lines, on standard error -------------------------------------------------------------------------------------
+
+_LOG_FIELDS: Final = ("log", "flight", "envelope", "event_id", "code")
+"""What a log line may carry beside its message."""
+_ABOUT_A_LOG: Final = ("eventlog.publisher", "eventlog.backlog", "eventlog.statements")
+"""Loggers whose lines are about the log of the configuration."""
+
+
+def configure_logging(settings: LogSettings, *, quiet: bool, verbose: int, log: str = "") -> None:
+    """Send log lines to standard error: those of eventlog by its level, of other libraries warnings.
+
+    ``log``: the log that is worked on, for lines in JSON. ``quiet`` and ``verbose`` are those of the command line;
+    SQL statements are logged only with --verbose given twice.
+    """
+    level = "warning" if quiet and settings.level != "error" else "debug" if verbose else settings.level
+    formatter = _JsonLines(log) if settings.format == "json" else _TextLines("%(asctime)s %(levelname)s %(message)s")
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
+    for handler in _own_handlers():
+        handler.setFormatter(formatter)
+    logging.getLogger("eventlog").setLevel(level.upper())
+    logging.getLogger("eventlog.statements").setLevel(logging.DEBUG if verbose > 1 else logging.INFO)
+
+
+def _own_handlers() -> list[logging.StreamHandler[Any]]:
+    """The handlers that write to standard error; none if the application that calls us logs in its own way."""
+    return [handler for handler in logging.getLogger().handlers if type(handler) is logging.StreamHandler]
+
+
+class _TextLines(logging.Formatter):
+    """Lines for people, with the time in UTC and the code of an error."""
+
+    converter = time.gmtime  # type: ignore[assignment]
+    default_time_format = "%Y-%m-%dT%H:%M:%S"
+    default_msec_format = "%s.%03dZ"
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        return _with_code(super().formatMessage(record), getattr(record, "code", ""))
+
+
+def _with_code(message: str, code: str) -> str:
+    return f"{message} [{code}]" if code else message
+
+
+class _JsonLines(logging.Formatter):
+    """A JSON object a line: time in UTC, level, message, and the ``_LOG_FIELDS`` that the line carries.
+
+    ``log``: the log that lines of publishers and backlog jobs are about, empty if there is none.
+    """
+
+    def __init__(self, log: str) -> None:
+        super().__init__()
+        self._log = log
+
+    def format(self, record: logging.LogRecord) -> str:
+        moment = datetime.datetime.fromtimestamp(record.created, datetime.UTC)
+        line: dict[str, Any] = {
+            "time": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if self._log and record.name.startswith(_ABOUT_A_LOG):
+            line["log"] = self._log
+        line.update({name: getattr(record, name) for name in _LOG_FIELDS if getattr(record, name, "") != ""})
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False)
+
+
+def error_line(message: str, *, code: str = "") -> None:
+    """The one line that says why a command failed, with the error's code if it has one."""
+    if any(isinstance(handler.formatter, _JsonLines) for handler in _own_handlers()):
+        logging.getLogger("eventlog").error("%s", _one_line(message), extra={"code": code})
+    else:
+        click.echo(f"eventlog: {_with_code(_one_line(message), code)}", err=True)
+
+
+# --- the result and what is beside it ---------------------------------------------------------------------------------
+
+
+def note(message: str) -> None:
+    """A line on standard error, beside the result: a warning, a hint, what was passed over."""
+    click.echo(message, err=True)
+
+
+def result(message: str, *, colour: str | None = None, bold: bool | None = None, end: str = "\n") -> None:
+    """A line of the result, on standard output. Characters that its encoding lacks are escaped."""
+    click.secho(_encodable(message) + end, fg=colour, bold=bold, nl=False)
+
+
+def print_json(value: Any) -> None:
+    """A result for programs: JSON on standard output. Dates become ISO texts, other things their text."""
+    text = json.dumps(value, ensure_ascii=False, indent=2, default=_plain)
+    if _encodable(text) != text:
+        text = json.dumps(value, indent=2, default=_plain)
+    click.echo(text)
+
+
+def _plain(value: object) -> object:
+    return value.isoformat() if isinstance(value, datetime.date | datetime.time) else str(value)
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, err: bool = False) -> None:
+    """A table of the result, columns aligned, nothing cut off. ``err``: on standard error, beside another result."""
+    texts = [[_one_line("-" if cell is None else str(cell)) for cell in row] for row in rows]
+    lines = [list(headings), *texts]
+    widths = [max(_width(line[column]) for line in lines) for column in range(len(headings))]
+    for number, line in enumerate(lines):
+        text = "  ".join(cell + " " * (width - _width(cell)) for cell, width in zip(line, widths, strict=True)).rstrip()
+        click.secho(text if err else _encodable(text), err=err, bold=number == 0)
+
+
+def _encodable(text: str) -> str:
+    """The text, with what standard output cannot encode escaped, as Python does for standard error."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split("\n")) if "\n" in text else text
+
+
+def _width(text: str) -> int:
+    """Columns of a terminal: East Asian wide characters take two, combining ones none."""
+    return sum(
+        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
+    )
+
+
+@contextmanager
+def progress(label: str, total: int, quiet: bool = False, unit: str = "rows") -> Iterator[Callable[[int], None]]:
+    """A progress bar on standard error, if that is a terminal. The block calls the function with how much it has done.
+
+    ``unit``: what is counted. Log lines stand above the bar.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield lambda done: None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.completed:,.0f} of {task.total:,.0f} " + unit + "{task.fields[rate]}"),
+        TimeRemainingColumn(),
+        TextColumn("left"),
+    )
+    began = time.monotonic()
+    # Standard output may hold the result.
+    with Progress(*columns, console=console, transient=True, redirect_stdout=False) as bar:
+        task = bar.add_task(label, total=total, rate="")
+        handlers = [(handler, handler.setStream(sys.stderr)) for handler in _own_handlers()]
+
+        def advance(done: int) -> None:
+            bar.advance(task, done)
+            completed = bar.tasks[0].completed
+            bar.update(task, rate=f", {completed / max(time.monotonic() - began, 0.001):,.0f} a second")
+
+        try:
+            yield advance
+        finally:
+            for handler, stream in handlers:
+                if stream is not None:
+                    handler.setStream(stream)
+
+
+def confirm(what: str, *, yes: bool) -> None:
+    """Ask before something is destroyed; ``what`` is the sentence that says what goes. A no ends the command with 1.
+
+    Without a terminal nobody could answer: the command goes on, as a scheduled job wants it.
+    """
+    if yes or not sees_terminal():
+        return
+    note(what)
+    if not click.confirm("Go on?", err=True):
+        error_line("not confirmed: nothing was changed")
+        raise click.exceptions.Exit(1)
+
+
+def sees_terminal() -> bool:
+    """Whether standard input is a terminal, so that somebody can answer."""
+    return sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty()

@@ -25,8 +25,18 @@ from eventlog import conversion
 from eventlog.changes.format import Report
 from eventlog.changes.json_form import value_to_json
 from eventlog.cli import Command
-from eventlog.cli.context import Context, master_of, spark_module
-from eventlog.cli.output import FILE, json_option, master_option, note, print_json, result, table
+from eventlog.cli.context import (
+    FILE,
+    Context,
+    json_option,
+    master_of,
+    master_option,
+    note,
+    print_json,
+    result,
+    spark_module,
+    table,
+)
 from eventlog.config.kinds import url_of
 from eventlog.config.settings import DatabaseSettings
 from eventlog.errors import ConfigError, EventlogError, number_of

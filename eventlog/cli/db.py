@@ -9,8 +9,20 @@ import click
 from sqlalchemy import Connection
 
 from eventlog.cli import Group
-from eventlog.cli.context import Context, engine_of, reading, transaction
-from eventlog.cli.output import confirm, json_option, print_json, result, sees_terminal, sql_option, table, yes_option
+from eventlog.cli.context import (
+    Context,
+    confirm,
+    engine_of,
+    json_option,
+    print_json,
+    reading,
+    result,
+    sees_terminal,
+    sql_option,
+    table,
+    transaction,
+    yes_option,
+)
 from eventlog.config.load import Config, connection_url
 from eventlog.errors import ConfigError, LogTableError
 from eventlog.publisher.open_log import find_log

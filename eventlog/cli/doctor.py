@@ -9,8 +9,7 @@ from typing import Final
 import click
 
 from eventlog.cli import Command
-from eventlog.cli.context import Context
-from eventlog.cli.output import json_option, print_json, result
+from eventlog.cli.context import Context, json_option, print_json, result
 from eventlog.cli.settings import print_settings
 from eventlog.cli.triggers import planned_triggers
 from eventlog.config.load import Effective, effective

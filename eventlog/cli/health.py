@@ -8,8 +8,7 @@ from pathlib import Path
 import click
 
 from eventlog.cli import Command
-from eventlog.cli.context import Context
-from eventlog.cli.output import FILE, json_option, print_json, result
+from eventlog.cli.context import FILE, Context, json_option, print_json, result
 from eventlog.errors import ConfigError
 from eventlog.publisher.liveness import read_health
 

@@ -18,8 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from eventlog.cli import Command
-from eventlog.cli.context import Context, reading
-from eventlog.cli.output import error_line, json_option, note, result
+from eventlog.cli.context import Context, error_line, json_option, note, reading, result
 from eventlog.cli.status import publishing_status
 from eventlog.config.load import Config
 from eventlog.errors import ConfigError, DatabaseError, EventlogError, number_of

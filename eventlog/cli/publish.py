@@ -18,9 +18,8 @@ import click
 
 from eventlog.changes.format import Report
 from eventlog.cli import Command
-from eventlog.cli.context import Context
-from eventlog.cli.output import progress as progress_bar
-from eventlog.cli.output import source_option
+from eventlog.cli.context import Context, source_option
+from eventlog.cli.context import progress as progress_bar
 from eventlog.config.load import Config, effective
 from eventlog.config.settings import PUBLISHED_FORMATS
 from eventlog.core.options import toml

@@ -13,8 +13,7 @@ import click
 from sqlalchemy import Connection
 
 from eventlog.cli import Command
-from eventlog.cli.context import Context, session
-from eventlog.cli.output import confirm, json_option, print_json, progress, result, yes_option
+from eventlog.cli.context import Context, confirm, json_option, print_json, progress, result, session, yes_option
 from eventlog.errors import ConfigError, number_of
 from eventlog.publisher.cycle import recorded_ids
 from eventlog.publisher.open_log import find_log

@@ -15,8 +15,7 @@ import click
 from sqlalchemy import Connection
 
 from eventlog.cli import Command
-from eventlog.cli.context import Context, session
-from eventlog.cli.output import FILE, json_option, note, print_json, progress, result
+from eventlog.cli.context import FILE, Context, json_option, note, print_json, progress, result, session
 from eventlog.config.load import Config
 from eventlog.core.catalog import Catalog, ObjectClass
 from eventlog.errors import BadTableKey, ConfigError, DatabaseAway, DatabaseError, LogTableError, number_of

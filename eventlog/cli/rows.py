@@ -10,8 +10,7 @@ from typing import Final
 import click
 
 from eventlog.cli import Command
-from eventlog.cli.context import Context, reading, transaction
-from eventlog.cli.output import json_option, note, print_json, result, table
+from eventlog.cli.context import Context, json_option, note, print_json, reading, result, table, transaction
 from eventlog.errors import ConfigError, number_of
 from eventlog.publisher.context import Counters
 from eventlog.publisher.explain import LINES_READ, Explanation, explain, explanation_data, read_refusals, refusals_data

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from eventlog.cli import Command
-from eventlog.cli.context import DEFAULT_FILE, Context, reading
-from eventlog.cli.output import FILE, json_option, note, print_json, table
+from eventlog.cli.context import DEFAULT_FILE, FILE, Context, json_option, note, print_json, reading, table
 from eventlog.config.kinds import BASE, COLUMN_MAP, URL, masked
 from eventlog.config.load import Config, Effective, effective, load
 from eventlog.config.settings import SECTIONS, WatchSettings, variable

@@ -12,8 +12,7 @@ import click
 from sqlalchemy import Connection
 
 from eventlog.cli import Command
-from eventlog.cli.context import Context, reading
-from eventlog.cli.output import error_line, json_option, print_json, result, source_option, table
+from eventlog.cli.context import Context, error_line, json_option, print_json, reading, result, source_option, table
 from eventlog.cli.triggers import planned_triggers
 from eventlog.config.load import Config
 from eventlog.errors import DatabaseError, EventlogError, number_of

@@ -13,20 +13,22 @@ from sqlalchemy import Connection
 
 from eventlog.changes.json_form import database_from_json, read_catalog
 from eventlog.cli import Group
-from eventlog.cli.context import Context, reading, transaction
-from eventlog.cli.db import dialect_option, names, offline, refuse_to_lose_rows
-from eventlog.cli.output import (
+from eventlog.cli.context import (
     FILE,
+    Context,
     confirm,
     json_option,
     note,
     print_json,
+    reading,
     result,
     sees_terminal,
     sql_option,
     table,
+    transaction,
     yes_option,
 )
+from eventlog.cli.db import dialect_option, names, offline, refuse_to_lose_rows
 from eventlog.config.load import Config
 from eventlog.core.catalog import Catalog, Database, key_columns, match_name
 from eventlog.errors import ConfigError, EventlogError, TriggerError, number_of, together, with_location

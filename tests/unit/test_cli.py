@@ -16,8 +16,8 @@ from click.testing import CliRunner
 from shared import Run
 
 from eventlog import __version__, cli
+from eventlog.cli.context import _TextLines
 from eventlog.cli.monitor import read_monitor
-from eventlog.cli.output import _TextLines
 from eventlog.errors import ConfigError, DatabaseError, EventlogError, FatalAnswer, first_of, number_of
 
 
