@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping, Sequence
+from datetime import datetime
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Protocol
 
@@ -85,7 +86,7 @@ class Wake(Protocol):
 
 
 class SqlDatabase(ABC):
-    """A database: how it is connected to, how it writes names and values, what tables it has."""
+    """A database: how it is connected to, how it writes names and values, what tables it has and a log is made of."""
 
     # What it is
 
@@ -106,6 +107,10 @@ class SqlDatabase(ABC):
     """Whether the columns of a table have an order of their own (spec/event-log.md 1.3)."""
     lacks: frozenset[Kind] = frozenset()
     """The classes of column types that no version of it has."""
+    local_now: str
+    """SQL of the server's local time."""
+    utc_now: str
+    """SQL of the time in UTC as event_time holds it."""
 
     # The session
 
@@ -148,6 +153,10 @@ class SqlDatabase(ABC):
     def current_user(self, conn: Connection) -> str:
         """The user that triggers log as perpetrator, an empty text if they log none."""
         return ""
+
+    def local_time(self, conn: Connection) -> datetime:
+        """The local time of the server, of its own zone and not of the session's."""
+        return conn.execute(sa.select(sa.literal_column(self.local_now, sa.TIMESTAMP()))).scalar_one()
 
     # Names and values
 
@@ -258,8 +267,6 @@ class SqlDatabase(ABC):
     """
     queue_index: Sequence[str] = ("record_id",)
     """The columns of the index that the publisher reads by; it holds the rows N alone with ``partial_indexes``."""
-    utc_now: str
-    """SQL of the time in UTC as event_time holds it."""
     prologue: Sequence[str] = ("BEGIN;", "")
     """The lines that a script for the database's own tool begins with."""
     epilogue: Sequence[str] = ("", "COMMIT;")

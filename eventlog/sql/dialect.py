@@ -9,7 +9,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from datetime import datetime
 from functools import lru_cache
 from itertools import chain
 from operator import itemgetter
@@ -83,8 +82,6 @@ class Dialect(SqlDatabase):
     columns, and what ``log_times`` gives."""
     last_record_id: int = 2**63 - 1
     """The greatest record_id that there can be."""
-    local_now: str
-    """SQL of the server's local time."""
 
     @abstractmethod
     def log_field(self, field: str, column: str, column_type: ColumnType | None) -> str:
@@ -99,10 +96,6 @@ class Dialect(SqlDatabase):
         Where ``time`` is made of a text, also ``until`` and ``after``: the binds of ``due_chunks`` in the same form.
         ``is_zoned``: the column knows its zone, and holds the moment itself.
         """
-
-    def local_time(self, conn: Connection) -> datetime:
-        """The local time of the server, of its own zone and not of the session's."""
-        return conn.execute(sa.select(sa.literal_column(self.local_now, sa.TIMESTAMP()))).scalar_one()
 
     def bindable(self, sql: str) -> str:
         """SQL text as it stands in a statement with parameters."""
