@@ -1,4 +1,4 @@
--- What a database has of our triggers, and what they need to know of it, for installed.py.
+-- What a database has of our triggers, and what they need to know of it, for triggers.py.
 
 -- name: log
 SELECT t.owner, t.table_name

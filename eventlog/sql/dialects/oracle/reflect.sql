@@ -1,4 +1,4 @@
--- The tables and views of one schema for reflect.py; one statement each.
+-- The tables and views of one schema for objects.py; one statement each.
 
 -- name: schema
 SELECT username

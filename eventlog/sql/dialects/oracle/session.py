@@ -12,12 +12,12 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from eventlog.errors import DatabaseError
-from eventlog.sql import statements as driver
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.dialects.oracle.text import NUMBERS, qualified, quote_identifier
 from eventlog.sql.doctor import Answer, AnswerFunction, Numbering
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.statements import literal
+from eventlog.sql.statements import fetch as fetch_rows
+from eventlog.sql.statements import literal, statements
 
 _ARRAY_SIZE: Final = 1000
 """Rows that one round trip brings."""
@@ -71,20 +71,12 @@ FROM ALL_OBJECTS
 WHERE OWNER = NVL(:owner, SYS_CONTEXT('USERENV', 'CURRENT_SCHEMA'))
   AND OBJECT_NAME = :flights AND OBJECT_TYPE = 'SEQUENCE'"""
 
-
 _TRIED: Final = {
     "SELECT": "SELECT 1 FROM {table} WHERE 1 = 0",
     "INSERT": "INSERT INTO {table} ({column}) SELECT NULL FROM DUAL WHERE 1 = 0",
     "UPDATE": "UPDATE {table} SET {column} = {column} WHERE 1 = 0",
     "DELETE": "DELETE FROM {table} WHERE 1 = 0",
 }
-
-_SUCCESS, _OWNED = 0, 4  # return codes of DBMS_LOCK.REQUEST; 1 is a time-out: another session has it
-_EXCLUSIVE: Final = 6
-_BESIDE: Final = "eventlog_lock_session"
-_MAY_LOCK: Final = "eventlog_may_use_dbms_lock"
-_BUSY: Final = 54
-_NO_TABLE: Final = 942
 
 
 class OracleSessions(Dialect):
@@ -200,7 +192,7 @@ class OracleSessions(Dialect):
 def fetch(conn: Connection, statement: str, parameters: Mapping[str, object] | None = None) -> list[tuple[Any, ...]]:
     """The rows of a statement as the driver makes them, large objects as text or bytes with their row."""
     with _own_types(conn):
-        return driver.fetch(conn, statement, parameters or {})
+        return fetch_rows(conn, statement, parameters or {})
 
 
 CHUNKS: Final = (1, 10, 100, 900)
@@ -271,6 +263,13 @@ def current_user(conn: Connection) -> str:
 
 # --- the two locks ----------------------------------------------------------------------------------------------------
 
+_SUCCESS, _OWNED = 0, 4  # return codes of DBMS_LOCK.REQUEST; 1 is a time-out: another session has it
+_EXCLUSIVE: Final = 6
+_BESIDE: Final = "eventlog_lock_session"
+_MAY_LOCK: Final = "eventlog_may_use_dbms_lock"
+_BUSY: Final = 54
+_NO_TABLE: Final = 942
+
 
 def lock_id(log: LogTable) -> int:
     """The number of a log's user lock, one of those that programs give themselves: 0 to 1073741823."""
@@ -295,16 +294,14 @@ def row_lock(log: LogTable) -> str:
 
 
 def _may_use_dbms_lock(conn: Connection) -> bool:
-    known = conn.connection.info.get(_MAY_LOCK)
-    if known is not None:
-        return bool(known)
-    statement = (
-        "SELECT COUNT(*) FROM ALL_PROCEDURES"
-        " WHERE OWNER = 'SYS' AND OBJECT_NAME = 'DBMS_LOCK' AND PROCEDURE_NAME = 'REQUEST'"
-    )
-    may = bool(fetch(conn, statement)[0][0])
-    conn.connection.info[_MAY_LOCK] = may
-    return may
+    info = conn.connection.info
+    if _MAY_LOCK not in info:
+        statement = (
+            "SELECT COUNT(*) FROM ALL_PROCEDURES"
+            " WHERE OWNER = 'SYS' AND OBJECT_NAME = 'DBMS_LOCK' AND PROCEDURE_NAME = 'REQUEST'"
+        )
+        info[_MAY_LOCK] = bool(fetch(conn, statement)[0][0])
+    return bool(info[_MAY_LOCK])
 
 
 def call(conn: Connection, block: str) -> int:
@@ -338,7 +335,7 @@ def _lock_row(beside: Connection, log: LogTable) -> bool:
 
 # What only V$ views tell, such as the open transactions of others, is not asked: an application's user sees none.
 
-_SQL: Final = driver.statements(__package__, "doctor.sql")
+_SQL: Final = statements(__package__, "doctor.sql")
 _NO_COLUMN: Final = 904
 
 

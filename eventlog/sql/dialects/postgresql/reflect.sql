@@ -1,4 +1,4 @@
--- The tables and views of one schema for reflect.py; one statement each, in the order of their use.
+-- The tables and views of one schema for objects.py; one statement each, in the order of their use.
 
 -- name: schema
 SELECT oid, nspname
