@@ -31,8 +31,8 @@ from eventlog.qlik.change_rows import PARTITION_NAME, ChangeRow, TableLayout, he
 from eventlog.qlik.change_table_options import ReadOptions
 from eventlog.qlik.change_tables import changes_of_rows, key_from_deletes
 from eventlog.qlik.change_tables import live_view as row_by_row
-from eventlog.qlik.control_tables import HISTORY_TABLE
 from eventlog.qlik.file_tables import TableFiles
+from eventlog.qlik.masks import HISTORY_TABLE
 from eventlog.qlik.sequence import LENGTH, last_sequence_of
 from eventlog.qlik.stored_tables import Reading, layout_of, nothing_found, reading, source_table, stored_row_reader
 from spark.change_frame import SCHEMA, batches_of

@@ -4,7 +4,6 @@ is a header, and which bit of a mask is whose (spec/qlik.md 1.1, 2.1).
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,6 @@ from eventlog.errors import FormatError, NotExpressible, UnknownOperation, Value
 from eventlog.model import Lob, Row, Value
 from eventlog.qlik import masks, sequence
 from eventlog.qlik.columns import QlikColumn
-from eventlog.qlik.control_tables import ColumnHistory
 from eventlog.qlik.masks import BadMask, ByteOrder, Mask, MaskLayout, check_capacity
 from eventlog.qlik.sequence import transaction_from_text, transaction_text
 
@@ -158,14 +156,6 @@ def new_layout(
     layout = _layout(columns, header_prefix, mask_offset, what)
     check_capacity(layout.masks)
     return layout
-
-
-def masks_by_history(layout: TableLayout, history: ColumnHistory) -> Callable[[str], MaskLayout]:
-    """The mask layout that was valid at a change_seq (spec/qlik.md 4)."""
-    front = next((place for place, name in enumerate(layout.masks.places) if name is not None), layout.masks.width)
-    since, lists = history
-    layouts = [masks.layout(columns, front) for columns in lists]
-    return lambda change_seq: layouts[bisect_right(since, change_seq)]
 
 
 # --- one row ----------------------------------------------------------------------------------------------------------

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any, Final, Literal
 
 from eventlog.changes.json_form import CATALOG, CatalogOption, database_of
@@ -13,7 +14,7 @@ from eventlog.errors import ConfigError
 from eventlog.model import full_name
 from eventlog.qlik.change_rows import DEFAULT_HEADERS, PARTITION_NAME
 from eventlog.qlik.columns import QlikColumn, columns_from_json, columns_of, key_of
-from eventlog.qlik.control_tables import Partitioning
+from eventlog.qlik.sequence import partition_of
 
 FILE_FORMATS: Final = ("csv", "json", "parquet")
 
@@ -123,11 +124,11 @@ class WriteOptions(ChangeTableOptions):
     task: str = option("eventlog", STRING, "name of the task in rows and state")
     file_format: str = option("csv", choice(*FILE_FORMATS), "form of the files")
 
-    def partitioning(self) -> Partitioning | None:
-        """The partitions, None if there are none."""
+    def partition_names(self) -> Callable[[str], str] | None:
+        """The function that gives the partition of a change_seq, None if there are no partitions."""
         if not self.partitioned:
             return None
-        return Partitioning(self.partition_seconds, datetime.fromisoformat(self.partition_base))
+        return partial(partition_of, seconds=self.partition_seconds, base=datetime.fromisoformat(self.partition_base))
 
 
 def described(

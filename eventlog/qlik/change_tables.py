@@ -17,7 +17,6 @@ from eventlog.qlik import sequence
 from eventlog.qlik.change_rows import ChangeRow, row_order
 from eventlog.qlik.change_table_options import WriteOptions
 from eventlog.qlik.columns import QlikColumn, key_of, lobs_of
-from eventlog.qlik.control_tables import partition_of
 from eventlog.qlik.sequence import Waiting, WriterState, last_sequence_of
 
 
@@ -192,14 +191,14 @@ class TargetTable:
     and of its LOB columns, and what the options say of its rows.
     """
 
-    __slots__ = ("before_images", "key", "lobs", "name", "names", "partitioning", "refresh")
+    __slots__ = ("before_images", "key", "lobs", "name", "names", "partition_of", "refresh")
 
     def __init__(self, name: str, columns: Sequence[QlikColumn], options: WriteOptions) -> None:
         self.name = name
         self.names = frozenset(column.name for column in columns)
         self.key, self.lobs = frozenset(key_of(columns)), lobs_of(columns)
         self.before_images, self.refresh = options.before_images, options.refresh
-        self.partitioning = options.partitioning()
+        self.partition_of = options.partition_names()
 
 
 def rows_of(
@@ -222,7 +221,7 @@ def rows_of(
     else:
         prefix = sequence.time_prefix(change.commit_time)
         state, change_seq = sequence.next_sequence(state, prefix, with_before=len(rows) > 1)
-    partition = None if table.partitioning is None else partition_of(change_seq, table.partitioning).name
+    partition = None if table.partition_of is None else table.partition_of(change_seq)
     return state, tuple(
         ChangeRow(
             change_seq,

@@ -20,10 +20,9 @@ from eventlog.qlik.change_rows import PARTITION_NAME, ChangeRow, TableLayout, he
 from eventlog.qlik.change_table_options import WriteOptions
 from eventlog.qlik.change_tables import SourceTable
 from eventlog.qlik.columns import QlikColumn
-from eventlog.qlik.control_tables import CONTROL_COLUMNS, CONTROL_TABLE, ControlRow
 from eventlog.qlik.database_types import column_writer, data_type, header_type, moment_writer
 from eventlog.qlik.masks import check_capacity
-from eventlog.qlik.sequence import WriterState
+from eventlog.qlik.sequence import CONTROL_COLUMNS, CONTROL_TABLE, ControlRow, WriterState
 from eventlog.qlik.stored_tables import (
     Reading,
     WriteRows,

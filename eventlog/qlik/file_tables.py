@@ -46,9 +46,8 @@ from eventlog.qlik.change_rows import PARTITION_NAME, ChangeRow, header_name, ro
 from eventlog.qlik.change_table_options import FILE_FORMATS, ReadOptions, WriteOptions
 from eventlog.qlik.change_tables import SourceTable
 from eventlog.qlik.columns import MomentColumn, QlikColumn, key_of
-from eventlog.qlik.control_tables import CONTROL_COLUMNS, CONTROL_TABLE, ControlRow
 from eventlog.qlik.metadata import read_file_metadata
-from eventlog.qlik.sequence import WriterState, resume
+from eventlog.qlik.sequence import CONTROL_COLUMNS, CONTROL_TABLE, ControlRow, WriterState, resume
 from eventlog.qlik.stored_tables import (
     Reading,
     WriteRows,

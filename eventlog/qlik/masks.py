@@ -1,16 +1,25 @@
-"""Column masks: which bit is which column, and the four forms that a mask is written in (spec/qlik.md 2).
+"""Column masks: which bit is which column, now and at the time of a mask, and the four forms that a mask is written in
+(spec/qlik.md 2, 4).
 
 A mask is an ``int`` of any width: bit *b* belongs to the column at place *b* of a ``MaskLayout``. A layout is made once
 for a column list; encoding and decoding look only at what it has prepared.
+
+attrep_ddl_history says which column list a mask was written with. Its DETAILS is a JSON document whose ``columns`` name
+what a DDL statement did: by the column's old name an ``action`` ADD, DROP or ALTER, ``columnNewName`` of a renamed one,
+``ordinal`` its place (Qlik help, "DDL history").
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import compress
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from eventlog.errors import FormatError, shown
+from eventlog.core.typed import whole_number
+from eventlog.errors import FormatError, shown, with_location
+from eventlog.files.text import parsed_json
+from eventlog.qlik import sequence
 
 
 class BadMask(FormatError):
@@ -37,13 +46,10 @@ _FEW_BITS: Final = 24
 _MOST_KEPT: Final = 256
 
 
-class Mask(NamedTuple):
-    """A mask that was read: the columns whose bit is set, and how many bits lay beyond the last column
-    (metric ``mask_extra_bits``).
-    """
-
-    columns: frozenset[str]
-    extra_bits: int
+Mask: TypeAlias = tuple[frozenset[str], int]
+"""A mask that was read: the columns whose bit is set, and how many bits lay beyond the last column
+(metric ``mask_extra_bits``).
+"""
 
 
 class MaskLayout:
@@ -101,7 +107,7 @@ class MaskLayout:
         known = self._decoded.get(value)
         if known is not None:
             return known
-        mask = Mask(self._names(value & self._column_bits), (value >> self.width).bit_count())
+        mask = self._names(value & self._column_bits), (value >> self.width).bit_count()
         if len(self._decoded) >= _MOST_KEPT:
             self._decoded.clear()
         self._decoded[value] = mask
@@ -208,3 +214,85 @@ def read_bytes(layout: MaskLayout, data: bytes | None, byteorder: ByteOrder = "l
         if not other >> layout.width:
             value = other
     return layout.decode(value)
+
+
+# --- the column list of a mask: attrep_ddl_history --------------------------------------------------------------------
+
+HISTORY_TABLE: Final = "attrep_ddl_history"
+
+
+class DdlEntry(NamedTuple):
+    """One row of attrep_ddl_history, as far as column lists need it; ``details`` is the JSON document."""
+
+    change_seq: str
+    table_owner: str | None
+    table_name: str
+    details: Mapping[str, Any]
+
+
+def entry_of(row: Mapping[str, Any]) -> DdlEntry:
+    """An entry from a row by column names, in any letter case. Raises FormatError."""
+    fields = {name.upper(): value for name, value in row.items()}
+    details = fields.get("DETAILS")
+    what = f"DETAILS in {HISTORY_TABLE} of {shown(str(fields.get('TABLE_NAME')))}"
+    try:
+        document = parsed_json(details) if isinstance(details, str | bytes) and details else details or {}
+    except FormatError as error:
+        raise with_location(error, what) from None
+    if not isinstance(document, Mapping):
+        raise FormatError(f"{what} is no JSON object")
+    try:
+        return DdlEntry(
+            sequence.check(str(fields["CHANGE_SEQ"])),
+            fields.get("TABLE_OWNER"),
+            fields["TABLE_NAME"],
+            document,
+        )
+    except KeyError as missing:
+        raise FormatError(f"a row of {HISTORY_TABLE} lacks the column {missing}") from None
+
+
+def layouts_by_history(present: MaskLayout, entries: Iterable[DdlEntry]) -> Callable[[str], MaskLayout]:
+    """The layout that was valid at a change_seq, of one table (spec/qlik.md 4). Raises FormatError.
+
+    The list before a statement is the list after it with the statement undone; the present list is where that begins.
+    """
+    ordered = sorted(entries, key=lambda entry: entry.change_seq)
+    names: list[_Name] = [(name, name) for name in present.columns]
+    headers = next((place for place, name in enumerate(present.places) if name is not None), present.width)
+    layouts = [layout([now for _, now in names], headers)]
+    for entry in reversed(ordered):
+        names = _undone(names, entry)
+        layouts.append(layout([now for _, now in names], headers))
+    layouts.reverse()  # the first is valid before all entries, one behind each
+    since = [entry.change_seq for entry in ordered]
+    return lambda change_seq: layouts[bisect_right(since, change_seq)]
+
+
+_Name: TypeAlias = tuple[str, str | None]
+"""The name of a column at the time of an entry, and its present one, None = it is no longer there."""
+
+
+def _undone(names: list[_Name], entry: DdlEntry) -> list[_Name]:
+    columns = entry.details.get("columns") or {}
+    if not isinstance(columns, Mapping) or not all(isinstance(column, Mapping) for column in columns.values()):
+        raise FormatError(f"DETAILS of {entry.table_name!r} at {entry.change_seq} has no object of columns")
+    for column in columns.values():
+        ordinal, new_name = column.get("ordinal") or 0, column.get("columnNewName") or ""
+        if not isinstance(new_name, str) or whole_number(ordinal, 9) is None:
+            raise FormatError(
+                f"DETAILS of {entry.table_name!r} at {entry.change_seq} has a column whose columnNewName is no text or "
+                f"whose ordinal is no number: {shown(str(dict(column)))}"
+            )
+    added = {name for name, column in columns.items() if _action(column) == "ADD"}
+    renamed = {column["columnNewName"]: name for name, column in columns.items() if column.get("columnNewName")}
+    result = [(renamed.get(name, name), now) for name, now in names if name not in added]
+    dropped = [(int(column.get("ordinal") or 0), name) for name, column in columns.items() if _action(column) == "DROP"]
+    for ordinal, name in sorted(dropped):
+        place = ordinal - 1 if ordinal > 0 else len(result)
+        result.insert(place, (name, None))
+    return result
+
+
+def _action(column: Mapping[str, Any]) -> str:
+    return str(column.get("action") or "").upper()

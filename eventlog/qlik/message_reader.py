@@ -31,7 +31,7 @@ from eventlog.qlik.envelope import (
     open_text,
     split,
 )
-from eventlog.qlik.masks import BadMask, ByteOrder, Mask
+from eventlog.qlik.masks import BadMask, ByteOrder
 from eventlog.qlik.message_options import ReadOptions
 from eventlog.qlik.metadata import MessageTable, avro_name, read_metadata
 from eventlog.qlik.sequence import BadSequence, transaction_from_text
@@ -253,8 +253,8 @@ class MessageReader:
         table, readers = known
         op = _operation(find, names)
         position = _sequence(find, op, names)
-        mask = self._mask(find("columnMask"), table)
-        data, before = (None if row is None else self._row(row, readers, mask) for row in rows)
+        present = self._mask(find("columnMask"), table)
+        data, before = (None if row is None else self._row(row, readers, present) for row in rows)
         if op is ChangeOp.DELETE:
             before, after = (data if data is not None else before), None
         else:
@@ -269,7 +269,7 @@ class MessageReader:
         change_mask = self._mask(find("changeMask"), table)  # a bad one is refused whatever the operation
         if op is ChangeOp.UPDATE and after is not None:
             if change_mask is not None:
-                changed = change_mask.columns.intersection(after) - table.lobs
+                changed = change_mask.intersection(after) - table.lobs
                 extras["changed_unknown"] = sorted(table.lobs & after.keys()) or None
             elif before is not None:
                 changed = differing(before, after)
@@ -289,23 +289,22 @@ class MessageReader:
             {name: value for name, value in extras.items() if value is not None},
         )
 
-    def _mask(self, value: Any, table: MessageTable) -> Mask | None:
-        """A mask in hex or in Avro's bytes; null = there is none."""
+    def _mask(self, value: Any, table: MessageTable) -> frozenset[str] | None:
+        """The columns of a mask in hex or in Avro's bytes; null = there is none."""
         if value is None or value is _ABSENT:
             return None
         if isinstance(value, bytes):
-            mask = masks.read_bytes(table.layout, value, cast("ByteOrder", self._options.byteorder))
+            columns, extra_bits = masks.read_bytes(table.layout, value, cast("ByteOrder", self._options.byteorder))
         elif isinstance(value, str):
-            mask = masks.read_text(table.layout, value)
+            columns, extra_bits = masks.read_text(table.layout, value)
         else:
             raise BadMask(f"mask {shown(str(value))} is a {type(value).__name__}, and a mask is hex text or bytes")
-        if mask.extra_bits:
-            self._report.count("mask_extra_bits", mask.extra_bits)
-        return mask
+        if extra_bits:
+            self._report.count("mask_extra_bits", extra_bits)
+        return columns
 
-    def _row(self, row: _Image, readers: _Readers, mask: Mask | None) -> Row:
-        """The columns of a row that are known (spec/qlik.md 2.4)."""
-        present = None if mask is None else mask.columns
+    def _row(self, row: _Image, readers: _Readers, present: frozenset[str] | None) -> Row:
+        """The known columns of a row (spec/qlik.md 2.4). ``present``: those of its columnMask, None if it has none."""
         image: dict[str, Value] = {}
         for field, value in row.items():
             reader = readers.get(field)

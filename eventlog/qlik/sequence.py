@@ -1,4 +1,4 @@
-"""Where a change stands: its change sequence, and its place in a transaction (spec/qlik.md 3, 5.7, 7).
+"""Where a change stands: its change sequence, its partition, its place in a transaction (spec/qlik.md 3, 4, 5.7, 7).
 
 A writer's state never runs backwards. A publisher's flights have to bear the same sequences when they are sent again:
 a flight begins with a sequence that its in-flight line keeps (spec/event-log.md 10), whose time is that of the flight,
@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from hashlib import sha256
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
-from eventlog.errors import FormatError, shown
+from eventlog.core.moments import EPOCH
+from eventlog.errors import FormatError, ValueRange, shown
 from eventlog.model import Change, ChangeOp
 
 
@@ -139,6 +140,74 @@ def resume(sequence: str | None) -> WriterState:
         return WriterState()
     check(sequence)
     return WriterState(sequence[:PREFIX_LENGTH], int(sequence[PREFIX_LENGTH:]))
+
+
+# --- partitions -------------------------------------------------------------------------------------------------------
+
+CONTROL_TABLE: Final = "attrep_cdc_partitions"
+"""The table of the partitions that have ended; they are cut by the time of change_seq."""
+
+_FORM: Final = "%Y%m%dT%H%M%S"
+
+
+class ControlRow(NamedTuple):
+    """A row of attrep_cdc_partitions, columns in its order: a partition of a table that has ended."""
+
+    server_name: str | None
+    task_name: str | None
+    partition_name: str
+    partition_start_time: datetime
+    partition_end_time: datetime
+    table_owner: str | None
+    table_name: str
+
+
+CONTROL_COLUMNS: Final = tuple(name.upper() for name in ControlRow._fields)
+
+Partition: TypeAlias = tuple[datetime, datetime]
+"""Start and end of a partition: ``start <= t < end``, both naive and in UTC."""
+
+
+def partition_at(time: datetime, seconds: int = 3600, base: datetime = EPOCH) -> Partition:
+    """The partition of a moment (naive: UTC). Partitions begin at ``base + k * seconds``, ``base`` naive and in UTC.
+
+    Raises ValueRange if it would reach beyond the calendar.
+    """
+    step = timedelta(seconds=seconds)
+    try:
+        start = base + (time.replace(tzinfo=None) - base) // step * step
+        return start, start + step
+    except OverflowError:
+        raise ValueRange(f"the partition of {time} lies outside the years 0001 to 9999") from None
+
+
+def partition_name(partition: Partition) -> str:
+    """``YYYYMMDDTHHMMSS_YYYYMMDDTHHMMSS``."""
+    return "_".join(time.isoformat(timespec="seconds").replace("-", "").replace(":", "") for time in partition)
+
+
+def partition_of(change_seq: str, seconds: int = 3600, base: datetime = EPOCH) -> str:
+    """The name of a change's partition: that of the time in its change_seq. Raises BadSequence, ValueRange."""
+    time, _ = parse(change_seq)
+    return partition_name(partition_at(time, seconds, base))
+
+
+def parse_partition_name(name: str) -> Partition:
+    """The bounds in a partition's name. Raises FormatError."""
+    start, _, end = name.partition("_")
+    try:
+        partition = datetime.strptime(start, _FORM), datetime.strptime(end, _FORM)
+    except ValueError:
+        partition = None
+    if partition is None or partition_name(partition) != name:
+        raise FormatError(f"partition name {shown(name)} is not YYYYMMDDTHHMMSS_YYYYMMDDTHHMMSS")
+    return partition
+
+
+def has_ended(partition: Partition, state: WriterState) -> bool:
+    """Whether a writer can put no more rows into a partition: its prefix has reached the end."""
+    _, end = partition
+    return state.prefix >= time_prefix(end)
 
 
 # --- of a publisher's flights -----------------------------------------------------------------------------------------

@@ -18,7 +18,6 @@ from eventlog.model import Change, full_name
 from eventlog.qlik.change_rows import (
     ChangeRow,
     TableLayout,
-    masks_by_history,
     new_layout,
     read_layout,
     row_reader,
@@ -27,18 +26,16 @@ from eventlog.qlik.change_rows import (
 from eventlog.qlik.change_table_options import ChangeTableOptions, ReadOptions, WriteOptions, described
 from eventlog.qlik.change_tables import SourceTable, changes_of_rows, key_from_deletes
 from eventlog.qlik.columns import QlikColumn, lobs_of
-from eventlog.qlik.control_tables import (
+from eventlog.qlik.masks import HISTORY_TABLE, DdlEntry, MaskLayout, entry_of, layouts_by_history
+from eventlog.qlik.sequence import (
     CONTROL_TABLE,
-    HISTORY_TABLE,
     ControlRow,
-    DdlEntry,
-    column_history,
-    entry_of,
+    Waiting,
+    WriterState,
+    count_events,
     has_ended,
     parse_partition_name,
 )
-from eventlog.qlik.masks import MaskLayout
-from eventlog.qlik.sequence import Waiting, WriterState, count_events
 from eventlog.qlik.stored_values import plain_reader, typed_reader
 from eventlog.qlik.values import plain_value
 
@@ -148,7 +145,7 @@ def _masks_at(
         for entry in reading.history
         if entry.table_name == table and (is_renamed or entry.table_owner in (None, schema))
     ]
-    return masks_by_history(layout, column_history(layout.names, entries)) if entries else None
+    return layouts_by_history(layout.masks, entries) if entries else None
 
 
 class Source(Protocol):
@@ -268,6 +265,19 @@ def _ended_partitions(store: Store, options: WriteOptions, state: WriterState) -
         for row in store.control_rows(CONTROL_TABLE)
     }
     for schema, table, name in set(store.partitions()) - listed:
-        partition = parse_partition_name(name)
-        if options.close_partitions or has_ended(partition, state):
-            yield ControlRow(options.server, options.task, name, *partition, schema, table)
+        row = ended_partition(schema, table, name, options, state)
+        if row is not None:
+            yield row
+
+
+def ended_partition(
+    schema: str | None, table: str, name: str, options: WriteOptions, state: WriterState
+) -> ControlRow | None:
+    """The row of a partition that has ended, or is listed by ``close_partitions`` though it has not; None of another.
+
+    Raises FormatError for a name that is none of a partition.
+    """
+    partition = parse_partition_name(name)
+    if not options.close_partitions and not has_ended(partition, state):
+        return None
+    return ControlRow(options.server, options.task, name, *partition, schema, table)

@@ -35,17 +35,18 @@ from eventlog.qlik.change_rows import OPERATIONS, PARTITION_NAME, TableLayout, m
 from eventlog.qlik.change_table_options import WriteOptions
 from eventlog.qlik.change_tables import TargetTable, images_of
 from eventlog.qlik.columns import CLASSES, QlikColumn
-from eventlog.qlik.control_tables import (
-    CONTROL_TABLE,
-    ControlRow,
-    Partitioning,
-    has_ended,
-    parse_partition_name,
-    partition_of,
-)
 from eventlog.qlik.file_tables import STATE_FILE, file_name, write_partitions
-from eventlog.qlik.sequence import LENGTH, PREFIX_LENGTH, UNKNOWN_TRANSACTION, WriterState, resume, time_prefix
-from eventlog.qlik.stored_tables import layout_of_new
+from eventlog.qlik.sequence import (
+    CONTROL_TABLE,
+    LENGTH,
+    PREFIX_LENGTH,
+    UNKNOWN_TRANSACTION,
+    ControlRow,
+    WriterState,
+    resume,
+    time_prefix,
+)
+from eventlog.qlik.stored_tables import ended_partition, layout_of_new
 from eventlog.qlik.stored_values import arrow_type, converter
 from spark.directory import Directory
 from spark.job import NOTHING, BadLine, Columns, Job, Numbered, OutputFile, arrow_bytes, catalog
@@ -359,12 +360,12 @@ def _write_table(
     job: Job, directory: Directory, part: int, table: _Table, rows: pa.Table, sequences: pa.Array
 ) -> list[OutputFile]:
     options: WriteOptions = job.output.options
-    partitioning = options.partitioning()
-    if partitioning is None:
+    partition_of = options.partition_names()
+    if partition_of is None:
         stored = _stored(table, options, rows, sequences, None)
         return _write_rows(job, directory, part, table.folder, stored, rows)
     files = []
-    names = _partition_names(sequences, partitioning)
+    names = _partition_names(sequences, partition_of)
     stored = _stored(table, options, rows, sequences, names)
     for name, start, length in _runs(names):
         folder = f"{table.folder}/{PARTITION_NAME}={name}"
@@ -372,9 +373,9 @@ def _write_table(
     return files
 
 
-def _partition_names(sequences: pa.Array, partitioning: Partitioning) -> pa.Array:
+def _partition_names(sequences: pa.Array, partition_of: Callable[[str], str]) -> pa.Array:
     prefixes = pc.utf8_slice_codeunits(sequences, 0, PREFIX_LENGTH).dictionary_encode()
-    names = [partition_of(prefix.ljust(LENGTH, "0"), partitioning).name for prefix in prefixes.dictionary.to_pylist()]
+    names = [partition_of(prefix.ljust(LENGTH, "0")) for prefix in prefixes.dictionary.to_pylist()]
     return pa.array(names, pa.string()).take(prefixes.indices)
 
 
@@ -454,10 +455,10 @@ def _finish(job: Job, directory: Directory, files: Sequence[OutputFile], state: 
     by_folder = {table.folder: table for table in _tables(job).values()}
     rows = []
     for folder, name in sorted({tuple(file.name.split("/")[:2]) for file in files} if options.partitioned else ()):
-        partition = parse_partition_name(name.partition("=")[2])
-        if options.close_partitions or has_ended(partition, state):
-            table = by_folder[folder]
-            rows.append(ControlRow(options.server, options.task, partition.name, *partition, table.schema, table.name))
+        table = by_folder[folder]
+        row = ended_partition(table.schema, table.name, name.partition("=")[2], options, state)
+        if row is not None:
+            rows.append(row)
     written = [STATE_FILE]
     if rows:
         ordered = sorted(rows, key=lambda row: (row[3], row[-2:]))

@@ -22,7 +22,6 @@ from eventlog.model import Change, ChangeOp, Row
 from eventlog.qlik.change_rows import (
     DEFAULT_HEADERS,
     ChangeRow,
-    masks_by_history,
     new_layout,
     read_layout,
     row_reader,
@@ -39,7 +38,7 @@ from eventlog.qlik.change_tables import (
     rows_of,
 )
 from eventlog.qlik.columns import columns_from_json
-from eventlog.qlik.control_tables import HISTORY_TABLE, column_history, entry_of
+from eventlog.qlik.masks import HISTORY_TABLE, entry_of, layout, layouts_by_history
 from eventlog.qlik.sequence import Waiting, WriterState, count_events, transaction_from_text, transaction_text
 
 SEQ = "20240510120000000000000000000000012"
@@ -358,16 +357,15 @@ def test_a_mask_is_read_with_the_columns_of_its_time() -> None:
         entry_of(ddl(20, {"price": {"action": "ADD", "ordinal": 3}})),
         entry_of(ddl(30, {"label": {"action": "ALTER", "columnNewName": "name", "ordinal": 2}})),
     ]
-    history = column_history(["id", "name", "price"], entries)
-    at = masks_by_history(read_layout(COLUMNS, what="item"), history)
+    at = layouts_by_history(read_layout(COLUMNS, what="item").masks, entries)
     for number, place_2, place_3 in (
         (9, None, "name"),
         (10, "name", None),
         (20, "name", "price"),
         (31, "name", "price"),
     ):
-        layout = at(f"2024051012000000{number:019}")
-        found = dict(enumerate(layout.places[7:]))
+        places = at(f"2024051012000000{number:019}").places
+        found = dict(enumerate(places[7:]))
         assert (found.get(0), found.get(1), found.get(2)) == ("id", place_2, place_3), number
 
 
@@ -384,7 +382,7 @@ def test_entries_are_read_from_json_text() -> None:
     more = ('{"columns": {"a": {"ordinal": Infinity}}}', '{"columns": {"a": {"ordinal": 1e9999999, "action": "DROP"}}}')
     for bad_details in (*details, *more, '{"columns": {"a": {"columnNewName": [1]}}}'):
         with pytest.raises(FormatError, match="DETAILS"):
-            column_history(["id"], [entry_of(ddl(1, {}) | {"DETAILS": bad_details})])
+            layouts_by_history(layout(["id"]), [entry_of(ddl(1, {}) | {"DETAILS": bad_details})])
 
 
 # --- there and back ---------------------------------------------------------------------------------------------------

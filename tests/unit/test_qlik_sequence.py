@@ -10,8 +10,16 @@ from hypothesis import strategies as st
 
 from eventlog.errors import FormatError, ValueRange
 from eventlog.qlik import sequence
-from eventlog.qlik.control_tables import Partitioning, has_ended, parse_partition_name, partition_at, partition_of
-from eventlog.qlik.sequence import BadSequence, SequenceExhausted, WriterState
+from eventlog.qlik.sequence import (
+    BadSequence,
+    SequenceExhausted,
+    WriterState,
+    has_ended,
+    parse_partition_name,
+    partition_at,
+    partition_name,
+    partition_of,
+)
 
 TIMES = st.datetimes(min_value=datetime(1, 1, 2), max_value=datetime(9999, 12, 30))
 STEPS = st.lists(st.tuples(st.none() | TIMES, st.booleans()), min_size=1, max_size=30)
@@ -104,18 +112,19 @@ def test_prefix_of_a_time(time: datetime | None, prefix: str) -> None:
 @given(TIMES, st.integers(1, 10**7), st.datetimes(datetime(1900, 1, 1), datetime(2100, 1, 1)))
 def test_every_time_is_in_one_half_open_partition(time: datetime, seconds: int, base: datetime) -> None:
     try:
-        found = partition_at(time, Partitioning(seconds, base.replace(microsecond=0)))
+        start, end = found = partition_at(time, seconds, base.replace(microsecond=0))
     except ValueRange:
         assert time.year in (1, 9999)
         return
-    assert found.start <= time < found.end
-    assert found.end - found.start == timedelta(seconds=seconds)
-    assert parse_partition_name(found.name) == found
+    assert start <= time < end
+    assert end - start == timedelta(seconds=seconds)
+    assert parse_partition_name(partition_name(found)) == found
 
 
 def test_a_partition_ends_when_the_prefix_reaches_its_end() -> None:
-    partition = partition_of("2024051012595999" + "1".zfill(19), Partitioning())
-    assert partition.name == "20240510T120000_20240510T130000"
+    name = partition_of("2024051012595999" + "1".zfill(19))
+    assert name == "20240510T120000_20240510T130000"
+    partition = parse_partition_name(name)
     assert not has_ended(partition, WriterState("2024051012595999", 1))
     assert has_ended(partition, WriterState("2024051013000000", 1))
 
