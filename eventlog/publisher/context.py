@@ -137,19 +137,31 @@ REPORT_INTERVAL: Final = 60.0
 """Seconds between log lines that say what was done, and between warnings of loopback rows."""
 
 
-class ReportTimer:
-    """When a log line on what was done is due: each ``REPORT_INTERVAL`` at most, if there is something to tell."""
+class Reports:
+    """What is said in the log of a publisher's work: each line at most every ``REPORT_INTERVAL``, if there is something
+    to tell.
+    """
 
     def __init__(self, counters: Counters) -> None:
-        self._reported, self._at = replace(counters), time.monotonic()
+        self._counters = counters
+        self._reported, self._reported_at = replace(counters), time.monotonic()
+        self._loopback, self._warned_at = counters.rows_loopback, float("-inf")
 
-    def due(self, counters: Counters) -> Counters | None:
+    def due(self) -> Counters | None:
         """The counters as the last line showed them, if it is time for another one; else None."""
-        now = time.monotonic()
-        if now < self._at + REPORT_INTERVAL or counters == self._reported or not _log.isEnabledFor(logging.INFO):
+        now, counters = time.monotonic(), self._counters
+        is_early = now < self._reported_at + REPORT_INTERVAL
+        if is_early or counters == self._reported or not _log.isEnabledFor(logging.INFO):
             return None
-        before, self._reported, self._at = self._reported, replace(counters), now
+        before, self._reported, self._reported_at = self._reported, replace(counters), now
         return before
+
+    def warn_of_loopback(self, context: Context, *, at_end: bool = False) -> None:
+        """Warn of the loopback rows since the last warning, if it is time, or ``at_end``."""
+        rows, now = self._counters.rows_loopback - self._loopback, time.monotonic()
+        if rows > 0 and (at_end or now >= self._warned_at + REPORT_INTERVAL):
+            self._loopback, self._warned_at = self._counters.rows_loopback, now
+            warn_of_loopback(context, rows)
 
 
 def stream_summary(counters: Counters) -> str:
@@ -425,22 +437,6 @@ def warn_at_start(context: Context) -> None:
     connection.commit()
     if tables:
         _log.warning("%s: %s", loopback_of_tables(options.driver_user or "", tables), ", ".join(LOOPBACK_WAYS_OUT))
-
-
-@dataclass(slots=True)
-class LoopbackWarning:
-    """How many loopback rows of a publisher were warned of, and when."""
-
-    warned: int = 0
-    at: float = float("-inf")
-
-    def write(self, context: Context, *, at_end: bool = False) -> None:
-        """Warn of the rows since the last warning: at most each ``REPORT_INTERVAL``, and at the end."""
-        rows = context.counters.rows_loopback - self.warned
-        now = time.monotonic()
-        if rows > 0 and (at_end or now >= self.at + REPORT_INTERVAL):
-            self.warned, self.at = context.counters.rows_loopback, now
-            warn_of_loopback(context, rows)
 
 
 def warn_of_loopback(context: Context, rows: int, done: str = "marked") -> None:

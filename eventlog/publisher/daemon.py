@@ -30,14 +30,12 @@ from eventlog.publisher.context import (
     Counters,
     Doing,
     FlightInfo,
-    LoopbackWarning,
     Observer,
     ParkedObject,
-    ReportTimer,
+    Reports,
     look_at_queue,
     summary,
     warn_at_start,
-    warn_of_loopback,
 )
 from eventlog.publisher.cycle import State, recover, run_cycle, send_in_flight
 from eventlog.publisher.delivery import Delivered, FlightResult, send_heartbeat
@@ -83,17 +81,20 @@ def publish(
     when the first connection fails.
     """
     stop = stop or StopRequest()
-    timetable, loopback = Timetable(), LoopbackWarning()
+    timetable = Timetable()
+    reports: Reports | None = None
 
     def life(connected: Callable[[], bool]) -> None:
+        nonlocal reports
         with open_context() as opened, closing(open_sink()) as sink, as_database_errors(opened.connection):
             context = replace(opened, observer=observer)
             if connected():
                 warn_at_start(context)
+            reports = reports or Reports(context.counters)
             try:
-                _serve(context, ReportingSink(sink, progress, observer), stop, timetable, progress, loopback)
+                _serve(context, ReportingSink(sink, progress, observer), stop, timetable, progress, reports)
             finally:
-                loopback.write(context, at_end=True)
+                reports.warn_of_loopback(context, at_end=True)
 
     keep_connected(life, stop, (DatabaseAway,), 1.0, 60.0, observer)
 
@@ -104,7 +105,7 @@ def publish_once(context: Context, sink: Sink, stop: Stop | None = None, observe
     Raises FatalAnswer, and ReceiverAway when the receiver stopped the cycle.
     """
     stop = stop or threading.Event()
-    warned_before = context.counters.rows_loopback
+    reports = Reports(context.counters)
     if observer is not SILENT:
         context, sink = replace(context, observer=observer), ReportingSink(sink, observer.progressed, observer)
         observer.connected(again=False)
@@ -114,7 +115,7 @@ def publish_once(context: Context, sink: Sink, stop: Stop | None = None, observe
             warn_at_start(context)
             _publish_once(context, sink, stop)
     finally:
-        warn_of_loopback(context, context.counters.rows_loopback - warned_before)
+        reports.warn_of_loopback(context, at_end=True)
 
 
 def _publish_once(context: Context, sink: Sink, stop: Stop) -> None:
@@ -148,14 +149,13 @@ def _is_waiting(context: Context, last: int | None) -> bool:
 
 
 def _serve(
-    context: Context, sink: Sink, stop: Stop, timetable: Timetable, progress: Progress, loopback: LoopbackWarning
+    context: Context, sink: Sink, stop: Stop, timetable: Timetable, progress: Progress, reports: Reports
 ) -> None:
     options = context.options
     idle = begin_idle(context)
     watcher, state = CatalogWatcher(context), recover(context)
     # Not every format has one, and a receiver makes nothing of an empty document.
     heartbeat = HeartbeatTimer(options.heartbeat_interval if context.output.heartbeat else 0.0, time.monotonic())
-    report = ReportTimer(context.counters)
     failures = BackOff(options.retry_initial, options.retry_max, context.observer)
 
     def before_flight() -> None:
@@ -181,11 +181,11 @@ def _serve(
             continue
         if context.counters.documents_sent > sent_before:
             heartbeat.last = time.monotonic()
-        if (before := report.due(context.counters)) is not None:
+        if (before := reports.due()) is not None:
             queue = context.dialect.queue(context.connection, context.log, options.event_time_zone)
             context.connection.commit()
             _log.info("%s", summary(before, context.counters, queue, len(state.parking)))
-        loopback.write(context)
+        reports.warn_of_loopback(context)
         if not cycle.more:
             _look_if_due(watcher.context, state)
         if cycle.result is FlightResult.FATAL:

@@ -39,7 +39,7 @@ from eventlog.publisher.context import (
     Observer,
     ParkedObject,
     PublisherOptions,
-    ReportTimer,
+    Reports,
     WaitFor,
     stream_summary,
 )
@@ -152,7 +152,7 @@ class Run:
         # those before it.
         self._is_careful = False
         self._saved_at = time.monotonic()
-        self._report = ReportTimer(self.counters)
+        self._reports = Reports(self.counters)
 
     @property
     def flight(self) -> int:
@@ -253,7 +253,7 @@ class Run:
         if answered:
             self._back_off.attempts = 0
         self.counters.rows_published += sum(len(events) for _, events in answered)
-        if self._report.due(self.counters) is not None:
+        if self._reports.due() is not None:
             _log.info("%s; %s parked", stream_summary(self.counters), number_of(self.pending.parked, "object"))
         token = self.pending.flushed()
         refused = [failure for verdict, events in answered for failure in _failures(verdict, events)]
