@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
@@ -27,6 +27,11 @@ from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable, quoted, schema_of
 from eventlog.sql.rows import column_of
 from eventlog.sql.windows import Batch, Selection
+
+COLUMNS: Final = ("digest", "class_name", "selection", "started", "position", "rows_written")
+"""The columns of ``<log>_resync``."""
+PATIENCE: Final = 60.0
+"""Seconds that a batch of deletes waits for the transactions that had written the log before it."""
 
 
 class Unfinished(NamedTuple):
@@ -52,15 +57,28 @@ def check_table(conn: Connection, log: LogTable) -> None:
 
 def unfinished(conn: Connection, log: LogTable, class_name: str) -> list[Unfinished]:
     """The resyncs of a class that are not finished, oldest first."""
-    table = _table(log)
-    statement = _lines(log).where(table.c.class_name == class_name).order_by(table.c.started)
-    return [Unfinished(*row) for row in conn.execute(statement)]
+    return _lines(conn, log, _table(log).c.class_name == class_name)
 
 
 def find(conn: Connection, log: LogTable, selection: Selection) -> Unfinished | None:
     """The line of this resync, None if it has none."""
-    row = conn.execute(_lines(log).where(_is(log, selection))).first()
-    return None if row is None else Unfinished(*row)
+    return next(iter(_lines(conn, log, _is(log, selection))), None)
+
+
+def _lines(conn: Connection, log: LogTable, condition: sa.ColumnElement[bool]) -> list[Unfinished]:
+    table = _table(log)
+    lines = sa.select(table.c.selection, table.c.position, table.c.rows_written).where(condition)
+    return [Unfinished(*line) for line in conn.execute(lines.order_by(table.c.started))]
+
+
+@lru_cache(maxsize=32)
+def _table(log: LogTable) -> sa.TableClause:
+    return sa.table(quoted(log.resync_table), *map(sa.column, COLUMNS), schema=schema_of(log))
+
+
+def _is(log: LogTable, selection: Selection) -> sa.ColumnElement[bool]:
+    is_same: sa.ColumnElement[bool] = _table(log).c.digest == selection.digest
+    return is_same
 
 
 def begin(conn: Connection, log: LogTable, selection: Selection, *, resume: bool, restart: bool) -> Unfinished:
@@ -86,6 +104,23 @@ def begin(conn: Connection, log: LogTable, selection: Selection, *, resume: bool
     return Unfinished(str(selection), None, 0)
 
 
+def _nothing_to_resume(conn: Connection, log: LogTable, selection: Selection) -> str:
+    others = unfinished(conn, log, selection.class_name)
+    if not others:
+        return f"there is no unfinished resync of {selection.class_name}: leave --resume out"
+    named = "; ".join(
+        f"{other.selection} ({number_of(other.rows, 'row')}, {_place(other.position)})" for other in others
+    )
+    return (
+        f"there is no unfinished resync of {selection.class_name} for {selection}; there is: {named}. "
+        "Repeat its own command with --resume"
+    )
+
+
+def _place(position: str | None) -> str:
+    return "at its beginning" if position is None else f"up to {position}"
+
+
 def run(conn: Connection, log: LogTable, selection: Selection, write_batch: WriteBatch) -> Iterator[Batch]:
     """Write batch after batch, each in a transaction of its own, until the last one.
 
@@ -107,6 +142,14 @@ def run(conn: Connection, log: LogTable, selection: Selection, write_batch: Writ
         yield batch
         if batch.is_last:
             return
+
+
+def pause(rows: int, rate: float | None, elapsed: float) -> float:
+    """Seconds to wait after ``rows`` rows in ``elapsed`` seconds, so that at most ``rate`` a second are written."""
+    return 0.0 if rate is None else max(0.0, rows / rate - elapsed)
+
+
+# --- what is gone from the tables -------------------------------------------------------------------------------------
 
 
 def existing(
@@ -191,10 +234,6 @@ def _sees_what_commits(conn: Connection, dialect: Dialect) -> bool:
     return "concurrent_writers" not in dialect.capabilities or conn.get_isolation_level() == "READ COMMITTED"
 
 
-PATIENCE: Final = 60.0
-"""Seconds that a batch of deletes waits for the transactions that had written the log before it."""
-
-
 def _wait_for(conn: Connection, dialect: Dialect, log: LogTable, writers: frozenset[str]) -> None:
     until, rest = time.monotonic() + PATIENCE, 0.01
     while writers := writers & (dialect.open_writers(conn, log) or frozenset()):
@@ -205,45 +244,3 @@ def _wait_for(conn: Connection, dialect: Dialect, log: LogTable, writers: frozen
             )
         time.sleep(rest)
         rest = min(1.0, rest * 2)
-
-
-def pause(rows: int, rate: float | None, elapsed: float) -> float:
-    """Seconds to wait after ``rows`` rows in ``elapsed`` seconds, so that at most ``rate`` a second are written."""
-    return 0.0 if rate is None else max(0.0, rows / rate - elapsed)
-
-
-def _nothing_to_resume(conn: Connection, log: LogTable, selection: Selection) -> str:
-    others = unfinished(conn, log, selection.class_name)
-    if not others:
-        return f"there is no unfinished resync of {selection.class_name}: leave --resume out"
-    named = "; ".join(
-        f"{other.selection} ({number_of(other.rows, 'row')}, {_place(other.position)})" for other in others
-    )
-    return (
-        f"there is no unfinished resync of {selection.class_name} for {selection}; there is: {named}. "
-        "Repeat its own command with --resume"
-    )
-
-
-def _place(position: str | None) -> str:
-    return "at its beginning" if position is None else f"up to {position}"
-
-
-@lru_cache(maxsize=32)
-def _table(log: LogTable) -> sa.TableClause:
-    return sa.table(quoted(log.resync_table), *map(sa.column, COLUMNS), schema=schema_of(log))
-
-
-COLUMNS: Final = ("digest", "class_name", "selection", "started", "position", "rows_written")
-"""The columns of ``<log>_resync``."""
-
-
-def _lines(log: LogTable) -> sa.Select[Any]:
-    """Select lines with the fields of ``Unfinished``."""
-    table = _table(log)
-    return sa.select(table.c.selection, table.c.position, table.c.rows_written)
-
-
-def _is(log: LogTable, selection: Selection) -> sa.ColumnElement[Any]:
-    is_same: sa.ColumnElement[Any] = _table(log).c.digest == selection.digest
-    return is_same
