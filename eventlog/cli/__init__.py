@@ -23,55 +23,43 @@ from eventlog.cli.context import FILE, Context, configure_logging, error_line
 from eventlog.config.settings import LogSettings
 from eventlog.errors import ConfigError, EventlogError, FatalAnswer
 
-_BY_PURPOSE: Final[Mapping[str, Mapping[str, str]]] = {
+_BY_PURPOSE: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
     "Begin": {
-        "init": "Write a commented eventlog.toml.",
-        "config": "Show the settings in effect and where each came from.",
-        "demo": "Show all of it on a PostgreSQL of its own.",
+        "init": ("settings", "Write a commented eventlog.toml."),
+        "config": ("settings", "Show the settings in effect and where each came from."),
+        "demo": ("demo", "Show all of it on a PostgreSQL of its own."),
     },
     "Install": {
-        "db": "Create, upgrade or remove the log and its companions.",
-        "triggers": "Compare, apply or drop the triggers of the watched tables.",
+        "db": ("db", "Create, upgrade or remove the log and its companions."),
+        "triggers": ("triggers", "Compare, apply or drop the triggers of the watched tables."),
     },
     "Publish": {
-        "publish": "Publish the log: the daemon, or one run with --once.",
-        "backlog": "Convert a whole backlog to files of documents, by Spark.",
+        "publish": ("publish", "Publish the log: the daemon, or one run with --once."),
+        "backlog": ("backlog", "Convert a whole backlog to files of documents, by Spark."),
     },
     "Look": {
-        "status": "Show the queue, what is in flight and who publishes.",
-        "top": "Show live in a terminal what a publisher does.",
-        "tail": "Show what a publisher sent lately, and what follows.",
-        "errors": "Show what was refused, by cause, and what puts it back.",
-        "show": "Explain one row of the log: its group, its document, what became of it.",
-        "doctor": "Say what is wrong with log, triggers and rows, and what mends it.",
-        "health": "Say whether the publisher makes progress, by its health file.",
+        "status": ("status", "Show the queue, what is in flight and who publishes."),
+        "top": ("monitor", "Show live in a terminal what a publisher does."),
+        "tail": ("monitor", "Show what a publisher sent lately, and what follows."),
+        "errors": ("rows", "Show what was refused, by cause, and what puts it back."),
+        "show": ("rows", "Explain one row of the log: its group, its document, what became of it."),
+        "doctor": ("status", "Say what is wrong with log, triggers and rows, and what mends it."),
+        "health": ("publish", "Say whether the publisher makes progress, by its health file."),
     },
     "Repair": {
-        "requeue": "Put rows with status E or F back into the queue.",
-        "resync": "Write objects into the log once more: repair and first load.",
-        "purge": "Remove processed rows by age.",
+        "requeue": ("rows", "Put rows with status E or F back into the queue."),
+        "resync": ("resync", "Write objects into the log once more: repair and first load."),
+        "purge": ("rows", "Remove processed rows by age."),
     },
     "Convert": {
-        "convert": "Convert changes from any format to any other.",
-        "decode": "Show changes of any format as readable text.",
+        "convert": ("convert", "Convert changes from any format to any other."),
+        "decode": ("convert", "Show changes of any format as readable text."),
     },
 }
-"""Each command with its line of help, by purpose."""
+"""By purpose, each command with its module in ``eventlog.cli`` and its line of help."""
 
-COMMANDS: Final = {name: line for part in _BY_PURPOSE.values() for name, line in part.items()}
-"""Each command with its line of help."""
-
-_MODULES: Final = {
-    "config": "settings",
-    "decode": "convert",
-    "errors": "rows",
-    "init": "settings",
-    "requeue": "rows",
-    "show": "rows",
-    "tail": "monitor",
-    "top": "monitor",
-}
-"""The modules that hold several commands; any other command stands in ``eventlog.cli.<name>``."""
+COMMANDS: Final = {name: command for commands in _BY_PURPOSE.values() for name, command in commands.items()}
+"""Each command with its module and its line of help."""
 
 OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "Configuration and database": (
@@ -270,9 +258,10 @@ class _LazyGroup(Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
+        module, _ = COMMANDS[name]
         gc.disable()  # modules are many objects, and none of them garbage
         try:
-            command = getattr(import_module(f"eventlog.cli.{_MODULES.get(name, name)}"), name)
+            command = getattr(import_module(f"eventlog.cli.{module}"), name)
         finally:
             gc.enable()
         assert isinstance(command, click.Command)
@@ -281,10 +270,10 @@ class _LazyGroup(Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for purpose, commands in _BY_PURPOSE.items():
             with formatter.section(purpose):
-                formatter.write_dl(list(commands.items()))
+                formatter.write_dl([(name, line) for name, (_, line) in commands.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        named = [CompletionItem(name, help=line) for name, line in COMMANDS.items() if name.startswith(incomplete)]
+        named = [CompletionItem(name, help=line) for name, (_, line) in COMMANDS.items() if name.startswith(incomplete)]
         return named or click.Command.shell_complete(self, ctx, incomplete)
 
 

@@ -4,32 +4,30 @@ terminal, with the result on standard output, notes and progress on standard err
 
 from __future__ import annotations
 
+import datetime
+import json
+import logging
 import os
-from collections.abc import Iterator, Mapping
+import sys
+import time
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import click
+
 from eventlog.config.load import Config, connection_url, load
+from eventlog.config.settings import SOURCE_FORMATS, LogSettings
 from eventlog.errors import ConfigError
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
     from eventlog.sql.dialect import Dialect
-import datetime
-import json
-import logging
-import sys
-import time
-import unicodedata
-from collections.abc import Callable, Iterable, Sequence
-
-import click
-
-from eventlog.config.settings import SOURCE_FORMATS, LogSettings
 
 DEFAULT_FILE: Final = Path("eventlog.toml")
 

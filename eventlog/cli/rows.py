@@ -1,23 +1,43 @@
-"""``eventlog errors``, ``show`` and ``requeue``: the rows that were refused, by cause; one row explained; rows put back
-into the queue (spec/event-log.md 11).
+"""``eventlog errors``, ``show``, ``requeue`` and ``purge``: rows that were refused, by cause; one row explained; rows
+put back into the queue; processed rows removed by age, in batches that are a transaction each (spec/event-log.md 11).
 """
 
 from __future__ import annotations
 
 import re
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Final
 
 import click
+from sqlalchemy import Connection
 
 from eventlog.cli import Command
-from eventlog.cli.context import Context, json_option, note, print_json, reading, result, table, transaction
+from eventlog.cli.context import (
+    Context,
+    confirm,
+    json_option,
+    note,
+    print_json,
+    progress,
+    reading,
+    result,
+    session,
+    table,
+    transaction,
+    yes_option,
+)
 from eventlog.errors import ConfigError, number_of
 from eventlog.publisher.context import Counters
+from eventlog.publisher.cycle import recorded_ids
 from eventlog.publisher.explain import LINES_READ, Explanation, explain, explanation_data, read_refusals, refusals_data
 from eventlog.publisher.open_log import find_log, open_unlocked, own_user, publisher_user
+from eventlog.publisher.queue import read_recorded
 from eventlog.sql import rows
+from eventlog.sql.rows import Purged, check_purge_rights, extent, purge_cutoff, purge_errors, purge_rows
 
-SOURCES: Final = {
+_SOURCES: Final = {
     "in_flight": "as its in-flight line records it",
     "queue": "as the next cycle would fold it",
     "reconstructed": "reconstructed",
@@ -95,7 +115,7 @@ def _print(explanation: Explanation) -> None:
     if explanation.in_flight is not None and explanation.in_flight.sendings > 1:
         result(f"its event is sent under its event-id number {explanation.in_flight.sendings}")
     if explanation.source is not None:
-        result(f"its group, {SOURCES[explanation.source]}:")
+        result(f"its group, {_SOURCES[explanation.source]}:")
         table(
             ("record_id", "status", "type", "column", "old", "new", "what becomes of it"),
             [
@@ -187,3 +207,94 @@ def parse_ids(text: str) -> list[tuple[int, int]]:
             raise ConfigError(f"--ids {text}: {part.strip()!r} is no record_id and no range of them; write 1,2,5-9")
         ranges.append((int(match[1]), int(match[2] or match[1])))
     return ranges
+
+
+_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+@click.command(cls=Command)
+@click.option("--older-than", "age", required=True, metavar="AGE", help="By event_time: 30d, 12h, 90m, 45s or 2w.")
+@click.option("--batch", "size", type=click.IntRange(1, 1_000_000), default=10_000, metavar="ROWS",
+              help="Rows that one transaction looks at.")  # fmt: skip
+@click.option("--pause", type=click.FloatRange(0, 3600), default=0.0, metavar="SECONDS",
+              help="Pause between two transactions.")  # fmt: skip
+@yes_option
+@click.option("--dry-run", "dry", is_flag=True, help="Count what would go; remove nothing.")
+@json_option
+@click.pass_obj
+def purge(context: Context, age: str, size: int, pause: float, yes: bool, dry: bool, as_json: bool) -> None:
+    """Remove rows of status S and W that are older than AGE, and error lines whose rows are gone.
+
+    Rows of any other status and rows in flight stay. A publisher may run meanwhile, since each batch is a transaction
+    of its own. A purge that is stopped keeps what it has done. On a terminal it asks first.
+    """
+    limit = parse_age(age)
+    config = context.config()
+    with session(config) as (conn, dialect):
+        log = find_log(conn, dialect, config)
+        if not dry:
+            check_purge_rights(conn, dialect, log)
+        event_time, error_time = purge_cutoff(conn, dialect, log, config.publisher.event_time_zone, limit)
+        cutoff = event_time.isoformat(" ", "seconds")
+        first, last = extent(conn, log) or (1, 0)
+        conn.commit()
+        if not dry:
+            older = f"older than {age.strip()} (before {cutoff})"
+            confirm(
+                f"This removes from the log {log} all rows of status S and W {older}, and their error lines.", yes=yes
+            )
+
+        def take_rows(after: int | None) -> Purged | None:
+            # Rows that came after the start are too new.
+            after = first - 1 if after is None else after
+            if after >= last:
+                return None
+            flights, _ = read_recorded(conn, log)
+            return purge_rows(conn, log, after, size, event_time, recorded_ids(flights), dry=dry)
+
+        def take_error_lines(after: int | None) -> Purged | None:
+            return purge_errors(conn, log, after, size, event_time, error_time, dry=dry)
+
+        removed = dict.fromkeys(("looked_at", "rows", "error_lines", "batches"), 0)
+        with progress("Purge", last - first + 1, context.quiet or as_json, "record_ids") as advance:
+            done = first - 1
+            for batch in _each_batch(conn, take_rows, pause):
+                removed["rows"] += batch.removed
+                removed["looked_at"] += batch.looked_at
+                removed["batches"] += 1
+                advance(batch.last - done)
+                done = batch.last
+        for batch in _each_batch(conn, take_error_lines, pause):
+            removed["error_lines"] += batch.removed
+            removed["batches"] += 1
+    if as_json:
+        print_json({"log": str(log), "dry_run": dry, "cutoff": cutoff, **removed})
+    elif not context.quiet:
+        verb = "would go" if dry else "removed"
+        result(
+            f"log {log}, before {cutoff}: {removed['rows']:,} of {number_of(removed['looked_at'], 'row')} {verb}, "
+            f"{number_of(removed['error_lines'], 'error line')} {verb}"
+        )
+
+
+def _each_batch(conn: Connection, take: Callable[[int | None], Purged | None], pause: float) -> Iterator[Purged]:
+    """The batches of ``take``, each committed, ``pause`` seconds apart. ``take`` gets where the batch before ended."""
+    batch = take(None)
+    while batch is not None:
+        conn.commit()
+        yield batch
+        if pause:
+            time.sleep(pause)
+        batch = take(batch.last)
+    conn.commit()
+
+
+def parse_age(text: str) -> timedelta:
+    """``30d`` as a span of time. Raises ConfigError."""
+    match = re.fullmatch(r"\s*([0-9]{1,9})\s*([smhdw])\s*", text, re.ASCII)
+    if match is None:
+        raise ConfigError(f"--older-than {text}: write a number and its unit, such as 30d, 12h, 90m, 45s or 2w")
+    try:
+        return timedelta(**{_UNITS[match[2]]: int(match[1])})
+    except OverflowError:
+        raise ConfigError(f"--older-than {text}: no log is that old; write 30d or the like") from None

@@ -1,9 +1,13 @@
-"""``eventlog status``: the queue, what is in flight, and whether a publisher runs; of a source its position."""
+"""``eventlog status`` and ``eventlog doctor``: the queue, what is in flight, whether a publisher runs, and of a source
+its position; what is wrong with log, triggers and rows, and what mends it (spec/event-log.md 11).
+"""
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
@@ -13,10 +17,12 @@ from sqlalchemy import Connection
 
 from eventlog.cli import Command
 from eventlog.cli.context import Context, error_line, json_option, print_json, reading, result, source_option, table
+from eventlog.cli.settings import print_settings
 from eventlog.cli.triggers import planned_triggers
-from eventlog.config.load import Config
-from eventlog.errors import DatabaseError, EventlogError, number_of
+from eventlog.config.load import Config, Effective, effective
+from eventlog.errors import ConfigError, DatabaseError, EventlogError, number_of
 from eventlog.model import Status
+from eventlog.publisher.doctor import examine
 from eventlog.publisher.monitor.status import shape
 from eventlog.publisher.open_log import find_log
 from eventlog.publisher.queue import HOLD_WAYS_OUT, read_recorded
@@ -24,11 +30,11 @@ from eventlog.publisher.stream.open_source import source_status
 from eventlog.publisher.stream.position import SourceStatus, place_in_words
 from eventlog.sql.connection import as_database_errors
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.doctor import age
+from eventlog.sql.doctor import Finding, Limits, age
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.rows import count_by_status
 
-LETTERS: Final[Mapping[str, str]] = {
+_LETTERS: Final[Mapping[str, str]] = {
     Status.NEW: "new: to be published",
     Status.SUCCESS: "success",
     Status.WARNING: "warning",
@@ -36,7 +42,7 @@ LETTERS: Final[Mapping[str, str]] = {
     Status.FATAL: "fatal: see the error table, then requeue",
 }
 
-SHOWN: Final = 20
+_SHOWN: Final = 20
 """Events in flight that are listed for people; --json lists all."""
 
 
@@ -132,10 +138,10 @@ def publishing_status(conn: Connection, dialect: Dialect, log: LogTable) -> dict
 def _print(status: Mapping[str, Any]) -> None:
     rows, in_flight = status["rows"], status["in_flight"]
     result(f"log {status['log']}: {_runs(status['publisher_runs'])}")
-    letters = [*LETTERS, *sorted(set(rows) - set(LETTERS))]
+    letters = [*_LETTERS, *sorted(set(rows) - set(_LETTERS))]
     table(
         ("status", "rows", "meaning"),
-        [(letter, rows.get(letter, 0), LETTERS.get(letter, "reserved, left alone")) for letter in letters],
+        [(letter, rows.get(letter, 0), _LETTERS.get(letter, "reserved, left alone")) for letter in letters],
     )
     if status["oldest_seconds"] is not None:
         result(f"oldest new row: {age(status['oldest_seconds'])}")
@@ -148,10 +154,10 @@ def _print(status: Mapping[str, Any]) -> None:
         result(f"{number_of(len(in_flight), 'event')} {waits}:")
         table(
             ("flight", "envelope", "event-id", "rows", "sent", "table", "key"),
-            [tuple(event.values()) for event in in_flight[:SHOWN]],
+            [tuple(event.values()) for event in in_flight[:_SHOWN]],
         )
-        if len(in_flight) > SHOWN:
-            result(f"... and {len(in_flight) - SHOWN} more (--json lists all)")
+        if len(in_flight) > _SHOWN:
+            result(f"... and {len(in_flight) - _SHOWN} more (--json lists all)")
     if status["backlog"] is not None:
         result(f"{status['backlog']}:")
         for way_out in HOLD_WAYS_OUT:
@@ -212,3 +218,63 @@ def _print_source(status: SourceStatus, moved_seconds: float | None) -> None:
             ("time", "event-id", "code", "message"),
             [(at.isoformat(timespec="seconds"), one.event_id, one.code, one.message) for at, one in status.newest],
         )
+
+
+# --- doctor -----------------------------------------------------------------------------------------------------------
+
+_COLOURS: Final = {"error": "red", "warning": "yellow", "info": "cyan"}
+
+
+@click.command(cls=Command)
+@click.option("--sample", type=click.IntRange(min=1), default=Limits().sample, metavar="ROWS",
+              help="How many of the newest rows are checked for their status and key.")  # fmt: skip
+@click.option("--ignore", multiple=True, metavar="CODE", help="Leave out findings with this code; repeatable.")
+@json_option
+@click.pass_obj
+def doctor(context: Context, sample: int, ignore: tuple[str, ...], as_json: bool) -> int:
+    """Say what is wrong with the log, its triggers and its rows, and what mends it. Nothing is changed.
+
+    A finding is an error (changes are lost, or nothing is published), a warning (something needs mending) or an info
+    (good to know). Errors and warnings give exit code 1.
+    """
+    config = context.config()
+    if config.source.type is not None and config.database.url is None:
+        raise ConfigError("doctor looks at a log; a source is looked at by `eventlog status` and `publish --dry-run`")
+    limits = Limits(sample=sample)
+    findings = [one for one in examine(config, planned_triggers, limits) if one.code not in ignore]
+    settings = list(effective(config))
+    counts = Counter(one.severity for one in findings)
+    if as_json:
+        print_json(
+            {
+                "log": config.database.log_table,
+                "errors": counts["error"],
+                "warnings": counts["warning"],
+                "findings": [asdict(one) for one in findings],
+                "settings": [setting._asdict() for setting in settings],
+            }
+        )
+    else:
+        _print_findings(findings, settings, context.quiet)
+    return 1 if counts["error"] or counts["warning"] else 0
+
+
+def _print_findings(findings: list[Finding], settings: list[Effective], quiet: bool) -> None:
+    for one in findings:
+        if quiet and one.severity == "info":
+            continue
+        result(f"{one.severity}: ", colour=_COLOURS[one.severity], bold=True, end="")
+        result(f"{one.text} [{one.code}]")
+        for line in one.mend:
+            result(f"    {line}")
+    if quiet:
+        return
+    changed = [setting for setting in settings if setting.source != "default"]
+    if changed:
+        result("Settings in effect, all others are at their defaults (`eventlog config` shows them):")
+        print_settings(changed)
+    counts = Counter(one.severity for one in findings)
+    if counts["error"] or counts["warning"]:
+        result(f"errors: {counts['error']}, warnings: {counts['warning']}")
+    else:
+        result("Nothing is wrong.")
