@@ -44,15 +44,15 @@ class StepwiseDialect(Dialect):
         keys: Sequence[str],
         attributes: Sequence[Attribute],
     ) -> dict[str, CurrentRow]:
-        found = list(self.key_values(cls, keys))
+        possible = list(self.key_values(cls, keys))
         single = [attribute for attribute in attributes if child_of(cls, attribute) is None]
         columns = tuple(attribute.column for attribute in single)
         rows: dict[str, CurrentRow] = {}
-        for n, values in self.read_values(conn, schema, cls, None, columns, [values for _, values in found]):
-            row = rows.setdefault(found[n][0], {attribute.name: [] for attribute in attributes})
+        for n, values in self.read_values(conn, schema, cls, None, columns, [values for _, values in possible]):
+            row = rows.setdefault(possible[n][0], {attribute.name: [] for attribute in attributes})
             for attribute, value in zip(single, values, strict=True):
                 row[attribute.name].append(log_text(value))
-        present = [(key, values) for key, values in found if key in rows]
+        present = [(key, values) for key, values in possible if key in rows]
         for attribute in attributes:
             child = child_of(cls, attribute)
             if child is not None and present:

@@ -224,7 +224,7 @@ def _trigger(home: str | None, log: LogTable, triggers: TableTriggers, operation
         template, words = "child_trigger.sql.j2", _child_words(log, triggers, operation)
         key, columns = triggers.own_key, triggers.owner_columns
     base64 = base64_function(log, home)
-    text = _render(
+    text = _text_of(
         template,
         name=qualified(home, name),
         table=qualified(home, triggers.table.name),
@@ -343,12 +343,12 @@ def create_functions(log: LogTable) -> list[str]:
     that gives the base64 of binary values (spec/triggers.md 4, 6, 9).
     """
     return [
-        _render("quote_function.sql.j2", function=quote_function(log)),
-        _render("base64_function.sql.j2", function=base64_function(log)),
+        _text_of("quote_function.sql.j2", function=quote_function(log)),
+        _text_of("base64_function.sql.j2", function=base64_function(log)),
     ]
 
 
-def _render(template: str, **values: object) -> str:
+def _text_of(template: str, **values: object) -> str:
     """The text of a template, without the blank lines that its conditions leave."""
     lines = _rendered(template, **values).strip("\n").split("\n")
     return "\n".join(line for at, line in enumerate(lines) if line.strip() or (at and lines[at - 1].strip()))

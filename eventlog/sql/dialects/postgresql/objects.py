@@ -91,7 +91,7 @@ class PostgresObjects(Dialect):
             dialect=self.name,
             schema=name,
             tables=tuple(
-                _reflected(oid, of_table, names[relation], unique_keys[relation], foreign_keys[relation])
+                _table(oid, of_table, names[relation], unique_keys[relation], foreign_keys[relation])
                 for relation, of_table in columns.items()
             ),
             partitions={
@@ -271,7 +271,7 @@ def _scale(typmod: int) -> int:
     return (((typmod - _HEADER) & 0x7FF) ^ 0x400) - 0x400
 
 
-def _reflected(
+def _table(
     schema: int, columns: list[Row[Any]], names: dict[int, str], unique: list[Row[Any]], foreign: list[Row[Any]]
 ) -> Table:
     first = columns[0]
@@ -308,7 +308,7 @@ def _statement(schema: str | None, cls: ObjectClass, attributes: tuple[Attribute
     arrays = ", ".join(f"%(k{i})s::text[]" for i in range(len(cls.key)))
     columns = ", ".join(f"k{i}" for i in range(len(cls.key)))
     values = ", ".join(f"{_as_value(column.type, f'k{i}')} AS k{i}" for i, column in enumerate(cls.key))
-    body = _view(schema, cls, attributes) if cls.is_view else _table(schema, cls, attributes)
+    body = _of_view(schema, cls, attributes) if cls.is_view else _of_table(schema, cls, attributes)
     # Put together of quoted identifiers; the keys are bound.
     return (
         f"WITH k AS MATERIALIZED (SELECT n, {values} FROM unnest({arrays}) WITH ORDINALITY AS u ({columns}, n))\n"  # noqa: S608
@@ -316,7 +316,7 @@ def _statement(schema: str | None, cls: ObjectClass, attributes: tuple[Attribute
     )
 
 
-def _table(schema: str | None, cls: ObjectClass, attributes: Sequence[Attribute]) -> str:
+def _of_table(schema: str | None, cls: ObjectClass, attributes: Sequence[Attribute]) -> str:
     selected = ["k.n"]
     joins = [_key_join(schema, cls)]
     for attribute in attributes:
@@ -340,7 +340,7 @@ def _table(schema: str | None, cls: ObjectClass, attributes: Sequence[Attribute]
     return f"SELECT {', '.join(selected)}\nFROM k\n" + "\n".join(joins)
 
 
-def _view(schema: str | None, cls: ObjectClass, attributes: Sequence[Attribute]) -> str:
+def _of_view(schema: str | None, cls: ObjectClass, attributes: Sequence[Attribute]) -> str:
     texts = [value_text(attribute.column, field("p", attribute.column)) for attribute in attributes]
     selected = ["k.n", *(f"array_agg({text})" for text in texts)]
     return f"SELECT {', '.join(selected)}\nFROM k\n{_key_join(schema, cls)}\nGROUP BY k.n"

@@ -202,11 +202,11 @@ def _statement(cls: ObjectClass, child: ChildTable | None, columns: tuple[Column
         )
         row, join = "c", f"\nJOIN {quote_identifier(child.table.name)} AS c ON {owned}"
     selected = ", ".join(["k.n", *(_selected(row, column) for column in columns)])
-    found = " AND ".join(_is_key(column, i) for i, column in enumerate(cls.key))
+    is_key = " AND ".join(_is_key(column, i) for i, column in enumerate(cls.key))
     # CROSS JOIN keeps the order of the tables: from the keys, by the key's index, to the rows.
     return (
         f"{_keys(cls, number)}\nSELECT {selected}\nFROM k\n"
-        f"CROSS JOIN {quote_identifier(cls.table.name)} AS p ON {found}{join}"
+        f"CROSS JOIN {quote_identifier(cls.table.name)} AS p ON {is_key}{join}"
     )
 
 

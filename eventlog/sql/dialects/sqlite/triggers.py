@@ -95,7 +95,7 @@ _Body = tuple[str, str, str, str]
 
 
 def _trigger(triggers: TableTriggers, when: str, condition: str, body: str, name: str, marker: str) -> str:
-    return _render(
+    return _text_of(
         "trigger.sql.j2",
         name=name,
         table=triggers.table.name,
@@ -118,7 +118,7 @@ def _class_bodies(log: LogTable, triggers: ClassTriggers, declared: Sequence[Tab
     all_null = " AND ".join(f"{field('NEW', column)} IS NULL" for column in columns[1:])
 
     def body(event: str) -> str:
-        return _render(
+        return _text_of(
             "class_body.sql.j2",
             event=event,
             log=trigger_words(log, triggers.class_name, UTC_NOW),
@@ -177,7 +177,7 @@ def _child_bodies(log: LogTable, triggers: ChildTriggers) -> Iterator[_Body]:
     value_changed = is_changed(field("OLD", triggers.column), field("NEW", triggers.column))
 
     def body(event: str) -> str:
-        return _render(
+        return _text_of(
             "child_body.sql.j2",
             event=event,
             log=trigger_words(log, triggers.class_name, UTC_NOW),
@@ -215,7 +215,7 @@ def _of(column: Column, event_type: EventType) -> EventType:
 # --- templates --------------------------------------------------------------------------------------------------------
 
 
-def _render(template: str, **values: object) -> str:
+def _text_of(template: str, **values: object) -> str:
     return _rendered(template, **values).strip("\n")
 
 
