@@ -36,7 +36,6 @@ _PAGE: Final = 0x1000
 _PAGE_HEADER: Final = 0x18
 _SMALLEST: Final = 0x40
 _COLUMN_SIZE: Final = 8  # what a column of a row takes in the log, about
-_DEAD: Final = 1
 
 Done = tuple[ChangeOp, str, Row | None, Row | None]
 """A piece of work that a transaction did: operation, table, row before and after."""
@@ -190,7 +189,7 @@ class CdcServer:
 
     def fail(self, error: str, dead: bool = True) -> None:
         """An ERROR record with the code of this name in every active session, behind all that was done so far."""
-        record = records.control(records.ERROR, _DEAD if dead else 0, ERROR_NUMBERS[error])
+        record = records.control(records.ERROR, records.SESSION_DEAD if dead else 0, ERROR_NUMBERS[error])
         with self._changed:
             for session in self._sessions.values():
                 if session.cursor is not None:
@@ -425,7 +424,7 @@ class _Session:
                     self._since_timeout += 1
                     return record
         except IndexError:  # the log was used again before it was read
-            return records.control(records.ERROR, _DEAD, ERROR_NUMBERS["LSN"])
+            return records.control(records.ERROR, records.SESSION_DEAD, ERROR_NUMBERS["LSN"])
         return b""
 
     def _timeout(self) -> bytes:

@@ -249,7 +249,7 @@ def _meaning(record: Record, field: str, number: int) -> str:
         case "code":
             return f"{number} = {error_name(number)}"
         case "flags" if record.number == records.ERROR:
-            return f"{number}, the session is dead" if number & 1 else str(number)
+            return f"{number}, the session is dead" if number & records.SESSION_DEAD else str(number)
         case _:
             return str(number)
 

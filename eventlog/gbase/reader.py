@@ -28,6 +28,7 @@ from eventlog.gbase.records import (
     RBTX,
     RECORD_NAMES,
     ROWS,
+    SESSION_DEAD,
     TABSCHEM,
     TRUNCATE,
     UPDAFT,
@@ -44,7 +45,6 @@ from eventlog.model import Change, ChangeOp, Row, Value, differing
 _log = logging.getLogger(__name__)
 
 _ROW: Final = struct.Struct(">QII")  # what row records and TRUNCATE begin with
-_DEAD: Final = 1
 _LAST: Final = Change._fields.index("last_in_transaction")
 
 Operation = tuple[ChangeOp, Entry, Entry | None]
@@ -218,7 +218,7 @@ class StreamReader:
                 self._bytes_in_memory += transaction.bytes_in_memory
         elif number == ERROR:
             flags, code = fields
-            if flags & _DEAD:
+            if flags & SESSION_DEAD:
                 self._dead = SessionDead(code)
                 raise self._dead
             _log.warning("ERROR record at offset %d: code %d (%s), flags %d", offset, code, error_name(code), flags)

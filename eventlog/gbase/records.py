@@ -45,6 +45,7 @@ FIELDS: Final = {number: struct.Struct(form) for number, (_, form, _) in _RECORD
 """The fields behind the common header, by record number."""
 FIELD_NAMES: Final = {number: tuple(names.split()) for number, (_, _, names) in _RECORDS.items()}
 """Their names: ``time`` is in seconds since 1970; bit 0 of an ERROR's ``flags``: the session is dead."""
+SESSION_DEAD: Final = 1
 HEADER_SIZES: Final = {number: HEADER.size + form.size for number, form in FIELDS.items()}
 """Known header sizes; row records have 4 bytes more a variable column (spec/gbase-cdc.md 3)."""
 

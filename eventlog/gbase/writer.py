@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
-from typing import Final, NamedTuple
+from typing import Final
 
 from eventlog.changes.format import Report, may_be_one, transactions, whole_images
 from eventlog.changes.json_form import database_of
@@ -127,12 +127,8 @@ def write_stream(changes: Iterable[Change], options: WriteOptions, report: Repor
         report.written += written
 
 
-class _Table(NamedTuple):
-    label: int
-    name: str
-    columns: tuple[Column, ...]
-    names: frozenset[str]
-    payload: RowWriter
+_Table = tuple[int, frozenset[str], RowWriter]
+"""A table that has been described: its label, the names of its columns, and what writes its rows."""
 
 
 class _Writer:
@@ -144,7 +140,7 @@ class _Writer:
         self._sequence = options.first_sequence - _STEP
         self._tx = 0
         self._tables: dict[tuple[str | None, str], _Table] = {}
-        self._new: list[_Table] = []
+        self._described: list[bytes] = []  # TABSCHEM records of the tables that have come up
         self._catalog = database_of(options.catalog)
         self._labels = {parse_table_name(name)[1:]: int(label) for label, name in options.labels.items()}
         self._used = set(self._labels.values())
@@ -158,22 +154,22 @@ class _Writer:
 
     def new_tables(self) -> Iterator[bytes]:
         """The TABSCHEM records of the tables that have come up since the last time."""
-        for table in self._new:
-            yield tabschem(table.label, table.columns)
-        self._new.clear()
+        yield from self._described
+        self._described.clear()
 
     def records(self, change: Change) -> Iterator[bytes]:
-        table = self._table(change.schema, change.table)
+        label, names, write = self._table(change.schema, change.table)
         if change.op is ChangeOp.TRUNCATE:
-            yield records.control(TRUNCATE, self._next(), self._tx, table.label)
+            yield records.control(TRUNCATE, self._next(), self._tx, label)
             return
-        images = whole_images(change, table.names, self._options.complete, needs_before=False)
+        images = whole_images(change, names, self._options.complete, needs_before=False)
         for number, image in zip(_RECORDS[change.op][-len(images) :], images, strict=True):
-            sizes, payload = table.payload(image)
-            record = records.row(number, self._next(), self._tx, table.label, sizes, payload, self._options.size_order)
+            sizes, payload = write(image)
+            record = records.row(number, self._next(), self._tx, label, sizes, payload, self._options.size_order)
             if len(record) > self._options.max_record:
                 raise ValueRange(
-                    f"a row of {table.name!r} takes {len(record)} bytes, above max_record; readers refuse it"
+                    f"a row of {full_name(change.schema, change.table)!r} takes {len(record)} bytes, above max_record; "
+                    "readers refuse it"
                 )
             yield record
 
@@ -196,28 +192,24 @@ class _Writer:
     def _table(self, schema: str | None, name: str) -> _Table:
         table = self._tables.get((schema, name))
         if table is None:
-            table = self._tables[schema, name] = self._described(schema, name)
-            self._new.append(table)
+            qualified = full_name(schema, name)
+            columns = self._columns(qualified, schema, name)
+            label = self._labels.get((schema, name), self._labels.get((None, name)))
+            if label is None or any(used == label for used, _, _ in self._tables.values()):
+                label = 1
+                while label in self._used:
+                    label += 1
+                self._used.add(label)
+            write = row_writer(
+                qualified,
+                columns,
+                self._options.charset,
+                self._options.varchar_prefix,
+                lambda column: self._report.count(f"truncated {qualified}.{column}"),
+            )
+            table = self._tables[schema, name] = label, frozenset(column.name for column in columns), write
+            self._described.append(tabschem(label, columns))
         return table
-
-    def _described(self, schema: str | None, name: str) -> _Table:
-        options = self._options
-        qualified = full_name(schema, name)
-        columns = self._columns(qualified, schema, name)
-        label = self._labels.get((schema, name), self._labels.get((None, name)))
-        if label is None or any(table.label == label for table in self._tables.values()):
-            label = 1
-            while label in self._used:
-                label += 1
-            self._used.add(label)
-        payload = row_writer(
-            qualified,
-            columns,
-            options.charset,
-            options.varchar_prefix,
-            lambda column: self._report.count(f"truncated {qualified}.{column}"),
-        )
-        return _Table(label, qualified, columns, frozenset(column.name for column in columns), payload)
 
     def _columns(self, qualified: str, schema: str | None, name: str) -> tuple[Column, ...]:
         options = self._options

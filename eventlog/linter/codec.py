@@ -81,7 +81,8 @@ def row_codec(option: object, charset: str = "utf-8") -> RowCodec | None:
 
 
 _VARIABLE: Final = frozenset({Typ.VARCHAR, Typ.VARBYTE, Typ.NVARCHAR})
-_LONGEST: Final = 4000
+LONGEST: Final = 4000
+"""Bytes of a column at most."""
 
 _DECIMALS: Final = 10
 _ONE: Final = 10**_DECIMALS
@@ -153,7 +154,7 @@ def _slot(
     """
     slot: tuple[Convert | None, Convert]
     length = column.length
-    fits = 0 <= length <= _LONGEST
+    fits = 0 <= length <= LONGEST
     match column.typ:
         case Typ.CHAR:
             fits = fits and length > 0

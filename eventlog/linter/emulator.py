@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from eventlog.linter.codec import EmulatorCodec, Typ
 from eventlog.linter.rows import ColumnAttrs, Destination, QueueRow, TableAttrs, from_utc, table_attrs, to_utc
 from eventlog.linter.transactions import BLOB_OPERATIONS, CLEAR_BLOB, CREATE_BLOB, DELETE, INSERT, INSERT_BLOB, UPDATE
-from eventlog.linter.writer import SystemLog, Written, first_address
+from eventlog.linter.writer import SystemLog, first_address
 from eventlog.model import Change, ChangeOp, Value, differing
 
 Row = dict[str, Value]
@@ -184,10 +184,11 @@ class _Emulation:
             position = f"{self._log.address:016x}"
             transaction.done.append(Change(OWNER, table, _OPS[typ], key, old, new, changed, position))
         blobatr = 0x0300 | 5 if typ in (CLEAR_BLOB, *BLOB_OPERATIONS) else 0
-        written = Written(typ, blobatr, attrs.tabnum, row_id, *parts)
         destinations = [Destination(server, OWNER, table) for server in self._workload.servers]
         oper_date = self._oper_date()
-        rows = self._log.operation(transaction.number, transaction.channel, oper_date, written, destinations)
+        rows = self._log.operation(
+            transaction.number, transaction.channel, oper_date, typ, attrs.tabnum, row_id, parts, destinations, blobatr
+        )
         return Step(list(rows), [])
 
     def end(self, transaction: _Transaction, *, committed: bool) -> Step:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from eventlog.changes.format import Complete, Key, Report, transactions, whole_images
 from eventlog.changes.json_form import CATALOG, CatalogOption, database_of
@@ -24,7 +24,7 @@ from eventlog.errors import (
     SchemaMissing,
     ValueRange,
 )
-from eventlog.linter.codec import RowCodec, RowEncodeError, Typ, bytes_of, row_codec
+from eventlog.linter.codec import LONGEST, RowCodec, RowEncodeError, Typ, bytes_of, row_codec
 from eventlog.linter.reader import CODEC_CHARSET, DISPATCH_ATTRS, TABLES, TIMEZONE, parse_place
 from eventlog.linter.rows import (
     DATA_SIZE,
@@ -57,17 +57,6 @@ def next_address(address: int, used: int) -> int:
     return first_address((file + 1) % _FILES) if place >= _FILE_SIZE else file << 32 | place
 
 
-class Written(NamedTuple):
-    """One operation to be written: TYP, BLOBATR, number of the table, row id, and its parts."""
-
-    typ: int
-    blobatr: int
-    tabnum: int
-    rowid: int
-    part1: bytes
-    part2: bytes = b""
-
-
 class SystemLog:
     """Where the next operation goes: ``address``. ``continuation_lengths`` as the option of that name.
 
@@ -85,17 +74,20 @@ class SystemLog:
         transact_id: int,
         channel: int,
         oper_date: bytes,
-        written: Written,
+        typ: int,
+        tabnum: int,
+        rowid: int,
+        parts: Sequence[bytes],
         destinations: Sequence[Destination],
+        blobatr: int = 0,
     ) -> Iterator[QueueRow]:
-        """The rows of an operation, a full set for each destination, all with one address."""
-        typ, blobatr, tabnum, rowid, part1, part2 = written
-        old, both = len(part1), part1 + part2
+        """The rows of an operation of one or two ``parts``, a full set for each destination, all with one address."""
+        old, both = len(parts[0]), b"".join(parts)
         for destination in destinations:
             for number, start in enumerate(range(0, len(both) or 1, DATA_SIZE)):
                 end = min(start + DATA_SIZE, len(both))
                 own_old = max(0, min(end, old) - start)
-                lengths = (old, len(part2)) if self._has_totals else (own_old, end - start - own_old)
+                lengths = (old, len(both) - old) if self._has_totals else (own_old, end - start - own_old)
                 data = both[start:end].ljust(DATA_SIZE, b"\0")
                 yield QueueRow(
                     oper_date, number, self._dbnode, transact_id, self.address, typ, blobatr, channel, tabnum, rowid,
@@ -203,8 +195,12 @@ class QueueWriter:
                 continue
             if number is None:
                 number = self._transact_id(last.transaction_id)
-            for written in operations:
-                yield from self._log.operation(number, channel, oper_date, written, destinations)
+            row_id = change.extras.get("row_id")
+            row_id = row_id if isinstance(row_id, int) else 0
+            for typ, parts in operations:
+                yield from self._log.operation(
+                    number, channel, oper_date, typ, attrs.tabnum, row_id, parts, destinations
+                )
             self._report.written += 1
         if number is not None:
             yield self._log.end(number, channel, oper_date)
@@ -254,17 +250,14 @@ class QueueWriter:
 
     # --- rows ---------------------------------------------------------------------------------------------------------
 
-    def _operation(self, change: Change, attrs: TableAttrs) -> Written:
+    def _operation(self, change: Change, attrs: TableAttrs) -> tuple[int, list[bytes]]:
+        """TYP and parts."""
         images = whole_images(change, attrs.names, self._options.complete, needs_before=True)
         rows = [self._row(image, change, attrs) for image in images]
         parts = [self._image(row, change, attrs) for row in rows]
         typ = _TYPS[change.op]
         self._remember(attrs, None if typ == INSERT else rows[0], None if typ == DELETE else rows[-1])
-        return self._written(typ, change, attrs, *parts)
-
-    def _written(self, typ: int, change: Change, attrs: TableAttrs, *parts: bytes) -> Written:
-        row_id = change.extras.get("row_id")
-        return Written(typ, 0, attrs.tabnum, row_id if isinstance(row_id, int) else 0, *parts)
+        return typ, parts
 
     def _row(self, row: Row, change: Change, attrs: TableAttrs) -> dict[str, Value]:
         """The row in the values of its columns."""
@@ -290,14 +283,15 @@ class QueueWriter:
 
     # --- TRUNCATE -----------------------------------------------------------------------------------------------------
 
-    def _deletes(self, change: Change, attrs: TableAttrs) -> list[Written]:
+    def _deletes(self, change: Change, attrs: TableAttrs) -> list[tuple[int, list[bytes]]]:
+        """TYP and parts of what is written for a TRUNCATE."""
         if self._options.truncate == "raise":
             raise NotExpressible(
                 f"TRUNCATE of {full_name(change.schema, change.table)}: a Linter queue has no such operation; with "
                 "truncate = deletes it is written as one DELETE for each row that was written before"
             )
         rows = self._known.pop(attrs.tabnum, {})
-        return [self._written(DELETE, change, attrs, self._image(row, change, attrs)) for row in rows.values()]
+        return [(DELETE, [self._image(row, change, attrs)]) for row in rows.values()]
 
     def _remember(self, attrs: TableAttrs, old: Row | None, new: dict[str, Value] | None) -> None:
         """Keep the rows that a TRUNCATE will have to name."""
@@ -345,7 +339,6 @@ def _described(options: WriterOptions) -> dict[tuple[str | None, str], TableAttr
 
 
 _BYTES_A_CHARACTER: Final = 4  # UTF-8
-_LONGEST: Final = 4000
 
 
 def _attrs_of_table(tabnum: int, table: Table) -> TableAttrs:
@@ -364,7 +357,7 @@ def _attrs_of_table(tabnum: int, table: Table) -> TableAttrs:
 
 def _typ_and_length(column: Column) -> tuple[int, int]:
     bits, sizes = column.type.bits, column.type.sizes
-    size = sizes[0] if sizes else _LONGEST
+    size = sizes[0] if sizes else LONGEST
     match column.type.kind:
         case CatalogKind.INTEGER if bits:
             return Typ.INTEGER, bits // 8
@@ -379,11 +372,11 @@ def _typ_and_length(column: Column) -> tuple[int, int]:
         case CatalogKind.UUID:
             return Typ.CHAR, 36
         case CatalogKind.BINARY:
-            return Typ.VARBYTE, min(size, _LONGEST)
+            return Typ.VARBYTE, min(size, LONGEST)
         case CatalogKind.FIXED:
-            return Typ.CHAR, min((sizes[0] if sizes else 1) * _BYTES_A_CHARACTER, _LONGEST)
+            return Typ.CHAR, min((sizes[0] if sizes else 1) * _BYTES_A_CHARACTER, LONGEST)
         case CatalogKind.CHARACTER | CatalogKind.OTHER:
-            return Typ.VARCHAR, min(size * _BYTES_A_CHARACTER, _LONGEST)
+            return Typ.VARCHAR, min(size * _BYTES_A_CHARACTER, LONGEST)
         case CatalogKind.TIME:
             raise NotExpressible(f"column {column.name!r} holds times of day, which a Linter queue has no type for")
 

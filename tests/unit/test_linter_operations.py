@@ -13,7 +13,7 @@ from linter_queue import commit, read, rollback, row
 from eventlog.errors import ConfigError, UnknownOperation
 from eventlog.linter.rows import BadColumnValue, Destination, QueueRow
 from eventlog.linter.transactions import FIELDS, BadLength, MissingPart, TypContradiction, parts
-from eventlog.linter.writer import SystemLog, Written
+from eventlog.linter.writer import SystemLog
 
 # TYP, LEN1, LEN2 of a row, and what each table says: an operation (op), the end of a transaction, or an error.
 CODES = [
@@ -130,10 +130,10 @@ def test_an_empty_first_row_may_go_on() -> None:
 )
 def test_what_is_written_in_rows_is_assembled_again(old: bytes, new: bytes, lengths: str, update: bool) -> None:
     log = SystemLog("N", lengths)
-    written = Written(3, 0, 7, 1, old, new) if update else Written(2, 0, 7, 1, old, b"")
-    rows = list(log.operation(1, 1, bytes(6), written, [Destination("", "", "T")]))
+    written = (old, new) if update else (old, b"")
+    rows = list(log.operation(1, 1, bytes(6), 3 if update else 2, 7, 1, written, [Destination("", "", "T")]))
     assert all(len(row.data) == 3400 and row.extdata == number for number, row in enumerate(rows))
-    assert parts(rows, FIELDS) == (written.part1, written.part2)
+    assert parts(rows, FIELDS) == written
 
 
 @pytest.mark.parametrize(
