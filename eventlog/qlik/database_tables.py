@@ -32,7 +32,7 @@ from eventlog.qlik.stored_tables import (
     stored_row_reader,
     value_writer,
 )
-from eventlog.qlik.stored_values import row_converter
+from eventlog.qlik.values import row_converter
 from eventlog.sql.connection import connect_any
 from eventlog.sql.log_table import quoted
 

@@ -15,8 +15,7 @@ from sqlalchemy.types import TypeEngine
 from eventlog.qlik.change_rows import TEXT_LENGTHS
 from eventlog.qlik.columns import QlikColumn
 from eventlog.qlik.masks import CAPACITY
-from eventlog.qlik.stored_values import text_writer, timestamp_text, typed_writer
-from eventlog.qlik.values import Convert
+from eventlog.qlik.values import Convert, text_writer, timestamp_text, typed_writer
 
 _AS_TEXT: Final = {"sqlite": frozenset({"NUMERIC", "UINT8", "DATE", "TIME", "DATETIME"})}
 _LONGEST_VARCHAR: Final = 4000

@@ -57,7 +57,7 @@ from eventlog.qlik.stored_tables import (
     stored_row_reader,
     value_writer,
 )
-from eventlog.qlik.stored_values import converter, open_part
+from eventlog.qlik.values import converter, open_part
 
 METADATA_SUFFIX: Final = ".dfm"
 """What the file that describes a data file is called, after the data file's name."""

@@ -36,8 +36,7 @@ from eventlog.qlik.sequence import (
     has_ended,
     parse_partition_name,
 )
-from eventlog.qlik.stored_values import plain_reader, typed_reader
-from eventlog.qlik.values import plain_value
+from eventlog.qlik.values import plain_reader, plain_value, typed_reader
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,25 +1,29 @@
-"""Values in messages: what a column of each type is in JSON and in Avro, and back (spec/qlik.md 5.4).
+"""Values of columns: what a column of each type is in messages, in JSON and in Avro, and in change tables, typed (in
+databases and Parquet) or as text (in CSV and JSON files); and back (spec/qlik.md 1.1, 5.4).
 
-Reading is tolerant, and the same for JSON and Avro: text, numbers and Avro's own types are taken wherever they can mean
-the type. JSON numbers are to be parsed with ``parse_float=Decimal``.
+Reading is tolerant, and the same for all: text, numbers and Avro's own types are taken wherever they can mean the type.
+JSON numbers are to be parsed with ``parse_float=Decimal``.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from datetime import date, datetime, time, timedelta
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
 from json.encoder import encode_basestring
 from math import isinf
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from eventlog.core.moments import EPOCH, microseconds, naive_utc
 from eventlog.core.typed import WIDEST, decimal_text, is_multi_valued, to_text, whole_number
 from eventlog.core.values import float_or_word
 from eventlog.errors import FormatError, NotExpressible, ValueRange, shown
+from eventlog.files import tabular
 from eventlog.model import Lob, Value
-from eventlog.qlik.columns import CLASSES, QlikColumn
+from eventlog.qlik.columns import CLASSES, MomentColumn, QlikColumn
 
 
 class BadMessageValue(FormatError):
@@ -208,7 +212,7 @@ def plain_value(value: Any) -> Value:
     return plain
 
 
-# --- writing ----------------------------------------------------------------------------------------------------------
+# --- in messages ------------------------------------------------------------------------------------------------------
 
 
 def _as_is(value: Any) -> Any:
@@ -272,3 +276,199 @@ def writer(column: QlikColumn, form: Callable[[Any], Written]) -> Callable[[Any]
         return form(number)
 
     return write_number
+
+
+# --- in change tables -------------------------------------------------------------------------------------------------
+
+
+def typed_writer(column: QlikColumn) -> Convert:
+    """The function that brings values to their column's class. It raises ValueRange for one that cannot be."""
+    value_type = CLASSES[column.type]
+    if value_type is int:
+        return writer(column, int)
+    if value_type is str:
+        return writer(column, lambda text: _encodable(text, column))
+    typed = writer(column, _as_is)
+    return typed if value_type is datetime else lambda value: value if type(value) is value_type else typed(value)
+
+
+def text_writer(column: QlikColumn) -> Convert:
+    """The function that gives the text of values: that of messages in JSON. It raises ValueRange."""
+    form = json_writer(column)
+
+    def write(value: Value) -> str:
+        written = form(value)
+        if isinstance(written, str):
+            return _encodable(written, column)
+        return str(written).lower() if isinstance(written, bool) else str(written)
+
+    return write
+
+
+def _encodable(text: Any, column: QlikColumn) -> str:
+    """The text itself, if it is text in UTF-8: half a surrogate pair is not."""
+    try:
+        if not text.isascii():
+            text.encode()
+    except UnicodeEncodeError:
+        raise ValueRange(f"{shown(text)} of column {column.name!r} cannot be written in UTF-8") from None
+    return str(text)
+
+
+def timestamp_text(moment: datetime) -> str:
+    """``YYYY-MM-DD HH:MM:SS.ffffff`` of a moment, in UTC if it has a zone."""
+    return naive_utc(moment).isoformat(" ", "microseconds")
+
+
+def plain_reader(value: Any) -> Any:
+    """A value of a column whose type is not known, as its driver gives it."""
+    return bytes(value) if isinstance(value, memoryview | bytearray) else value
+
+
+def row_converter(converts: Sequence[Convert], names: Sequence[str]) -> Callable[[Sequence[Any]], list[Any]]:
+    """The function that converts a row, value by value; NULL stays. Its errors name the column, of ``names``."""
+
+    def convert(values: Sequence[Any]) -> list[Any]:
+        try:
+            return [None if value is None else one(value) for one, value in zip(converts, values, strict=True)]
+        except FormatError as error:
+            refused = (name for one, value, name in zip(converts, values, names, strict=True) if _refuses(one, value))
+            error.column = next(refused)
+            raise
+
+    return convert
+
+
+def _refuses(convert: Convert, value: Any) -> bool:
+    try:
+        if value is not None:
+            convert(value)
+    except FormatError:
+        return True
+    return False
+
+
+def typed_reader(
+    data: Sequence[tuple[str, int]], columns: Sequence[QlikColumn], plain: Convert = plain_reader
+) -> Callable[[Sequence[Any]], list[Any]]:
+    """The function that brings the data columns of a stored row, by their places, to the classes of ``columns``.
+
+    A column that these do not name is read by ``plain``. It raises BadMessageValue.
+    """
+    known: dict[str, Convert] = {column.name: value_reader(column) for column in columns}
+    converts = [(place, known.get(name, plain)) for name, place in data]
+
+    def read(values: Sequence[Any]) -> list[Any]:
+        typed = list(values)
+        for place, convert in converts:
+            if typed[place] is not None:
+                typed[place] = convert(typed[place])
+        return typed
+
+    return read
+
+
+# --- in files of change tables ----------------------------------------------------------------------------------------
+
+
+def converter(file_format: str, columns: Sequence[QlikColumn], what: str) -> Callable[[Sequence[Any]], list[Any]]:
+    """The function that gives the values of a row, in the order of ``columns``, as files of a format hold them.
+
+    ``what`` is the table, for errors. The function raises ValueRange, NotExpressible.
+    """
+
+    def of_text(column: QlikColumn) -> Convert:
+        return timestamp_text if isinstance(column, MomentColumn) else text_writer(column)
+
+    one = _arrow_converter if file_format == "parquet" else of_text
+    return row_converter(list(map(one, columns)), [f"{what}.{column.name}" for column in columns])
+
+
+@contextmanager
+def open_part(path: Path, file_format: str, columns: Sequence[QlikColumn]) -> Iterator[tabular.WriteRow]:
+    """A new file, whole when the block has ended; gives the function that writes a row.
+
+    Raises ConfigError if pyarrow is not installed, ValueRange for what Parquet cannot hold.
+    """
+    names = [column.name for column in columns]
+    if file_format == "parquet":
+        with tabular.open_parquet(path, names, list(map(arrow_type, columns))) as write:
+            yield write
+        return
+    with path.open("x", encoding="utf-8", newline="") as file:
+
+        def write_csv(row: Sequence[Any]) -> None:
+            file.write(tabular.csv_line(row))
+
+        def write_json(row: Sequence[Any]) -> None:
+            file.write(tabular.json_line(names, row))
+
+        if file_format == "csv":
+            write_csv(names)
+        yield write_csv if file_format == "csv" else write_json
+
+
+_PLAIN_ARROW: Final = {
+    "DATE": "date32",
+    "BOOLEAN": "bool_",
+    "REAL4": "float32",
+    "REAL8": "float64",
+    "INT1": "int8",
+    "INT2": "int16",
+    "INT4": "int32",
+    "INT8": "int64",
+    "UINT1": "int16",
+    "UINT2": "int32",
+    "UINT4": "int64",
+    "BYTES": "binary",
+    "BLOB": "binary",
+}
+_MOST_ARROW_DIGITS: Final = 38
+
+
+def arrow_type(column: QlikColumn) -> Any:
+    """The Arrow type of a column, such that Spark reads it too; a NUMERIC without known digits is text.
+
+    Raises ConfigError if pyarrow is not installed.
+    """
+    arrow = tabular.pyarrow()
+    if isinstance(column, MomentColumn):
+        return arrow.timestamp("us", tz="UTC")
+    match column.type:
+        case "DATETIME":
+            return arrow.timestamp("us")
+        case "TIME":
+            return arrow.time64("us")
+        case "NUMERIC" if _has_digits(column):
+            return arrow.decimal128(column.precision, column.scale)
+        case "UINT8":
+            return arrow.decimal128(20, 0)
+        case _:
+            return getattr(arrow, _PLAIN_ARROW.get(column.type, "string"))()
+
+
+def _has_digits(column: QlikColumn) -> bool:
+    return 0 < column.precision <= _MOST_ARROW_DIGITS and column.scale <= column.precision
+
+
+def _arrow_converter(column: QlikColumn) -> Convert:
+    if isinstance(column, MomentColumn):
+        return lambda moment: moment.replace(tzinfo=UTC)
+    if column.type == "NUMERIC":
+        return _arrow_decimal(column) if _has_digits(column) else text_writer(column)
+    return typed_writer(column)
+
+
+def _arrow_decimal(column: QlikColumn) -> Convert:
+    """Parquet's decimals are numbers: NaN and infinity are none."""
+    write_any = typed_writer(column)
+
+    def write(value: Any) -> Any:
+        if type(value) is Decimal and value.is_finite():
+            return value
+        number = write_any(value)
+        if not number.is_finite():
+            raise ValueRange(f"{number} of column {column.name!r} is no number, which Parquet's decimals are")
+        return number
+
+    return write

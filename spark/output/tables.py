@@ -47,7 +47,7 @@ from eventlog.qlik.sequence import (
     time_prefix,
 )
 from eventlog.qlik.stored_tables import ended_partition, layout_of_new
-from eventlog.qlik.stored_values import arrow_type, converter
+from eventlog.qlik.values import arrow_type, converter
 from spark.directory import Directory
 from spark.job import NOTHING, BadLine, Columns, Job, Numbered, OutputFile, arrow_bytes, catalog
 from spark.output import COMPRESS, PARQUET_FOOTER, RECEIVER, OutputFormat, PartFiles, Render, Rendered
