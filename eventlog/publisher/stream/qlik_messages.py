@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from eventlog.changes.format import Report
 from eventlog.errors import EventlogError, FormatError, number_of
@@ -44,16 +44,6 @@ _MOST_HELD: Final = 1000
 
 
 Partition = kafka.Partition
-
-
-class MessagePosition(NamedTuple):
-    """A message by its partition and offset there."""
-
-    partition: Partition
-    offset: int
-
-    def __str__(self) -> str:
-        return f"{self.partition[0]}:{self.partition[1]}:{self.offset}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +171,8 @@ class _MessageSteps:
         self._taken = dict(start)
         self._delivered = dict(start)
         self._readable: set[str] = set()
-        self._held: dict[str, list[tuple[MessagePosition, Failure]]] = {}
-        self._waiting: MessagePosition | None = None
+        self._held: dict[str, list[tuple[Partition, int, Failure]]] = {}
+        self._waiting: kafka.Record | None = None
         self._behind: deque[kafka.Record] = deque()
 
     @property
@@ -197,7 +187,7 @@ class _MessageSteps:
             self._delivered.update(self._taken)
         token: dict[str, dict[str, int]] = {}
         for (topic, number), offset in sorted(self._delivered.items()):
-            held = [place.offset for place, _ in self._held.get(topic, ()) if place.partition[1] == number]
+            held = [held_at for partition, held_at, _ in self._held.get(topic, ()) if partition == (topic, number)]
             token.setdefault(topic, {})[str(number)] = min([offset, *held])
         return token
 
@@ -205,31 +195,29 @@ class _MessageSteps:
         """The steps that can be made now that this message is there. Raises UnknownSchema if too many are held,
         SourceAway.
         """
-        place = _place(message)
-        is_old = place.offset < self._start.get(place.partition, 0)
+        is_old = message.offset < self._start.get(_partition_of(message), 0)
         if is_old and not _describes(message.value):
             return
         if self.is_waiting and not _describes(message.value):
             self._behind.append(message)
             return
-        yield from self._read(message, place)
+        yield from self._read(message)
         yield from self._read_behind()
 
     def _read_behind(self) -> Iterator[Step]:
         while self._behind and not self.is_waiting:
-            message = self._behind.popleft()
-            yield from self._read(message, _place(message))
+            yield from self._read(self._behind.popleft())
 
     def overdue(self) -> Iterator[Step]:
         """A message that has waited too long is skipped, and those behind it are read. Raises as ``take``."""
-        place = self._waiting
+        waiting = self._waiting
         try:
             for _ in self.reader.overdue():
                 raise AssertionError("only a description releases what waits for it")
         except UnknownSchema as error:
-            assert place is not None
+            assert waiting is not None
             self._waiting = None
-            yield from self._hold_or_skip(place, error)
+            yield from self._hold_or_skip(waiting, error)
             yield from self._read_behind()
 
     def finish(self) -> None:
@@ -237,14 +225,14 @@ class _MessageSteps:
         for topic in self._held:
             raise self._unreadable(topic)
 
-    def _hold_or_skip(self, place: MessagePosition, error: UnknownSchema) -> Iterator[Failure]:
+    def _hold_or_skip(self, message: kafka.Record, error: UnknownSchema) -> Iterator[Failure]:
         """Skip a message, as soon as others of its topic can be read. Raises UnknownSchema."""
-        topic, unread = place.partition[0], _unread(place, error.code, str(error))
-        if topic in self._readable or place.partition not in self._taken:
+        topic, partition, unread = message.topic, _partition_of(message), _unread(message, error.code, str(error))
+        if topic in self._readable or partition not in self._taken:
             yield unread
             return
         held = self._held.setdefault(topic, [])
-        held.append((place, unread))
+        held.append((partition, message.offset, unread))
         if len(held) == 1:
             _log.warning("%s; it is skipped when another message of %s can be read", unread.message, topic)
         if len(held) > _MOST_HELD:
@@ -254,48 +242,54 @@ class _MessageSteps:
         held = self._held[topic]
         many = "the message that is there" if len(held) == 1 else number_of(len(held), "message")
         return UnknownSchema(
-            f"{topic}: no schema is known of {many}, and the position stays before: {held[0][1].message}"
+            f"{topic}: no schema is known of {many}, and the position stays before: {held[0][-1].message}"
         )
 
     def _release_held(self, topic: str) -> Iterator[Failure]:
         """A message of the topic has been read: what is held of it is skipped."""
         if topic not in self._readable:
             self._readable.add(topic)
-            for _, unread in self._held.pop(topic, ()):
+            for *_, unread in self._held.pop(topic, ()):
                 yield unread
 
-    def _read(self, message: kafka.Record, place: MessagePosition) -> Iterator[Step]:
-        held = self._waiting or place
+    def _read(self, message: kafka.Record) -> Iterator[Step]:
+        held = self._waiting or message
         try:
             for change in self.reader.changes(Message(message.topic, message.key, message.value)):
-                yield from self._release_held(held.partition[0])
-                yield Read(change, change.position or str(held))
+                yield from self._release_held(held.topic)
+                yield Read(change, change.position or _position_of(held))
         except RegistryError as error:
             raise SourceAway(str(error)) from error
         except (EventlogError, MemoryError) as error:
             if not isinstance(error, FormatError):
                 raise
             # What waited is released before it is read: if it still waits, its description is what is wrong.
-            fault = place if self.reader.is_waiting else held
+            fault = message if self.reader.is_waiting else held
             if isinstance(error, UnknownSchema):
                 yield from self._hold_or_skip(fault, error)
             else:
                 yield _unread(fault, error.code, str(error))
         except Exception as error:
             # Whatever a message does to its reader, it would do it again at each start.
-            fault = place if self.reader.is_waiting else held
+            fault = message if self.reader.is_waiting else held
             yield _unread(fault, FormatError.code, f"{type(error).__name__}: {error}")
         self._waiting = held if self.reader.is_waiting else None
-        if place.partition in self._taken:
-            self._taken[place.partition] = max(self._taken[place.partition], place.offset + 1)
+        if (partition := _partition_of(message)) in self._taken:
+            self._taken[partition] = max(self._taken[partition], message.offset + 1)
 
 
-def _unread(place: MessagePosition, code: str, why: str) -> Failure:
-    return Failure(str(place), code, f"message {place}: {why}")
+def _unread(message: kafka.Record, code: str, why: str) -> Failure:
+    position = _position_of(message)
+    return Failure(position, code, f"message {position}: {why}")
 
 
-def _place(message: kafka.Record) -> MessagePosition:
-    return MessagePosition((message.topic, message.partition), message.offset)
+def _position_of(message: kafka.Record) -> str:
+    """What names a message, for people and for the events of one that has no position of its own."""
+    return f"{message.topic}:{message.partition}:{message.offset}"
+
+
+def _partition_of(message: kafka.Record) -> Partition:
+    return message.topic, message.partition
 
 
 def _describes(value: bytes | None) -> bool:
