@@ -6,7 +6,7 @@ What a class, a child table, an attribute and an association is: spec/xds.md 5.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
@@ -194,13 +194,12 @@ class Catalog:
         return None if match is None else self.log_names[match]
 
 
-def match_name(name: str, candidates: Iterable[str]) -> str | None:
+def match_name(name: str, candidates: Collection[str]) -> str | None:
     """The candidate that ``name`` means: exactly, else without case if exactly one matches (spec/event-log.md 4.2)."""
-    names = tuple(candidates)
-    if name in names:
+    if name in candidates:
         return name
     folded = name.casefold()
-    alike = [candidate for candidate in names if candidate.casefold() == folded]
+    alike = [candidate for candidate in candidates if candidate.casefold() == folded]
     return alike[0] if len(alike) == 1 else None
 
 

@@ -286,30 +286,26 @@ def xds_value_reader(value_type: str, type: ColumnType | None, options: ValueOpt
     ``value_type`` is the XDS type, ``type`` that of the column, None = not known. A time without column is a naive
     datetime in UTC. ``options``: how it was written. The function raises BadValue.
     """
+    if type is None:
+        match value_type:
+            case "time":  # of a column of any database, and of any kind
+                return _or_special(_seconds_reader(None, options.time_zone), is_special)
+            case "octet":
+                return value_reader(ColumnType(Kind.BINARY))
+            case "int":
+                return value_reader(ColumnType(Kind.INTEGER))
+            case "state":
+                return value_reader(ColumnType(Kind.BOOLEAN))
+            case _:
+                return str
     if value_type == "time":
-        if type is None:  # a column of any database, and of any kind
-            return _or_special(_seconds_reader(None, options.time_zone), is_special)
-        read_seconds = _seconds_reader(type.kind, options.time_zone)
-        return (
-            _or_special(read_seconds, _SPECIAL_TEXTS[type.kind])
-            if type.special and type.kind in TEMPORAL
-            else read_seconds
-        )
-    if type is not None:
+        read = _seconds_reader(type.kind, options.time_zone)
+    else:
         read = value_reader(type, options.time_zone, options.char_padding)
-        if type.kind in TEMPORAL and options.time_syntax == "canonical":
-            read_canonical = _from_canonical(read)
-            return _or_special(read_canonical, _SPECIAL_TEXTS[type.kind]) if type.special else read_canonical
-        return read
-    match value_type:
-        case "octet":
-            return value_reader(ColumnType(Kind.BINARY))
-        case "int":
-            return value_reader(ColumnType(Kind.INTEGER))
-        case "state":
-            return value_reader(ColumnType(Kind.BOOLEAN))
-        case _:
-            return str
+        if type.kind not in TEMPORAL or options.time_syntax != "canonical":
+            return read
+        read = _from_canonical(read)
+    return _or_special(read, _SPECIAL_TEXTS[type.kind]) if type.special and type.kind in TEMPORAL else read
 
 
 _SECONDS = re.compile(r"-?[0-9]{1,15}")

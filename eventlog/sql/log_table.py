@@ -6,7 +6,7 @@ See spec/event-log.md 1.1, 1.2, 1.4, 10 and spec/triggers.md 9.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -365,7 +365,7 @@ def find_columns(
     return tuple(names[standard] for standard in LogRow._fields)
 
 
-def _mapped(column_map: Mapping[str, str], by_name: Iterable[str]) -> dict[str, str]:
+def _mapped(column_map: Mapping[str, str], by_name: Collection[str]) -> dict[str, str]:
     real_names = {standard.lower(): real for standard, real in column_map.items()}
     for name in real_names:
         if name not in LogRow._fields:
@@ -383,7 +383,7 @@ def _mapped(column_map: Mapping[str, str], by_name: Iterable[str]) -> dict[str, 
     return columns
 
 
-def _standard(by_name: Iterable[str]) -> dict[str, str]:
+def _standard(by_name: Collection[str]) -> dict[str, str]:
     """The columns by their standard names, none unless all are there."""
     matches = {standard: match_name(standard, by_name) for standard in LogRow._fields}
     names = {standard: real for standard, real in matches.items() if real is not None}
