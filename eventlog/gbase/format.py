@@ -144,7 +144,7 @@ def listing(
                 except ColumnError as error:
                     if on_bad_row is None or frame[1] not in records.ROWS:
                         raise
-                    yield from _record(read_head(frame), open_transactions)
+                    yield from _record(_read_head(frame), open_transactions)
                     yield _fault(offset, error)
                     bad_row = error
                     on_bad_row(at_offset(error, offset))
@@ -181,7 +181,7 @@ def read_record(frame: Frame, layouts: Layouts) -> Record:
 
     Raises FormatError: SchemaMissing for a row without TABSCHEM, a ColumnError for a row that cannot be read.
     """
-    record = read_head(frame)
+    record = _read_head(frame)
     _, number, header_size, data = frame
     if number == records.TABSCHEM:
         return record._replace(layout=layouts.define(data, header_size))
@@ -193,7 +193,7 @@ def read_record(frame: Frame, layouts: Layouts) -> Record:
     return record._replace(layout=layout, sizes=sizes, values=layout.decode(data, header_size))
 
 
-def read_head(frame: Frame) -> Record:
+def _read_head(frame: Frame) -> Record:
     """A record without what a TABSCHEM is needed for."""
     number, data = frame[1], frame[3]
     fields = records.fields_of(number, data) if number in records.FIELDS else ()

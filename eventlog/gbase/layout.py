@@ -150,21 +150,20 @@ def _decimal(name: str, spelled: str, parameters: list[int], no_scale: str) -> C
 def tabschem(label: int, columns: Sequence[Column]) -> bytes:
     """The TABSCHEM record of columns in stream order."""
     fixed = [column for column in columns if not column.type.variable]
-    text = ", ".join(f"{_quoted(column.name)} {_spelled(column)}" for column in columns)
+    text = ", ".join(map(_spelled, columns))
     return tab_schem(label, text, sum(column.type.width for column in fixed), len(fixed), len(columns) - len(fixed))
 
 
 def _spelled(column: Column) -> str:
-    """The type as servers spell it: lower-case, VARCHAR with its reserved minimum."""
-    spelled = " ".join(column.type.spelled.lower().split())
-    if column.type.kind is Kind.VARCHAR and column.type.size is not None:
-        return f"{spelled.partition('(')[0].strip()}({column.type.size},0)"
-    return spelled
-
-
-def _quoted(name: str) -> str:
-    """A column name as TABSCHEM text has it, quoted unless it is a plain word."""
-    return name if re.fullmatch(r"[^\W\d]\w*", name) else '"' + name.replace('"', '""') + '"'
+    """A column as servers spell it: its name quoted unless it is a plain word, its type in lower case, VARCHAR with its
+    reserved minimum.
+    """
+    name, type = column.name, column.type
+    quoted = name if re.fullmatch(r"[^\W\d]\w*", name) else '"' + name.replace('"', '""') + '"'
+    spelled = " ".join(type.spelled.lower().split())
+    if type.kind is Kind.VARCHAR and type.size is not None:
+        spelled = f"{spelled.partition('(')[0].strip()}({type.size},0)"
+    return f"{quoted} {spelled}"
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------
@@ -273,11 +272,11 @@ def _sequence(record: bytes) -> int:
     return int(sequence)
 
 
-SizesReader = Callable[[bytes, int], Sequence[int]]
+_SizesReader = Callable[[bytes, int], Sequence[int]]
 _SIGNS: Final = {"little": "<", "big": ">"}  # of the byte orders, as ``struct`` has them
 
 
-def _sizes_reader(table: str, columns: Sequence[Column], size_order: str, layouts: Layouts) -> SizesReader:
+def _sizes_reader(table: str, columns: Sequence[Column], size_order: str, layouts: Layouts) -> _SizesReader:
     variable = [column.name for column in columns if column.type.variable]
     fixed_bytes = sum(column.type.width for column in columns if not column.type.variable)
     orders = _SIGNS if size_order == "auto" else (size_order,)
@@ -319,7 +318,7 @@ def _sizes_reader(table: str, columns: Sequence[Column], size_order: str, layout
 def _row_decoder(
     table: str,
     columns: Sequence[Column],
-    read_sizes: SizesReader,
+    read_sizes: _SizesReader,
     options: ReadOptions,
     layouts: Layouts,
 ) -> Callable[[bytes, int], list[Value]]:

@@ -33,7 +33,7 @@ class BadDatetime(ColumnError):
 
 # A base-100 digit as two decimal ones in a byte, so that hex() writes a number's decimal digits. What is no digit
 # becomes FF, which no number is made of.
-TO_DECIMAL: Final = bytes([(d // 10 << 4) + d % 10 if d < 100 else 0xFF for d in range(256)])
+_TO_DECIMAL: Final = bytes([(d // 10 << 4) + d % 10 if d < 100 else 0xFF for d in range(256)])
 _TO_BASE_100: Final = bytes([(b >> 4) * 10 + (b & 15) if b >> 4 < 10 and b & 15 < 10 else 0xFF for b in range(256)])
 _NINES: Final = bytes([99 - d if d < 100 else 0xFF for d in range(256)])
 _HUNDREDS: Final = bytes([100 - d if 0 < d < 100 else 0xFF for d in range(256)])
@@ -62,13 +62,13 @@ def unpack_digits(raw: bytes) -> tuple[bool, int, str] | None:
         raise BadDecimal(f"{raw.hex().upper()} begins like zero and has digits")
     if negative:
         digits = digits[:-1].translate(_NINES) + digits[-1:].translate(_HUNDREDS)
-    text = digits.translate(TO_DECIMAL).hex()
+    text = digits.translate(_TO_DECIMAL).hex()
     if not text.isdecimal():
         raise BadDecimal(f"{raw.hex().upper()} has a base-100 digit above 99")
     return negative, first - _EXPONENT_0, text
 
 
-def pack_digits(negative: bool, exponent: int, digits: str, width: int) -> bytes:
+def _pack_digits(negative: bool, exponent: int, digits: str, width: int) -> bytes:
     """The packed number of ``width`` bytes: the inverse of ``unpack_digits``; ``digits`` are of even number.
 
     Raises ValueRange if exponent or digits do not fit.
@@ -124,7 +124,7 @@ def decimal_reader(precision: int, scale: int | None) -> Callable[[bytes], Decim
         plan = plans[raw[0]]
         if plan is not None:
             end, zeros = plan
-            digits = raw.translate(TO_DECIMAL).hex()
+            digits = raw.translate(_TO_DECIMAL).hex()
             if digits[end:] == zeros:
                 try:
                     return Decimal(digits[2:end] + point)
@@ -154,7 +154,7 @@ def decimal_writer(precision: int, scale: int | None) -> Callable[[Decimal], byt
             raise ValueRange(f"{value} does not fit {spelled}")
         lead = point % 2
         text = "0" * lead + digits
-        return pack_digits(bool(sign), (point + lead) // 2, text + "0" * (len(text) % 2), width)
+        return _pack_digits(bool(sign), (point + lead) // 2, text + "0" * (len(text) % 2), width)
 
     return write
 
@@ -264,13 +264,13 @@ def unpack_fields(raw: bytes, qualifier: Qualifier, on_lenient: Callable[[], Non
         fields.append(int(digits[at : at + size]))
         at += size
     unpacked = Fields(negative, tuple(fields), digits[at:end])
-    wrong = out_of_range(unpacked, qualifier)
+    wrong = _out_of_range(unpacked, qualifier)
     if wrong:
         raise BadDatetime(f"{raw.hex().upper()} as {qualifier} has {wrong}")
     return unpacked
 
 
-def out_of_range(fields: Fields, qualifier: Qualifier) -> str:
+def _out_of_range(fields: Fields, qualifier: Qualifier) -> str:
     """What is out of range, in words, or nothing. The first field of an INTERVAL has only its precision."""
     if fields.negative and not qualifier.interval:
         return "a sign"
@@ -298,7 +298,7 @@ def pack_fields(fields: Fields, qualifier: Qualifier) -> bytes:
     )
     whole = "0" * (len(whole) % 2) + whole
     fraction = fields.fraction + "0" * (len(fields.fraction) % 2)
-    return pack_digits(fields.negative, len(whole) // 2, whole + fraction, qualifier.width)
+    return _pack_digits(fields.negative, len(whole) // 2, whole + fraction, qualifier.width)
 
 
 def text_of_fields(fields: Fields, qualifier: Qualifier) -> str:
@@ -401,7 +401,7 @@ def _fields_of_text(text: str, qualifier: Qualifier) -> Fields:
     sign, *parts = match.groups("")
     fraction = (parts.pop() if qualifier.fraction else "")[: qualifier.fraction].ljust(qualifier.fraction, "0")
     fields = Fields(sign == "-", tuple(map(int, parts)), fraction)
-    wrong = out_of_range(fields, qualifier)
+    wrong = _out_of_range(fields, qualifier)
     if wrong:
         raise ValueRange(f"{shown(text)} as {qualifier} has {wrong}")
     return fields if any(fields.whole) or fraction.strip("0") else fields._replace(negative=False)

@@ -15,7 +15,7 @@ from eventlog.errors import FormatError, with_location
 Frame: TypeAlias = tuple[int, int, int, bytes]
 """One record: offset in the stream, record number, header size, all its bytes. A bare tuple, since millions pass."""
 
-SCHEME: Final = 66
+_SCHEME: Final = 66
 HEADER: Final = struct.Struct(">IIII")
 
 BEGINTX, COMMTX, RBTX = 1, 2, 3
@@ -86,7 +86,7 @@ class Framer:
             while size - at >= 16:
                 header_size, payload_size, scheme, number = unpack(data, at)
                 length = header_size + payload_size
-                if scheme != SCHEME or header_size < minimum(number, 16) or length > max_record:
+                if scheme != _SCHEME or header_size < minimum(number, 16) or length > max_record:
                     raise self._error(base + at, header_size, length, scheme, number)
                 if length > size - at:
                     self._needed = length
@@ -104,8 +104,8 @@ class Framer:
 
     def _error(self, offset: int, header_size: int, length: int, scheme: int, number: int) -> FramingError:
         name = RECORD_NAMES.get(number, f"record {number}")
-        if scheme != SCHEME:
-            return FramingError(offset, f"packet scheme {scheme} instead of {SCHEME}")
+        if scheme != _SCHEME:
+            return FramingError(offset, f"packet scheme {scheme} instead of {_SCHEME}")
         if length > self._max_record:
             return FramingError(offset, f"{name} of {length} bytes, above max_record {self._max_record}")
         return FramingError(offset, f"{name} with a header of {header_size} bytes, which is too short")
@@ -192,21 +192,21 @@ class BadValue(ColumnError):
 
 def control(number: int, *fields: int) -> bytes:
     """A record without payload; its fields in the order of ``FIELD_NAMES``."""
-    return HEADER.pack(HEADER_SIZES[number], 0, SCHEME, number) + FIELDS[number].pack(*fields)
+    return HEADER.pack(HEADER_SIZES[number], 0, _SCHEME, number) + FIELDS[number].pack(*fields)
 
 
 def tab_schem(label: int, columns: str, fixed_bytes: int, fixed: int, variable: int) -> bytes:
     """TABSCHEM with the text of the columns; the counts as the caller has them."""
     payload = columns.encode() + b"\0"
     counts = FIELDS[TABSCHEM].pack(label, 0, fixed_bytes, fixed, variable)
-    return HEADER.pack(HEADER_SIZES[TABSCHEM], len(payload), SCHEME, TABSCHEM) + counts + payload
+    return HEADER.pack(HEADER_SIZES[TABSCHEM], len(payload), _SCHEME, TABSCHEM) + counts + payload
 
 
 def row(number: int, seq: int, tx: int, label: int, sizes: Iterable[int], payload: bytes, size_order: str) -> bytes:
     """A row record: INSERT, DELETE, UPDBEF or UPDAFT. ``size_order``: little or big."""
     entries = tuple(sizes)
     array = struct.pack(f"{'<' if size_order == 'little' else '>'}{len(entries)}I", *entries)
-    head = HEADER.pack(SIZES_AT + len(array), len(payload), SCHEME, number)
+    head = HEADER.pack(SIZES_AT + len(array), len(payload), _SCHEME, number)
     return head + FIELDS[number].pack(seq, tx, label, 0) + array + payload
 
 

@@ -143,7 +143,7 @@ def _call(connection: Connection, function: str, *arguments: object, about: str 
 
 # --- what the server answers ------------------------------------------------------------------------------------------
 
-ERROR_NAMES: Final = {
+_ERROR_NAMES: Final = {
     -83701: "NOCDCDB",
     -83702: "APIVERS",
     -83703: "NODB",
@@ -161,7 +161,7 @@ ERROR_NAMES: Final = {
 }
 """Error codes of the CDC calls by number (spec/gbase-cdc.md 1); numbers may change between servers, names do not."""
 
-ERROR_NUMBERS: Final = {name: number for number, name in ERROR_NAMES.items()}
+ERROR_NUMBERS: Final = {name: number for number, name in _ERROR_NAMES.items()}
 
 LOGGING_IN_USE: Final = -19816
 """Full-row logging cannot be switched off while the table is captured (spec/gbase-cdc.md 6)."""
@@ -169,7 +169,7 @@ LOGGING_IN_USE: Final = -19816
 
 def error_name(number: int) -> str:
     """The name of an error code, or ``unknown``."""
-    return ERROR_NAMES.get(number, "unknown")
+    return _ERROR_NAMES.get(number, "unknown")
 
 
 _HINTS: Final = {

@@ -21,9 +21,9 @@ from eventlog.model import ChangeOp, Row, Value
 T1: Final = "shop:app.t1"
 ALL: Final = "shop:app.all_types"
 LABELS: Final = {111: T1, 112: ALL}
-BUFFER: Final = 4096
+_BUFFER: Final = 4096
 
-Script = Callable[[CdcServer], None]
+_Script = Callable[[CdcServer], None]
 
 
 def _row(number: int, text: str | None) -> Row:
@@ -124,7 +124,7 @@ def all_types(server: CdcServer) -> None:
     work.commit()
 
 
-SCENARIOS: Final[dict[str, Script]] = {
+SCENARIOS: Final[dict[str, _Script]] = {
     script.__name__: script
     for script in (
         interleaving, savepoint, rollback, truncate, update_pair, key_update, fragment_move, long_transaction,
@@ -159,7 +159,7 @@ def open_session(server: CdcServer, position: int = 0, max_recs: int = 0) -> int
     return session
 
 
-def drain(server: CdcServer, session: int, size: int = BUFFER) -> Iterator[bytes]:
+def drain(server: CdcServer, session: int, size: int = _BUFFER) -> Iterator[bytes]:
     """What the session has to give, in reads of ``size`` bytes from one buffer, without a TIMEOUT at the end."""
     buffer = bytearray(size)
     while server.has_data(session):

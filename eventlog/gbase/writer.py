@@ -31,7 +31,7 @@ _MAX_DIGITS: Final = 32
 _BYTES_A_CHARACTER: Final = 4
 
 
-def columns_of_catalog(table: Table, varchar_prefix: int) -> tuple[Column, ...]:
+def _columns_of_catalog(table: Table, varchar_prefix: int) -> tuple[Column, ...]:
     """The columns that a table of the catalog has in a stream, binary ones left out, since it has none such.
 
     Text takes 4 bytes a character. Raises ConfigError if nothing is left.
@@ -219,7 +219,7 @@ class _Writer:
         if self._catalog is not None and may_be_one(schema, self._catalog.schema):
             for table in self._catalog.tables:
                 if table.name == name:
-                    return columns_of_catalog(table, options.varchar_prefix)
+                    return _columns_of_catalog(table, options.varchar_prefix)
         raise SchemaMissing(
             f"the columns of table {qualified!r} are not known: give them in the writer's option tables, "
             f'as {{"{qualified}": "id integer, name varchar(40,0)"}}, or in catalog'

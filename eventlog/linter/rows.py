@@ -18,7 +18,7 @@ DATA_SIZE: Final = 3400
 
 MASK_64: Final = (1 << 64) - 1
 
-NO_DATE: Final = bytes(6)
+_NO_DATE: Final = bytes(6)
 """OPER_DATE of a commit whose time is not known."""
 
 _EPOCH: Final = datetime(1990, 1, 1)
@@ -80,14 +80,14 @@ def encode_oper_date(local: datetime) -> bytes:
 
 def to_utc(oper_date: bytes, zone: tzinfo) -> datetime | None:
     """The moment of an OPER_DATE in UTC, of two equal local times the first; None for six zero bytes."""
-    if oper_date == NO_DATE:
+    if oper_date == _NO_DATE:
         return None
     return decode_oper_date(oper_date).replace(tzinfo=zone).astimezone(UTC)
 
 
 def from_utc(moment: datetime | None, zone: tzinfo) -> bytes:
     """The OPER_DATE of a moment; six zero bytes for None. Raises ValueRange."""
-    return NO_DATE if moment is None else encode_oper_date(moment.astimezone(zone).replace(tzinfo=None))
+    return _NO_DATE if moment is None else encode_oper_date(moment.astimezone(zone).replace(tzinfo=None))
 
 
 def syslog_addr(value: int) -> tuple[int, int]:
@@ -156,7 +156,7 @@ QUEUE_TYPES: Final = {
 """The columns of DISPATCH_QUEUE in the order of the manual: their types, as Arrow calls them, and their bytes."""
 
 QUEUE_COLUMNS: Final = tuple(QUEUE_TYPES)
-OPTIONAL_COLUMNS: Final = frozenset({"CHANNEL", "ROWID_SRC"})
+_OPTIONAL_COLUMNS: Final = frozenset({"CHANNEL", "ROWID_SRC"})
 
 Where = Callable[[], str]
 
@@ -222,7 +222,7 @@ def queue_rows(names: Sequence[str], values: Iterable[Sequence[Any]], where: Whe
     ``where`` says where the row that was taken last stands, for errors. Raises MissingColumn at once, and BadOperDate,
     BadColumnValue when the rows are asked for.
     """
-    positions = column_positions(names, QUEUE_COLUMNS, OPTIONAL_COLUMNS, table="DISPATCH_QUEUE")
+    positions = column_positions(names, QUEUE_COLUMNS, _OPTIONAL_COLUMNS, table="DISPATCH_QUEUE")
     return _queue_rows(len(names), positions, values, where)
 
 

@@ -64,7 +64,7 @@ class SystemLog:
     """
 
     def __init__(self, dbnode: str, continuation_lengths: str = "per_row", address: int = first_address()) -> None:
-        check_width("DBNODE", dbnode)
+        _check_width("DBNODE", dbnode)
         self.address = address
         self._dbnode = dbnode
         self._has_totals = continuation_lengths == "total"
@@ -105,7 +105,7 @@ class SystemLog:
         return row
 
 
-def check_width(column: str, text: str) -> None:
+def _check_width(column: str, text: str) -> None:
     """Whether text fits a CHAR column of the queue. Raises ValueRange."""
     _, size = QUEUE_TYPES[column]
     if len(text.encode("utf-8", "surrogatepass")) > size:
@@ -236,7 +236,7 @@ class QueueWriter:
             ]
             for destination in destinations:
                 for column, text in zip(("DST_SERVER", "DST_OWNER", "DST_TABLE"), destination, strict=True):
-                    check_width(column, text)
+                    _check_width(column, text)
             target = self._targets[change.schema, change.table] = attrs, tuple(dict.fromkeys(destinations))
         return target
 
