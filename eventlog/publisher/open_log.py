@@ -83,23 +83,14 @@ def open_to_publish(config: Config, counters: Counters) -> Iterator[Context]:
     Raises as ``open_context``, and ConfigError for a directory that is another's.
     """
     with open_context(config, counters) as context:
-        _claim_for_log(config, context)
+        if config.sink.type == "files" and config.sink.directory is not None:
+            connection, log = context.connection, context.log
+            name = f"the log {log} in {describe(connection_url(config.database))}"
+            owner = Owner(context.dialect.identity(connection, log), name)
+            # The newest number is had by drawing one more, which is left out: who may publish may do that.
+            claim(config.sink.directory, owner, lambda: next_flight(connection, log))
+            connection.commit()
         yield context
-
-
-def _claim_for_log(config: Config, context: Context) -> None:
-    """Make the directory of the files sink the log's. Raises ConfigError, DatabaseError."""
-    if config.sink.type != "files" or config.sink.directory is None:
-        return
-    connection, log = context.connection, context.log
-    name = f"the log {log} in {describe(connection_url(config.database))}"
-    # The newest number is had by drawing one more, which is left out: no right is needed for that but those to publish.
-    claim(
-        config.sink.directory,
-        Owner(context.dialect.identity(connection, log), name),
-        lambda: next_flight(connection, log),
-    )
-    connection.commit()
 
 
 @contextmanager
@@ -138,6 +129,9 @@ def find_log(connection: Connection, dialect: Dialect, config: Config) -> LogTab
         column_map=settings.column_map,
         column_sort=settings.column_sort,
     )
+
+
+# --- the classes ------------------------------------------------------------------------------------------------------
 
 
 def read_catalog(connection: Connection, dialect: Dialect, config: Config, log: LogTable) -> Catalog:
@@ -267,6 +261,9 @@ def captured_tables(config: Config, catalog: Catalog) -> tuple[str, ...]:
 def declared_watches(config: Config) -> tuple[Watch, ...]:
     """The watches of the configuration, as the triggers are compiled from them."""
     return tuple(Watch(**{**same_fields(watch, Watch), "table": watch.name}) for watch in config.watches)
+
+
+# --- the options ------------------------------------------------------------------------------------------------------
 
 
 def publisher_options(config: Config, current_user: str, fold_name: Callable[[str], str] = str) -> PublisherOptions:

@@ -424,11 +424,16 @@ class JobActivity(Watched):
             self.events = max(self.events, seen.events)
             self._add_sample(seen.rows, self.events, max(0, seen.total - seen.rows) if seen.total else None)
 
+    @property
+    def seconds_left(self) -> float | None:
+        """Until the end of the stage, if it goes on as it has begun; None if too little is done to tell."""
+        seconds, share = self.clock() - self.begun, self.seen.share
+        return seconds / share - seconds if share > 0.01 else None
+
     def in_words(self) -> str:
-        seen, seconds = self.seen, self.clock() - self.begun
-        if self.stage in (STARTING, ENDING):
-            return {STARTING: "starting Spark and reading the classes", ENDING: "putting together what was done"}[
-                self.stage
-            ]
-        left = f", about {seconds / seen.share - seconds:,.0f} s left" if seen.share > 0.01 else ""
-        return f"{self.stage}: {seen.share:.0%}{left}"
+        if self.stage == STARTING:
+            return "starting Spark and reading the classes"
+        if self.stage == ENDING:
+            return "putting together what was done"
+        left = "" if self.seconds_left is None else f", about {self.seconds_left:,.0f} s left"
+        return f"{self.stage}: {self.seen.share:.0%}{left}"

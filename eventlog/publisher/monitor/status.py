@@ -42,7 +42,7 @@ def shape(**known: Any) -> dict[str, Any]:
     return {"version": VERSION, "eventlog": __version__, "at": now, **EMPTY, **known}
 
 
-def status_of(
+def _status_of(
     watched: Watched,
     state: str,
     seconds: float,
@@ -93,7 +93,7 @@ def process_status(activity: Activity, log: str, sink: str, form: str, *, shows_
     def private(text: str) -> str:
         return text if shows_values or not text else HIDDEN
 
-    return status_of(
+    return _status_of(
         activity,
         state.doing.value,
         now - state.since,
@@ -130,7 +130,8 @@ def process_status(activity: Activity, log: str, sink: str, form: str, *, shows_
 
 def job_status(activity: JobActivity, log: str, directory: str, form: str) -> dict[str, Any]:
     """The status of a backlog job; ``job`` is its own part. ``form``: the name of the format of its files."""
-    seen, seconds = activity.seen, activity.clock() - activity.begun
-    left = round(seconds / seen.share - seconds, 1) if seen.share > 0.01 else None
-    job = {"stage": activity.stage, **seen._asdict(), "seconds_left": left}
-    return status_of(activity, activity.stage, seconds, log=log, sink=directory, format=form, job=job)
+    left = activity.seconds_left
+    seconds_left = None if left is None else round(left, 1)
+    job = {"stage": activity.stage, **activity.seen._asdict(), "seconds_left": seconds_left}
+    seconds = activity.clock() - activity.begun
+    return _status_of(activity, activity.stage, seconds, log=log, sink=directory, format=form, job=job)
