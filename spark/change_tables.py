@@ -28,13 +28,13 @@ from eventlog.files.tabular import Row, batch_rows, first_names, format_of, json
 from eventlog.model import Change, full_name
 from eventlog.qlik import file_tables
 from eventlog.qlik.change_rows import PARTITION_NAME, ChangeRow, TableLayout, header_name, header_text, row_reader
-from eventlog.qlik.change_table_options import ReadOptions
-from eventlog.qlik.change_tables import changes_of_rows, key_from_deletes
+from eventlog.qlik.change_table_format import nothing_found
+from eventlog.qlik.change_tables import changes_of_rows, key_from_deletes, source_table
 from eventlog.qlik.change_tables import live_view as row_by_row
 from eventlog.qlik.file_tables import TableFiles
 from eventlog.qlik.masks import HISTORY_TABLE
 from eventlog.qlik.sequence import LENGTH, last_sequence_of
-from eventlog.qlik.stored_tables import Reading, layout_of, nothing_found, reading, source_table, stored_row_reader
+from eventlog.qlik.stored_tables import Reading, ReadOptions, layout_of, reading, stored_row_reader
 from spark.change_frame import SCHEMA, batches_of
 from spark.session import READS_TIMES, arrow_schema, new_session
 

@@ -30,13 +30,13 @@ from eventlog.model import Change, LogRow, full_name
 from eventlog.qlik import file_tables
 from eventlog.qlik.change_rows import ChangeRow, row_order
 from eventlog.qlik.change_table_format import NAME as CHANGE_TABLES
-from eventlog.qlik.change_table_options import ReadOptions
+from eventlog.qlik.change_table_format import nothing_found
 from eventlog.qlik.change_tables import changes_of_rows
 from eventlog.qlik.columns import QlikColumn
 from eventlog.qlik.file_tables import Part, TableFiles, rows_of_part
 from eventlog.qlik.masks import HISTORY_TABLE, DdlEntry
 from eventlog.qlik.sequence import Waiting, count_events
-from eventlog.qlik.stored_tables import Reading, nothing_found, reading
+from eventlog.qlik.stored_tables import Reading, ReadOptions, reading
 from spark.captures import Capture, files_of, read_capture, readable
 from spark.session import by_number, task_numbers, tune_collector
 

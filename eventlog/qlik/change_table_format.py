@@ -1,25 +1,51 @@
 """The format ``qlik-change-table`` of the converter: change tables in a directory of files or in a database.
 
-A source or target with ``://`` is the URL of a database, anything else a path. Options: ``change_table_options``.
+A source or target with ``://`` is the URL of a database, anything else a path. A place that change tables are read from
+is a ``Source``, one that they are appended to a ``Store``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
+from heapq import merge
 from itertools import chain
 from pathlib import Path
+from typing import Any, Protocol
 
 from eventlog.changes.format import Format, Report
 from eventlog.errors import FormatError, NotExpressible
 from eventlog.files.text import spooled
 from eventlog.model import Change, full_name
-from eventlog.qlik.change_table_options import ReadOptions, WriteOptions, described
-from eventlog.qlik.change_tables import TargetTable, rows_of
+from eventlog.qlik.change_rows import ChangeRow
+from eventlog.qlik.change_tables import SourceTable, TargetTable, changes_of_rows, rows_of
 from eventlog.qlik.columns import ColumnsSeen, QlikColumn
-from eventlog.qlik.stored_tables import Store, WriteRows, changes_in, finish
+from eventlog.qlik.masks import HISTORY_TABLE
+from eventlog.qlik.sequence import CONTROL_TABLE, ControlRow, Waiting, WriterState, count_events
+from eventlog.qlik.stored_tables import (
+    Reading,
+    ReadOptions,
+    WriteOptions,
+    WriteRows,
+    described,
+    ended_partition,
+    reading,
+)
 
 NAME = "qlik-change-table"
+
+
+class Source(Protocol):
+    """A place that change tables are read from."""
+
+    def is_written(self) -> bool:
+        """Whether a writer has been here, though there may have been nothing to write."""
+
+    def control_rows(self, name: str) -> Iterable[Mapping[str, Any]]:
+        """The rows of a control table, by column names in upper case; none without the table."""
+
+    def tables(self, reading: Reading) -> Sequence[tuple[SourceTable, Iterator[ChangeRow]]]:
+        """The tables that the options want, each with its rows in change_seq order."""
 
 
 def read(source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
@@ -31,11 +57,70 @@ def read(source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
         from eventlog.qlik.database_tables import database_source
 
         with database_source(source) as tables:
-            yield from changes_in(tables, "the database", options, report)
+            yield from _changes_in(tables, "the database", options, report)
     else:
         from eventlog.qlik.file_tables import FileSource
 
-        yield from changes_in(FileSource(Path(source), options), source, options, report)
+        yield from _changes_in(FileSource(Path(source), options), source, options, report)
+
+
+def _is_url(place: str) -> bool:
+    return "://" in place
+
+
+def _changes_in(source: Source, place: str, options: ReadOptions, report: Report) -> Iterator[Change]:
+    """The changes of all tables of a source in change_seq order, numbered within their transactions.
+
+    ``place`` names the source, for messages. Raises FormatError.
+    """
+    tables = source.tables(reading(options, source.control_rows(HISTORY_TABLE), report))
+    if not tables and not source.is_written():
+        raise nothing_found(place, options)
+    is_complete = options.input_complete
+    streams = [changes_of_rows(rows, table, input_complete=is_complete, skip=report.skip) for table, rows in tables]
+    in_order = streams[0] if len(streams) == 1 else merge(*streams, key=_position)
+    return count_events(in_order, input_complete=is_complete)
+
+
+def nothing_found(place: str, options: ReadOptions) -> FormatError:
+    """The error of a source without a change table."""
+    return FormatError(f"{place} has no change table that the options want: names end in {options.suffix}")
+
+
+def _position(change: Change | Waiting) -> str:
+    assert change.position is not None  # that of a change table is its change_seq
+    return change.position
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+class Store(Protocol):
+    """A place that change tables are appended to, all or nothing: what is appended counts once ``save`` returns."""
+
+    def stored_state(self) -> WriterState:
+        """The state of the writer as it was saved, else that of the highest change_seq stored."""
+
+    def table(self, schema: str | None, table: str, columns: Sequence[QlikColumn]) -> WriteRows:
+        """The function that appends to a table, which is made if it is not there.
+
+        Raises MaskTooWide, MissingHeader, FormatError.
+        """
+
+    def flush(self) -> None:
+        """Write what is still in memory."""
+
+    def control_rows(self, name: str) -> Iterable[Mapping[str, Any]]:
+        """As ``Source.control_rows``."""
+
+    def partitions(self) -> Iterable[tuple[str | None, str, str]]:
+        """Schema, table and name of every partition that has rows, new ones among them."""
+
+    def append_partitions(self, rows: Sequence[ControlRow]) -> None:
+        """Append rows to attrep_cdc_partitions, which is created if it is not there."""
+
+    def save(self, state: WriterState) -> None:
+        """Save the state together with the rows that it numbered."""
 
 
 def write(changes: Iterable[Change], target: str, options: WriteOptions, report: Report) -> None:
@@ -44,11 +129,28 @@ def write(changes: Iterable[Change], target: str, options: WriteOptions, report:
     Raises ConfigError, DatabaseError and the errors of this format.
     """
     with _open(target, options) as store:
-        _write(changes, store, options, report)
-
-
-def _is_url(place: str) -> bool:
-    return "://" in place
+        state = store.stored_state()
+        tables: dict[tuple[str | None, str], tuple[TargetTable, WriteRows]] = {}
+        written = 0
+        for change, columns in _with_columns(changes, options):
+            name = change.schema, change.table
+            if name not in tables:
+                try:
+                    tables[name] = TargetTable(change.table, columns, options), store.table(*name, columns)
+                except NotExpressible as error:  # of its name
+                    report.skip(error)
+                    continue
+            table, write_rows = tables[name]
+            try:
+                numbered, rows = rows_of(change, table, state, report.counters)
+                write_rows(rows)
+            except FormatError as error:
+                report.skip(error)
+            else:
+                state = numbered
+                written += bool(rows)
+        _finish(store, options, state)
+    report.written += written
 
 
 def _open(target: str, options: WriteOptions) -> AbstractContextManager[Store]:
@@ -61,29 +163,26 @@ def _open(target: str, options: WriteOptions) -> AbstractContextManager[Store]:
     return closing(FileStore(Path(target), options))
 
 
-def _write(changes: Iterable[Change], store: Store, options: WriteOptions, report: Report) -> None:
-    state = store.stored_state()
-    tables: dict[tuple[str | None, str], tuple[TargetTable, WriteRows]] = {}
-    written = 0
-    for change, columns in _with_columns(changes, options):
-        name = change.schema, change.table
-        if name not in tables:
-            try:
-                tables[name] = TargetTable(change.table, columns, options), store.table(*name, columns)
-            except NotExpressible as error:  # of its name
-                report.skip(error)
-                continue
-        table, write_rows = tables[name]
-        try:
-            numbered, rows = rows_of(change, table, state, report.counters)
-            write_rows(rows)
-        except FormatError as error:
-            report.skip(error)
-        else:
-            state = numbered
-            written += bool(rows)
-    finish(store, options, state)
-    report.written += written
+def _finish(store: Store, options: WriteOptions, state: WriterState) -> None:
+    """Write what is left, the partitions that have ended (with ``close_partitions`` all) if they are not listed, and
+    the state.
+    """
+    store.flush()
+    if options.partitioned:
+        rows = _ended_partitions(store, options, state)
+        store.append_partitions(sorted(rows, key=lambda row: (row.partition_start_time, row[-2] or "", row[-1])))
+    store.save(state)
+
+
+def _ended_partitions(store: Store, options: WriteOptions, state: WriterState) -> Iterator[ControlRow]:
+    listed = {
+        (row.get("TABLE_OWNER"), row.get("TABLE_NAME"), row.get("PARTITION_NAME"))
+        for row in store.control_rows(CONTROL_TABLE)
+    }
+    for schema, table, name in set(store.partitions()) - listed:
+        row = ended_partition(schema, table, name, options, state)
+        if row is not None:
+            yield row
 
 
 def _with_columns(changes: Iterable[Change], options: WriteOptions) -> Iterator[tuple[Change, tuple[QlikColumn, ...]]]:

@@ -15,9 +15,9 @@ from eventlog.errors import FormatError, NotExpressible
 from eventlog.model import Change, ChangeOp, Row, Value, changes_nothing, differing, full_name
 from eventlog.qlik import sequence
 from eventlog.qlik.change_rows import ChangeRow, row_order
-from eventlog.qlik.change_table_options import WriteOptions
 from eventlog.qlik.columns import QlikColumn, key_of, lobs_of
 from eventlog.qlik.sequence import Waiting, WriterState, last_sequence_of
+from eventlog.qlik.stored_tables import Reading, WriteOptions
 
 
 class UnpairedBeforeImage(FormatError):
@@ -54,6 +54,19 @@ def key_from_deletes(rows: Iterable[ChangeRow]) -> tuple[str, ...] | None:
         if row.change_oper == "D" and row.mask:
             return tuple(name for name in row.data if name in row.mask)
     return None
+
+
+def source_table(schema: str | None, table: str, reading: Reading, rows: Iterable[ChangeRow]) -> SourceTable:
+    """What turns the rows of a table into changes. ``rows``: where its key is looked for if it is not known."""
+    name, options = full_name(schema, table), reading.options
+    return SourceTable(
+        schema,
+        table,
+        reading.keys.get(name) or key_from_deletes(rows),
+        lobs_of(reading.columns.get(name, ())),
+        options.absent_nulls,
+        options.task,
+    )
 
 
 def refuse(error: FormatError) -> None:

@@ -17,18 +17,17 @@ from eventlog.errors import ConfigError, DatabaseAway, DatabaseError, FormatErro
 from eventlog.model import full_name
 from eventlog.qlik import sequence
 from eventlog.qlik.change_rows import PARTITION_NAME, ChangeRow, TableLayout, header_name
-from eventlog.qlik.change_table_options import WriteOptions
-from eventlog.qlik.change_tables import SourceTable
+from eventlog.qlik.change_tables import SourceTable, source_table
 from eventlog.qlik.columns import QlikColumn
 from eventlog.qlik.database_types import column_writer, data_type, header_type, moment_writer
 from eventlog.qlik.masks import check_capacity
 from eventlog.qlik.sequence import CONTROL_COLUMNS, CONTROL_TABLE, ControlRow, WriterState
 from eventlog.qlik.stored_tables import (
     Reading,
+    WriteOptions,
     WriteRows,
     layout_of,
     layout_of_new,
-    source_table,
     stored_row_reader,
     value_writer,
 )

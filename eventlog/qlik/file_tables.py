@@ -43,17 +43,18 @@ from eventlog.files.tabular import (
 )
 from eventlog.model import full_name
 from eventlog.qlik.change_rows import PARTITION_NAME, ChangeRow, header_name, row_order
-from eventlog.qlik.change_table_options import FILE_FORMATS, ReadOptions, WriteOptions
-from eventlog.qlik.change_tables import SourceTable
+from eventlog.qlik.change_tables import SourceTable, source_table
 from eventlog.qlik.columns import MomentColumn, QlikColumn, key_of
 from eventlog.qlik.metadata import read_file_metadata
 from eventlog.qlik.sequence import CONTROL_COLUMNS, CONTROL_TABLE, ControlRow, WriterState, resume
 from eventlog.qlik.stored_tables import (
+    FILE_FORMATS,
     Reading,
+    ReadOptions,
+    WriteOptions,
     WriteRows,
     layout_of_new,
     reading,
-    source_table,
     stored_row_reader,
     value_writer,
 )

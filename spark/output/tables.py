@@ -32,7 +32,6 @@ from eventlog.log.reading import group_reader
 from eventlog.model import Change, ChangeOp, LogRow, Operation, full_name
 from eventlog.publisher.formats.qlik_messages import class_columns
 from eventlog.qlik.change_rows import OPERATIONS, PARTITION_NAME, TableLayout, mask_writer
-from eventlog.qlik.change_table_options import WriteOptions
 from eventlog.qlik.change_tables import TargetTable, images_of
 from eventlog.qlik.columns import CLASSES, QlikColumn
 from eventlog.qlik.file_tables import STATE_FILE, file_name, write_partitions
@@ -46,7 +45,7 @@ from eventlog.qlik.sequence import (
     resume,
     time_prefix,
 )
-from eventlog.qlik.stored_tables import ended_partition, layout_of_new
+from eventlog.qlik.stored_tables import WriteOptions, ended_partition, layout_of_new
 from eventlog.qlik.values import arrow_type, converter
 from spark.directory import Directory
 from spark.job import NOTHING, BadLine, Columns, Job, Numbered, OutputFile, arrow_bytes, catalog

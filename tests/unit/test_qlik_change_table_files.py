@@ -34,8 +34,8 @@ from eventlog.files.tabular import csv_line, csv_records
 from eventlog.model import Change, ChangeOp, Row
 from eventlog.qlik.change_rows import DEFAULT_HEADERS
 from eventlog.qlik.change_table_format import FORMAT
-from eventlog.qlik.change_table_options import ReadOptions, WriteOptions
 from eventlog.qlik.masks import MaskTooWide
+from eventlog.qlik.stored_tables import ReadOptions, WriteOptions
 
 
 @pytest.mark.parametrize("partitioned", [False, True])

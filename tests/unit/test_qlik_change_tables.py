@@ -27,7 +27,6 @@ from eventlog.qlik.change_rows import (
     row_reader,
     row_writer,
 )
-from eventlog.qlik.change_table_options import WriteOptions
 from eventlog.qlik.change_tables import (
     SourceTable,
     TargetTable,
@@ -40,6 +39,7 @@ from eventlog.qlik.change_tables import (
 from eventlog.qlik.columns import columns_from_json
 from eventlog.qlik.masks import HISTORY_TABLE, entry_of, layout, layouts_by_history
 from eventlog.qlik.sequence import Waiting, WriterState, count_events, transaction_from_text, transaction_text
+from eventlog.qlik.stored_tables import WriteOptions
 
 SEQ = "20240510120000000000000000000000012"
 NOON = datetime(2024, 5, 10, 12, tzinfo=UTC)
