@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from eventlog.core.catalog import Attribute, Catalog, ObjectClass, ObjectId
 from eventlog.core.checks import FIELD_TYPES, ROW_TYPES, CheckedRow, Texts, check_rows, is_of
-from eventlog.core.events import CurrentRow, Decided, asks_for_values, decide, ids_of
+from eventlog.core.events import CurrentRow, Decided, decide, ids_of
 from eventlog.core.fold import Group, RowFolder, first_id, open_groups
 from eventlog.model import ALL, QUEUE_FIELDS, LogRow, log_row, queue_rows
 from eventlog.publisher.context import Context
@@ -325,10 +325,7 @@ class Builder:
 
         ``log_rows``: their rows as the log has them, for formats that need them.
         """
-        if any(map(asks_for_values, groups)):
-            decided = decide(groups, self._query_back)
-        else:
-            decided = [(group, None, None) for group in groups]
+        decided = decide(groups, self._query_back)
         places = list(map(first_id, groups))
         start = 0
         while start < len(places):

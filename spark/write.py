@@ -21,7 +21,7 @@ from eventlog.core.events import Outgoing
 from eventlog.core.fold import first_id
 from eventlog.model import LogRow, Operation, Status
 from eventlog.publisher.context import Context
-from eventlog.publisher.cycle import RecordedGroups, build_recorded, recorded_groups
+from eventlog.publisher.cycle import Rebuilt, build_recorded
 from eventlog.publisher.flight import Flight
 from eventlog.qlik.sequence import is_sequence, sequence_at
 from eventlog.sql.windows import Ranges, to_ranges
@@ -181,15 +181,14 @@ def write_flights(job: Job, directory: Directory, flights: Sequence[Flight]) -> 
     counts: Counter[str] = Counter()
     for flight in flights:
         with snapshot_context(job) as context:
-            recorded = list(flight.events())
-            groups = recorded_groups(context, recorded)
-            bad, counted = part.add(context, flight, recorded, groups)
+            rebuilt = build_recorded(context, list(flight.events()))
+            bad, counted = part.add(context, flight, rebuilt)
         counts.update(counted)
-        counts.update(rows_in_flight=len(groups.log_rows), rows_bad=len(bad))
+        counts.update(rows_in_flight=len(rebuilt.log_rows), rows_bad=len(bad))
         ids = f"{IDS}/flight-{flight.number:012d}-{job.name}.parquet"
-        checksum = _write_ids(directory, ids, to_ranges(sorted(groups.log_rows)), bad)
+        checksum = _write_ids(directory, ids, to_ranges(sorted(rebuilt.log_rows)), bad)
         events = sum(counted[operation] for operation in Operation)
-        reports.append(FlightReport(flight.number, ids, checksum, len(groups.log_rows), events))
+        reports.append(FlightReport(flight.number, ids, checksum, len(rebuilt.log_rows), events))
     files, numbered = part.write(job, directory)
     return (reports, files, dict(counts)), numbered
 
@@ -202,19 +201,16 @@ class _EnvelopedFlights:
         self._envelopes: list[list[Outgoing]] = []
         self._log_rows: dict[int, LogRow] = {}
 
-    def add(
-        self, context: Context, flight: Flight, recorded: Sequence[Outgoing], groups: RecordedGroups
-    ) -> tuple[list[BadLine], Counter[str]]:
+    def add(self, context: Context, flight: Flight, rebuilt: Rebuilt) -> tuple[list[BadLine], Counter[str]]:
         """The next flight; its bad rows and what is counted."""
-        built = build_recorded(context, recorded, groups)
-        self._log_rows |= groups.log_rows
-        events = iter(built)
+        self._log_rows |= rebuilt.log_rows
+        events = iter(rebuilt.events)
         for envelope in flight.envelopes.values():
             sent = [event for _, event in zip(envelope, events, strict=False) if event.operation is not None]
             if sent:
                 self._envelopes.append(sent)
-        _, bad = counts_of(built)
-        return bad, Counter([event.operation for event in built if event.operation is not None])
+        _, bad = counts_of(rebuilt.events)
+        return bad, Counter([event.operation for event in rebuilt.events if event.operation is not None])
 
     def write(self, job: Job, directory: Directory) -> tuple[list[OutputFile], Numbered]:
         """The files of all flights, and what is numbered up to here."""
@@ -231,23 +227,21 @@ class _RenderedFlights:
         self._firsts: list[int] = []
         self._sequences: dict[int, str] = {}
 
-    def add(
-        self, context: Context, flight: Flight, recorded: Sequence[Outgoing], groups: RecordedGroups
-    ) -> tuple[list[BadLine], Counter[str]]:
+    def add(self, context: Context, flight: Flight, rebuilt: Rebuilt) -> tuple[list[BadLine], Counter[str]]:
         """The next flight; its bad rows and what is counted."""
-        left = [(event, each) for event, each in zip(recorded, groups.decided, strict=True) if each[0]]
+        left = [(event, each) for event, each in zip(rebuilt.events, rebuilt.decided, strict=True) if each[0]]
         decided = [each for _, each in left]
         places = range(len(self._firsts), len(self._firsts) + len(decided))
         self._firsts += [first_id(group) for group, _, _ in decided]
         if is_sequence(flight.first):  # else it was recorded by a publisher of another format
             for place, (event, _) in zip(places, left, strict=True):
                 self._sequences[place] = sequence_at(flight.first, event.place)
-        blob, unwritten, counts, _ = self._render(decided, places, groups.log_rows, context.query_back)
+        blob, unwritten, counts, _ = self._render(decided, places, rebuilt.log_rows, context.query_back)
         if blob is not None:
             self._blobs.append(blob)
         counted = Counter(counts)
-        counted.update(remark.counter for remark in groups.remarks)
-        failed = [(row.record_id, row.code, row.message) for row in groups.bad.values()]
+        counted.update(remark.counter for remark in rebuilt.remarks)
+        failed = [(row.record_id, row.code, row.message) for row in rebuilt.bad.values()]
         return sorted({*failed, *unwritten}), counted
 
     def write(self, job: Job, directory: Directory) -> tuple[list[OutputFile], Numbered]:

@@ -8,11 +8,12 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import NamedTuple
 
 from eventlog.core.catalog import ObjectId
 from eventlog.core.checks import BadRow, Remark, check_rows
-from eventlog.core.events import Decided, Decision, Fates, Outgoing, apply_precedence, build_event, ids_of, with_current
+from eventlog.core.events import Decided, Fates, Outgoing, build_event, decide, ids_of
 from eventlog.core.fold import Group
 from eventlog.errors import ReceiverAway, number_of
 from eventlog.model import LogRow, Origins, Status, origins_of, queue_rows
@@ -105,16 +106,15 @@ def run_cycle(
         context.connection.commit()
         return Delivered(FlightResult.DONE)
     begun = time.monotonic()
-    taken, state.scan = _take(context, current, state)
+    taken, state.scan = _take(context, current, state, recorded_ids(state.flights.values()))
     seconds = time.monotonic() - begun
     context.observer.window_read(seconds, len(taken.groups))
     _log.debug("a window of %d groups was read in %.3f s", len(taken.groups), seconds)
-    if current.is_begun and not is_still_valid(context, current.writers):
-        state.scan = None
-        context.connection.commit()
-        return Delivered(FlightResult.DONE, more=True)
+    is_stale = current.is_begun and not is_still_valid(context, current.writers)
     if state.held is not None and not is_still_valid(context, state.held.writers):
-        state.scan = state.held = None  # rows may have come to those that are held, and behind them later ones
+        state.held, is_stale = None, True  # rows may have come to those that are held, and behind them later ones
+    if is_stale:
+        state.scan = None
         context.connection.commit()
         return Delivered(FlightResult.DONE, more=True)
     if taken.bad:
@@ -124,7 +124,8 @@ def run_cycle(
     marks = _marks_without_group(context, taken.bad, taken.loopback)
     for groups in split_by_rows(taken.groups, context.options.flight_rows):
         if stopping():
-            return _stopped(state, Delivered(FlightResult.STOPPED, "told to stop"))
+            state.scan = None
+            return Delivered(FlightResult.STOPPED, "told to stop")
         prepared = _prepare(context, groups, taken.origins, marks, before_bad, state.newest)
         # Here, not where they are read: what is held back, or is not sent in the end, is read again.
         context.counters.rows_read += sum(map(len, groups))
@@ -133,31 +134,28 @@ def run_cycle(
             state.newest = prepared.first
             delivered = _fly(context, state, prepared, sink, stopping, before_flight)
             if delivered.result is not FlightResult.DONE:
-                return _stopped(state, delivered)
+                return delivered
     marks.write(context)
     context.connection.commit()
     return Delivered(FlightResult.DONE, more=state.scan is not None or current.is_begun)
 
 
 def _take(
-    context: Context, current: QueueScan | DueScan, state: State
+    context: Context, scan: QueueScan | DueScan, state: State, in_flight: frozenset[int]
 ) -> tuple[WindowResult, QueueScan | DueScan | None]:
     """The next window of a scan, and what is left of it."""
-    first, in_flight, waiting = _read_past(state, recorded_ids(state.flights.values()))
-    if isinstance(current, DueScan):
-        return take_due_window(context, current, in_flight, waiting)
+    first = 1
+    left_out: Container[int] = in_flight
+    waiting: Container[ObjectId] = state.parking
+    if state.hold is not None and state.held is not None:
+        first = state.hold.last + 1
+        left_out, waiting = Either(in_flight, range(first)), Either(state.parking, state.held)
+    if isinstance(scan, DueScan):
+        return take_due_window(context, scan, left_out, waiting)
     # From the head of the queue it is all that can be seen, or the first of it.
-    last = current.last if current.is_begun else None
-    taken = take_window(context, max(current.first, first), last, in_flight, waiting)
-    return taken, None if taken.next_first is None else current._replace(first=taken.next_first)
-
-
-def _read_past(state: State, in_flight: frozenset[int]) -> tuple[int, Container[int], Container[ObjectId]]:
-    """The first record_id that is looked at, and which rows and objects are left out."""
-    if state.hold is None or state.held is None:
-        return 1, in_flight, state.parking
-    last = state.hold.last
-    return last + 1, Either(in_flight, range(last + 1)), Either(state.parking, state.held)
+    last = scan.last if scan.is_begun else None
+    taken = take_window(context, max(scan.first, first), last, left_out, waiting)
+    return taken, None if taken.next_first is None else scan._replace(first=taken.next_first)
 
 
 def send_in_flight(
@@ -172,23 +170,19 @@ def send_in_flight(
     parked = set(state.parking)
     state.parking.end_waits(time.monotonic())
     for number in sorted(state.flights):
-        if not _is_due(state.flights[number], state.parking):
+        flight = state.flights[number]
+        if all(state.parking.is_waiting(event.object_id) for event in flight.events()):
             continue
-        flight = rebuild(context, state.flights[number], state.parking, before_bad)
+        flight = rebuild(context, flight, state.parking, before_bad)
         delivered = _fly(context, state, flight, sink, stopping, before_flight)
         if delivered.result is not FlightResult.DONE:
-            return _stopped(state, delivered)
+            return delivered
     if not parked.issubset(state.parking):
         # The scan has read past rows of the objects that are free now: they come before what is behind them.
         state.scan = None
     if full := state.parking.too_many(context.options.max_parked):
-        return _stopped(state, Delivered(FlightResult.RETRY, full))
+        return Delivered(FlightResult.RETRY, full)
     return Delivered(FlightResult.DONE)
-
-
-def _stopped(state: State, delivered: Delivered) -> Delivered:
-    state.scan = None
-    return delivered
 
 
 def _fly(
@@ -217,6 +211,8 @@ def _fly(
             delivered = Delivered(FlightResult.AWAY, str(lost))
     if delivered.result is FlightResult.AWAY:
         context.output.forget()
+    if delivered.result is not FlightResult.DONE:
+        state.scan = None
     if line.recorded.envelopes:
         state.flights[flight.number] = line.recorded
     else:
@@ -231,10 +227,6 @@ def _fly(
         extra={"flight": flight.number},
     )
     return delivered
-
-
-def _is_due(flight: Flight, parking: Parking[ObjectId]) -> bool:
-    return any(not parking.is_waiting(event.object_id) for event in flight.events())
 
 
 def recorded_ids(flights: Iterable[Flight]) -> frozenset[int]:
@@ -307,8 +299,8 @@ def rebuild(
     if not flight.first and (first := context.output.first(flight.number, "")):
         flight = numbered(flight, first)  # recorded by a publisher of another format
     wanted = [event for event in flight.events() if not parking.is_waiting(event.object_id)]
-    groups = recorded_groups(context, wanted)
-    events_now, current_rows = _with_current_rows(context, build_recorded(context, wanted, groups))
+    rebuilt = build_recorded(context, wanted)
+    events_now, current_rows = _with_current_rows(context, rebuilt.events)
     if any(event.fates is not None and event.fates.bad for event in events_now):
         before_bad()
     context.connection.commit()
@@ -317,24 +309,26 @@ def rebuild(
         number: [event if parking.is_waiting(event.object_id) else next(built) for event in events]
         for number, events in flight.envelopes.items()
     }
-    return Flight(flight.number, envelopes, flight.first, origins_of(groups.log_rows.values()), current_rows)
+    return Flight(flight.number, envelopes, flight.first, origins_of(rebuilt.log_rows.values()), current_rows)
 
 
-class RecordedGroups(NamedTuple):
-    """The groups of recorded events, in the order of these, of those of their rows that still have status N.
+class Rebuilt(NamedTuple):
+    """Recorded events, built anew of those of their rows that still have status N, and what they are built of.
 
-    ``decided``: each with what precedence decided when the event was first built; an empty group and no decision if no
-    good row is left. ``bad`` and ``log_rows`` by record_id: rows that fail the checks now, and all that were read.
+    ``decided``: the group of each, with what precedence decided when the event was first built; an empty group and no
+    decision if no good row is left. ``bad`` and ``log_rows`` by record_id: rows that fail the checks now, and all that
+    were read.
     """
 
+    events: list[Outgoing]
     decided: list[Decided]
     bad: dict[int, BadRow]
     log_rows: dict[int, LogRow]
     remarks: Sequence[Remark]
 
 
-def recorded_groups(context: Context, recorded: Sequence[Outgoing]) -> RecordedGroups:
-    """Read and check the rows of events of an in-flight line; values are read back anew (spec/event-log.md 10)."""
+def build_recorded(context: Context, recorded: Sequence[Outgoing]) -> Rebuilt:
+    """Build events of in-flight lines anew, under their event-ids; values are read back anew (spec/event-log.md 10)."""
     ranges = sorted(pair for event in recorded for pair in to_ranges(event.ids))
     log_rows = {
         row.record_id: row
@@ -343,19 +337,12 @@ def recorded_groups(context: Context, recorded: Sequence[Outgoing]) -> RecordedG
     }
     checked = check_rows(queue_rows(log_rows.values()), context.catalog, None)
     good = dict(zip(ids_of(checked.good), checked.good, strict=True))
-    decisions: list[tuple[Group, Decision | None]] = []
-    for event in recorded:
-        group = [good[record_id] for record_id in event.ids if record_id in good]
-        decisions.append((group, apply_precedence(group, frozenset(event.dropped)) if group else None))
-    decided = with_current(decisions, context.query_back)
-    return RecordedGroups(decided, {row.record_id: row for row in checked.bad}, log_rows, checked.remarks)
-
-
-def build_recorded(context: Context, recorded: Sequence[Outgoing], groups: RecordedGroups) -> list[Outgoing]:
-    """Build events of an in-flight line anew, under their event-ids. ``groups``: what is left of them."""
+    bad = {row.record_id: row for row in checked.bad}
+    groups = [[good[record_id] for record_id in event.ids if record_id in good] for event in recorded]
+    decided = decide(groups, context.query_back, [frozenset(event.dropped) for event in recorded])
     events = []
-    for event, (group, decision, current) in zip(recorded, groups.decided, strict=True):
-        failed = [groups.bad[record_id] for record_id in event.ids if record_id in groups.bad]
+    for event, (group, decision, current) in zip(recorded, decided, strict=True):
+        failed = [bad[record_id] for record_id in event.ids if record_id in bad]
         if decision is None:
             events.append(event._replace(operation=None, steps=(), fates=Fates(bad=failed)))
             continue
@@ -368,7 +355,7 @@ def build_recorded(context: Context, recorded: Sequence[Outgoing], groups: Recor
         events.append(
             event._replace(object_id=built.object_id, operation=built.operation, steps=built.steps, fates=fates)
         )
-    return events
+    return Rebuilt(events, decided, bad, log_rows, checked.remarks)
 
 
 # --- dry run ----------------------------------------------------------------------------------------------------------
@@ -384,41 +371,26 @@ def dry_run(context: Context) -> Iterator[str]:
                 yield preview(context, events)
     if state.hold is not None:
         state.held = read_objects(context, state.hold)
-    # What would be marked without being published is counted for a warning.
-    windows = _due_windows if context.options.handle_future_events else _windows
-    for window in windows(context, state, recorded_ids(state.flights.values())):
+    for window in _windows(context, state):
         for groups in split_by_rows(window, context.options.flight_rows):
             events = [event for event in build_events(context, groups) if event.operation is not None]
-            yield from _documents(context, events)
+            for envelope in pack(1, events, context.options.batch_size).envelopes.values():
+                yield preview(context, envelope)
 
 
-def _windows(context: Context, state: State, in_flight: frozenset[int]) -> Iterator[list[Group]]:
-    first: int | None = 1
-    while first is not None:
-        begin, skipped, waiting = _read_past(state, in_flight)
-        taken = take_window(context, max(first, begin), None, skipped, waiting)
+def _windows(context: Context, state: State) -> Iterator[list[Group]]:
+    """All that the queue holds. What would be marked without being published is counted, for a warning."""
+    in_flight = recorded_ids(state.flights.values())
+    is_timed = context.options.handle_future_events
+    scan: QueueScan | DueScan | None = begin_due_scan(context, is_long=False) if is_timed else QueueScan(1, None, None)
+    while scan is not None:
+        taken, scan = _take(context, scan, state, in_flight)
         context.counters.rows_loopback += len(taken.loopback)
         yield taken.groups
-        first = taken.next_first
-        if first is not None:
+        if isinstance(scan, QueueScan):
             # Nothing is marked here, so what has been shown is read again where it lies behind a row held back.
-            in_flight |= {record_id for group in taken.groups for record_id in ids_of(group) if record_id >= first}
-            in_flight |= {record_id for record_id in taken.loopback if record_id >= first}
-
-
-def _due_windows(context: Context, state: State, in_flight: frozenset[int]) -> Iterator[list[Group]]:
-    due: DueScan | None = begin_due_scan(context, is_long=False)
-    while due is not None:
-        _, skipped, waiting = _read_past(state, in_flight)
-        taken, due = take_due_window(context, due, skipped, waiting)
-        context.counters.rows_loopback += len(taken.loopback)
-        yield taken.groups
-
-
-def _documents(context: Context, events: list[Outgoing]) -> Iterator[str]:
-    size = context.options.batch_size
-    for start in range(0, len(events), size):
-        yield preview(context, events[start : start + size])
+            shown = chain(taken.loopback, *map(ids_of, taken.groups))
+            in_flight |= {record_id for record_id in shown if record_id >= scan.first}
 
 
 def preview(context: Context, events: Sequence[Outgoing]) -> str:

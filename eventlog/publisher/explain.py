@@ -21,16 +21,15 @@ from eventlog.core.events import (
     READS_ROW,
     Decision,
     Outgoing,
-    apply_precedence,
     build_event,
+    decide,
     ids_of,
-    with_current,
 )
 from eventlog.core.fold import first_id, fold, object_of
 from eventlog.errors import DatabaseError, LogTableError
 from eventlog.model import LogRow, Status, queue_rows
 from eventlog.publisher.context import Context, remark_in_words
-from eventlog.publisher.cycle import build_recorded, preview, recorded_groups, recorded_ids
+from eventlog.publisher.cycle import build_recorded, preview, recorded_ids
 from eventlog.publisher.flight import Flight
 from eventlog.publisher.queue import Hold, read_recorded
 from eventlog.sql.connection import as_database_errors
@@ -291,13 +290,12 @@ def _event_ahead(context: Context, object_id: ObjectId, flights: Iterable[Flight
 
 def _recorded(context: Context, recorded: Outgoing) -> _Built | None:
     """The event as its in-flight line has it, built anew from the rows that are still N (spec/event-log.md 10)."""
-    groups = recorded_groups(context, [recorded])
-    ((_, decision, _),) = groups.decided
+    rebuilt = build_recorded(context, [recorded])
+    ((_, decision, _),) = rebuilt.decided
     if decision is None:
         return None
     rows = context.dialect.read_rows(context.connection, context.log, to_ranges(sorted(recorded.ids)))
-    (event,) = build_recorded(context, [recorded], groups)
-    return _Built("in_flight", rows, decision, event)
+    return _Built("in_flight", rows, decision, *rebuilt.events)
 
 
 def _waiting(context: Context, record_id: int, object_id: ObjectId, in_flight: Collection[int]) -> _Built | None:
@@ -347,8 +345,8 @@ def _folded(context: Context, source: Source, record_id: int, object_id: ObjectI
     for group in fold(mine, options.fold_distance, options.fold_span):
         ids = ids_of(group)
         if record_id in ids:
-            decision = apply_precedence(group)
-            ((_, _, current),) = with_current([(group, decision)], context.query_back)
+            ((_, decision, current),) = decide([group], context.query_back, [None])
+            assert decision is not None
             event = build_event(group, options.events, decision, current)
             return _Built(source, [row for row in rows if row.record_id in ids], decision, event)
     return None

@@ -104,6 +104,9 @@ class InflightLine:
             if idle := [event for event in events if event.operation is None]:
                 self._left[number] = [event for event in events if event.operation is not None]
                 self._unmarked.append((SUCCESS, idle))
+                for event in idle:
+                    if event.object_id is not None:
+                        self.parking.release(event.object_id)
         if not self.options.singly:
             return list(self._left.items())
         return [(number, [event]) for number, events in self._left.items() for event in events]

@@ -22,13 +22,13 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from operator import itemgetter
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection
 
 from eventlog.core.catalog import ObjectId
 from eventlog.core.checks import BadRow, Remark, check_rows
-from eventlog.core.events import Outgoing, asks_for_values, build_event, decide, ids_of
+from eventlog.core.events import Outgoing, build_event, decide, ids_of
 from eventlog.core.fold import Group, RowFolder
 from eventlog.errors import DatabaseError, number_of
 from eventlog.model import QUEUE_FIELDS, TIMED_FIELDS, LogRow, Origins, QueueRow, queue_rows
@@ -51,10 +51,10 @@ Writers = frozenset[str] | None
 
 
 class QueueScan(NamedTuple):
-    """The rest of a scan: record_ids ``first`` to ``last``; ``writers`` when it began."""
+    """The rest of a scan: record_ids ``first`` to ``last``, None = to the tail; ``writers`` when it began."""
 
     first: int
-    last: int
+    last: int | None
     writers: Writers
 
     @property
@@ -216,13 +216,8 @@ def split_by_rows(groups: Sequence[Group], most: int) -> Iterator[list[Group]]:
 def build_events(context: Context, groups: Sequence[Group]) -> list[Outgoing]:
     """The events of groups in their order; what their rows ask for is read back in one statement a class."""
     options = context.options.events
-    events = [None if asks_for_values(group) else build_event(group, options) for group in groups]
-    asking = [group for group, event in zip(groups, events, strict=True) if event is None]
-    if not asking:  # as in most logs
-        return cast("list[Outgoing]", events)
-    decided = decide(asking, context.query_back)
-    read_back = iter([build_event(group, options, decision, current) for group, decision, current in decided])
-    return [next(read_back) if event is None else event for event in events]
+    decided = decide(groups, context.query_back)
+    return [build_event(group, options, decision, current) for group, decision, current in decided]
 
 
 # --- in the order of event_time ---------------------------------------------------------------------------------------

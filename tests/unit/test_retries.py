@@ -105,6 +105,18 @@ def test_two_retries_of_one_object_in_an_envelope_are_one_attempt(new_world: New
     assert parked.attempts == 1
 
 
+def test_an_object_is_released_when_what_was_to_be_sent_again_has_lost_its_effect(new_world: NewWorld) -> None:
+    fake = new_world([row(1, 8, "idu=1", "fname")])
+    fake.contents["idu=1"] = {"fname": ["a"]}
+    receiver, state = Receiver(judge(e1="retry")), fake.start()
+    fake.cycle(state, receiver)
+    assert len(state.parking) == 1
+    del fake.contents["idu=1"]
+    fake.log([row(2, 4, "idu=1")])
+    fake.run(receiver, state)
+    assert (receiver.sent, fake.statuses(), len(state.parking)) == ([["1"], ["2"]], {1: "S", 2: "S"}, 0)
+
+
 def test_an_event_before_the_retry_is_done(new_world: NewWorld) -> None:
     fake = new_world(deletes("1", "1"))
     receiver = Receiver(judge(e2="retry"))
