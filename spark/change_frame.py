@@ -50,7 +50,7 @@ SCHEMA: Final = t.StructType([
 _IMAGES: Final = ("before", "after")
 
 
-def schema_with(columns: t.StructType | None) -> t.StructType:
+def _schema_with(columns: t.StructType | None) -> t.StructType:
     """The columns where those of the table are given: ``before``, ``after`` as structs of them, and
     ``before_present``, ``after_present`` with the names of those that are known.
     """
@@ -81,7 +81,7 @@ def read_changes(
     """
     reader = in_own_options(format, "reader", read_options({"reader": options or {}})["reader"])
     frame, taken = work_on(spark, captures(format, source, reader), format, reader, strict=strict)
-    schema = schema_with(columns)
+    schema = _schema_with(columns)
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tune_collector()
@@ -103,11 +103,11 @@ def batches_of(
 def batch_of(
     changes: Sequence[Change], columns: t.StructType | None = None, nulled: Accumulator[int] | None = None
 ) -> pa.RecordBatch:
-    """Changes as a batch of rows with the columns of ``schema_with``. ``nulled`` as of ``read_changes``.
+    """Changes as a batch of rows with the columns of ``_schema_with``. ``nulled`` as of ``read_changes``.
 
     Raises FormatError for a value that the type of its column does not hold.
     """
-    schema = arrow_schema(schema_with(columns))
+    schema = arrow_schema(_schema_with(columns))
     forms = [change_json.to_json(change) for change in changes]
     data: dict[str, Any] = {name: [form.get(name) for form in forms] for name in SCHEMA.names}
     for name in ("key", *_IMAGES, "extras"):

@@ -24,7 +24,7 @@ from pyspark.sql import types as t
 from eventlog.changes.format import Report
 from eventlog.core.options import parse_options
 from eventlog.errors import ConfigError, FormatError, with_location
-from eventlog.files.tabular import Row, batch_rows, first_names, format_of, json_object
+from eventlog.files.tabular import batch_rows, first_names, format_of, json_object
 from eventlog.model import Change, full_name
 from eventlog.qlik import file_tables
 from eventlog.qlik.change_rows import PARTITION_NAME, ChangeRow, TableLayout, header_name, header_text, row_reader
@@ -255,7 +255,8 @@ def _changes(spark: SparkSession, table: FoundTable, context: Reading) -> DataFr
     source = source_table(table.schema, table.table, context, _deletes(rows, layout, context.options))
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        table_rows = stored_row_reader(stored, table.schema, table.table, context)(_stored_rows(batches, what))
+        stored_rows = (row for batch in batches for row in batch_rows(batch, f"a batch of {what}"))
+        table_rows = stored_row_reader(stored, table.schema, table.table, context)(stored_rows)
         changes = changes_of_rows(table_rows, source, input_complete=True)
         yield from batches_of(cast("Iterator[Change]", changes))  # of complete input, no row waits for another
 
@@ -264,11 +265,6 @@ def _changes(spark: SparkSession, table: FoundTable, context: Reading) -> DataFr
     together = rows.repartition(sequence).sortWithinPartitions(sequence, letter != "B")
     # mapInArrow cannot name columns with a point; the functions here know them by their places.
     return together.toDF(*(f"c{place}" for place in range(len(stored)))).mapInArrow(read, SCHEMA)
-
-
-def _stored_rows(batches: Iterable[pa.RecordBatch], what: str) -> Iterator[Row]:
-    for batch in batches:
-        yield from batch_rows(batch, f"a batch of {what}")
 
 
 def _header(rows: DataFrame, layout: TableLayout, name: str) -> Column:

@@ -28,7 +28,7 @@ from eventlog.files.atomic import sync_path
 TEMPORARY: Final = "_temporary"
 """The folder of what is not complete. Spark and Hadoop ignore names that begin with an underscore."""
 
-STARTED: Final = "_STARTED"
+_STARTED: Final = "_STARTED"
 SUCCESS: Final = "_SUCCESS"
 MANIFEST: Final = "_manifest.json"
 _FORM: Final = 1
@@ -264,7 +264,7 @@ class Claim:
 
     def is_own(self, name: str) -> bool:
         """Whether a file or folder is the job's, whatever a run has named."""
-        is_of_protocol = name in (STARTED, SUCCESS, MANIFEST) or name.startswith(TEMPORARY)
+        is_of_protocol = name in (_STARTED, SUCCESS, MANIFEST) or name.startswith(TEMPORARY)
         return is_of_protocol or (self.names is not None and self.names.fullmatch(name) is not None)
 
 
@@ -317,7 +317,7 @@ def begin(directory: Directory, claim: Claim, outputs: Collection[str], job: str
     names = directory.names()
     _start(directory, claim, {*outputs, *_outputs(_said(directory, names))}, job)
     for name in sorted(names):
-        if name != STARTED:
+        if name != _STARTED:
             directory.delete(name)
     directory.make(TEMPORARY)
 
@@ -331,7 +331,7 @@ def reopen(directory: Directory, claim: Claim, outputs: Collection[str]) -> None
 
 def abandon(directory: Directory) -> None:
     """Empty a directory that was begun: nothing in it counts, and another job may have it."""
-    for name in sorted(directory.names(), key=STARTED.__eq__):
+    for name in sorted(directory.names(), key=_STARTED.__eq__):
         directory.delete(name)
 
 
@@ -367,7 +367,7 @@ def finish(
         before_success(sha256(content).hexdigest())
     directory.write(SUCCESS, b"")
     directory.sync()
-    directory.delete(STARTED)
+    directory.delete(_STARTED)
 
 
 def job_in(directory: Directory) -> str:
@@ -376,7 +376,7 @@ def job_in(directory: Directory) -> str:
 
 
 def _start(directory: Directory, claim: Claim, outputs: Collection[str], job: str = "") -> None:
-    directory.write(STARTED, json.dumps({**claim.identity, "job": job, "outputs": sorted(outputs)}).encode())
+    directory.write(_STARTED, json.dumps({**claim.identity, "job": job, "outputs": sorted(outputs)}).encode())
 
 
 def _is_finished(names: Collection[str]) -> bool:
@@ -385,9 +385,16 @@ def _is_finished(names: Collection[str]) -> bool:
 
 def _said(directory: Directory, names: Collection[str]) -> Mapping[str, Any]:
     """What ``_STARTED`` or the manifest says of a directory; nothing if it has neither."""
-    is_started = STARTED in names and not _is_finished(names)
-    name = STARTED if is_started else MANIFEST
-    return _parse(directory, name) if name in names else {}
+    name = _STARTED if _STARTED in names and not _is_finished(names) else MANIFEST
+    if name not in names:
+        return {}
+    try:
+        value = json.loads(directory.read(name))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{directory.location}/{name} cannot be read ({error}); give another directory") from None
+    if not isinstance(value, dict):
+        raise ConfigError(f"{directory.location}/{name} is damaged; give another directory")
+    return value
 
 
 def _outputs(said: Mapping[str, Any]) -> list[str]:
@@ -402,13 +409,3 @@ def _folders_of(files: Iterable[str]) -> set[str]:
         *inside, _ = name.split("/")
         folders |= {"/".join(inside[:depth]) for depth in range(1, len(inside) + 1)}
     return folders
-
-
-def _parse(directory: Directory, name: str) -> dict[str, Any]:
-    try:
-        value = json.loads(directory.read(name))
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{directory.location}/{name} cannot be read ({error}); give another directory") from None
-    if not isinstance(value, dict):
-        raise ConfigError(f"{directory.location}/{name} is damaged; give another directory")
-    return value

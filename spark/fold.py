@@ -204,7 +204,8 @@ def _kinds_of(catalog: Catalog) -> list[_RowKind]:
 def _pack_rows(
     rows: Iterable[CheckedRow], numbers: Mapping[_RowKind, int], buckets: int, log_rows: Mapping[int, LogRow]
 ) -> list[Blob]:
-    """Rows in record_id order as blobs, one for each bucket that has rows.
+    """Rows in record_id order as blobs, one for each bucket that has rows. They are marshalled, as nobody but Spark
+    carries them, which carries tasks too.
 
     The bucket follows from the object's canonical key, in every process alike. ``log_rows``: by record_id the rows as
     the log has them, which go along, if it holds any.

@@ -26,7 +26,7 @@ from eventlog.config.load import load
 from eventlog.errors import ConfigError
 from eventlog.model import LogRow
 from eventlog.sql.connection import connect, dialect_of, parse_url
-from eventlog.sql.dialect import Part, is_letter
+from eventlog.sql.dialect import is_letter
 from eventlog.sql.log_table import LogTable, check_rights, locate_log
 
 
@@ -78,16 +78,6 @@ def worker_url(url: str, url_file: str | None) -> URL:
     return parsed if database.password is None else parsed.set(password=database.password)
 
 
-def refuse_secrets(url: str) -> str:
-    """The URL, if it may be shown. Raises ConfigError if it holds a secret."""
-    if url and "***" in masked(url):
-        raise ConfigError(
-            "the option url holds a password, which Spark would show: give url_file, or leave the password to "
-            "EVENTLOG_DATABASE_PASSWORD in the environment of driver and executors"
-        )
-    return url
-
-
 FORMAT: Final = "eventlog"
 PARTITION_ROWS: Final = 200_000
 """Rows a partition at most, by default: a worker of a job holds the events of one of them."""
@@ -126,7 +116,12 @@ class EventLogDataSource(DataSource):
         known = {*_TEXT_OPTIONS, *_INTEGER_OPTIONS}
         if unknown := sorted(set(options) - known):
             raise ConfigError(f"option {unknown[0]!r} of format eventlog is unknown: {', '.join(sorted(known))}")
-        refuse_secrets(options.get("url", ""))
+        url = options.get("url")
+        if url and "***" in masked(url):
+            raise ConfigError(
+                "the option url holds a password, which Spark would show: give url_file, or leave the password to "
+                "EVENTLOG_DATABASE_PASSWORD in the environment of driver and executors"
+            )
 
     @classmethod
     def name(cls) -> str:
@@ -193,7 +188,8 @@ class _LogReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if partition.value is not None:
             place, status, part = partition.value
-            yield from read_batches(place, self.options.get("snapshot"), status, part, LogRow._fields)
+            url, snapshot = worker_url(place.url, place.url_file), self.options.get("snapshot")
+            yield from dialect_of(url).read_part(url, place.log, snapshot, status, part, LogRow._fields)
 
 
 class _FilteringReader(_LogReader):
@@ -217,14 +213,3 @@ class _FilteringReader(_LogReader):
                     self.last = min(self.last, value)
                 case _:
                     yield each
-
-
-def read_batches(
-    place: Place, snapshot: str | None, status: str | None, part: Part, fields: Sequence[str]
-) -> Iterator[pa.RecordBatch]:
-    """The rows of a part as Arrow batches with these fields of ``LogRow``, in record_id order.
-
-    One connection, open while the batches are taken. Raises DatabaseError.
-    """
-    url = worker_url(place.url, place.url_file)
-    return dialect_of(url).read_part(url, place.log, snapshot, status, part, fields)

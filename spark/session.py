@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 # --- versions ---------------------------------------------------------------------------------------------------------
 
-OLDEST_JAVA: Final = 17
+_OLDEST_JAVA: Final = 17
 JAVA_TOO_NEW: Final = 23 if pyspark.__version__.startswith(("4.0.", "4.1.")) else None
 """The first Java that this Spark does not run on: its Hadoop, or its Arrow, asks for what is not there any more."""
 
@@ -243,7 +243,7 @@ def check_java() -> str:
     """The version of the Java that Spark is to run on. Raises ConfigError if there is none that serves."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
-    needed = f"Spark needs Java {OLDEST_JAVA} or later (such as the package openjdk-17-jre-headless)"
+    needed = f"Spark needs Java {_OLDEST_JAVA} or later (such as the package openjdk-17-jre-headless)"
     if java is None:
         raise ConfigError(f"there is no java in PATH, and JAVA_HOME is not set: {needed}")
     try:
@@ -255,12 +255,12 @@ def check_java() -> str:
     if version is None:
         return "unknown"  # Spark will tell
     major = int(version[3] or 0) if version[2] == "1" else int(version[2])  # 1.8 is 8
-    if major < OLDEST_JAVA:
+    if major < _OLDEST_JAVA:
         raise ConfigError(f"{java} is Java {major}: {needed}; set JAVA_HOME to where it is")
     if JAVA_TOO_NEW is not None and major >= JAVA_TOO_NEW:
         raise ConfigError(
             f"{java} is Java {major}, on which PySpark {pyspark.__version__} does not run: set JAVA_HOME to a Java "
-            f"{OLDEST_JAVA} or 21, or install PySpark 4.2 or later"
+            f"{_OLDEST_JAVA} or 21, or install PySpark 4.2 or later"
         )
     return version[1]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain, groupby, islice
@@ -50,7 +50,38 @@ def numbered_tasks(spark: SparkSession, number: int) -> DataFrame:
     return spark.range(0, number, 1, min(number, _MOST_TASKS))
 
 
-class SortedFormat(NamedTuple):
+Read = Callable[[Report], Iterator[Change]]
+"""Reads a capture, once. Raises what the format's reader raises."""
+
+Taken = Callable[[Iterator[pa.RecordBatch]], Iterator[tuple[Capture, Read]]]
+"""The captures that came to a task in its batches, each to be read before the next is taken."""
+
+
+def work_on(
+    spark: SparkSession, captures: Sequence[Capture], format: str, options: Options, *, strict: bool
+) -> tuple[DataFrame, Taken]:
+    """The frame that tasks get, and the function that takes captures of it: a task a capture, unless there are many.
+
+    ``options``: those of the format's reader; ``strict`` as of the reports that the captures will be read with. Raises
+    ConfigError.
+    """
+    form = sorted_format(format, options)
+    if form is not None:
+        return _sorted_rows(spark, form, captures, options, strict=strict), partial(_sorted, form, captures, options)
+    return numbered_tasks(spark, len(captures)), partial(_as_they_come, captures, format, options)
+
+
+def _as_they_come(
+    captures: Sequence[Capture], format: str, options: Options, batches: Iterator[pa.RecordBatch]
+) -> Iterator[tuple[Capture, Read]]:
+    for number in task_numbers(batches):
+        yield captures[number], partial(read_capture, captures[number], format, options)
+
+
+# --- captures that are sorted -----------------------------------------------------------------------------------------
+
+
+class _SortedFormat(NamedTuple):
     """How a format is read whose captures have to be sorted.
 
     ``pieces`` of a capture that can be read apart; ``rows`` of a piece, each with the key that sorts it; ``changes`` of
@@ -68,10 +99,10 @@ _TOLD, _ROW = b"\0", b"\1"
 """The first bytes of keys: of how the reading of a piece ended, which sorts in front, and of rows."""
 
 
-def sorted_rows(
-    spark: SparkSession, form: SortedFormat, captures: Sequence[Capture], options: Options, *, strict: bool
+def _sorted_rows(
+    spark: SparkSession, form: _SortedFormat, captures: Sequence[Capture], options: Options, *, strict: bool
 ) -> DataFrame:
-    """The rows of all captures, those of one behind each other in one partition, for ``by_capture``.
+    """The rows of all captures, those of one behind each other in one partition.
 
     Raises ConfigError for options. What is wrong with a capture is raised when its turn comes.
     """
@@ -89,7 +120,7 @@ def sorted_rows(
     return in_partitions.sortWithinPartitions("capture", "key")
 
 
-def _pieces(form: SortedFormat, capture: Capture, options: Options) -> Sequence[Any]:
+def _pieces(form: _SortedFormat, capture: Capture, options: Options) -> Sequence[Any]:
     """The pieces of a capture, or the error that hinders finding them."""
     try:
         with readable():
@@ -100,7 +131,7 @@ def _pieces(form: SortedFormat, capture: Capture, options: Options) -> Sequence[
         return [FormatError(str(error))]
 
 
-def _rows(form: SortedFormat, number: int, piece: Any, options: Options, strict: bool) -> Iterator[tuple[bytes, Any]]:
+def _rows(form: _SortedFormat, number: int, piece: Any, options: Options, strict: bool) -> Iterator[tuple[bytes, Any]]:
     """The rows of a piece, and how its reading ended: the counters and problems of its report, or the error."""
     report = Report(strict=strict)
     failure = piece if isinstance(piece, EventlogError) else None
@@ -123,21 +154,19 @@ def _batches(capture: int, rows: Iterator[tuple[bytes, Any]]) -> Iterator[pa.Rec
         })  # fmt: skip
 
 
-KeyedRow = tuple[bytes, bytes]
-
-
-def by_capture(
-    captures: Sequence[Capture], batches: Iterable[pa.RecordBatch]
-) -> Iterator[tuple[Capture, Iterator[KeyedRow]]]:
-    """The captures that came to this task, each with its rows for ``changes_of``."""
+def _sorted(
+    form: _SortedFormat, captures: Sequence[Capture], options: Options, batches: Iterator[pa.RecordBatch]
+) -> Iterator[tuple[Capture, Read]]:
+    """``Taken`` of the frame of ``_sorted_rows``."""
     columns = (zip(*(column.to_pylist() for column in batch.columns), strict=True) for batch in batches)
     rows = (row for several in columns for row in several)
     for place, of_capture in groupby(rows, key=itemgetter(0)):
-        yield captures[place], ((key, row) for _, key, row in of_capture)
+        keyed = ((key, row) for _, key, row in of_capture)
+        yield captures[place], partial(_changes_of, form, captures[place], keyed, options)
 
 
-def changes_of(
-    form: SortedFormat, capture: Capture, rows: Iterator[KeyedRow], options: Options, report: Report
+def _changes_of(
+    form: _SortedFormat, capture: Capture, rows: Iterator[tuple[bytes, bytes]], options: Options, report: Report
 ) -> Iterator[Change]:
     """The changes of a capture whose rows are in order. Raises what reading its pieces raised, what ``form.changes``
     raises, and MissingFile.
@@ -149,7 +178,7 @@ def changes_of(
         yield from form.changes(capture, chain(first, ready), options, report)
 
 
-def _ready(rows: Iterator[KeyedRow], report: Report) -> Iterator[Any]:
+def _ready(rows: Iterator[tuple[bytes, bytes]], report: Report) -> Iterator[Any]:
     """The rows, after the results of reading them have been looked at."""
     for key, pickled in rows:
         row = pickle.loads(pickled)  # noqa: S301 - what a task of this job has written
@@ -163,7 +192,7 @@ def _ready(rows: Iterator[KeyedRow], report: Report) -> Iterator[Any]:
         report.problems += problems[: PROBLEMS_KEPT - len(report.problems)]
 
 
-def sorted_format(format: str, options: Options) -> SortedFormat | None:
+def sorted_format(format: str, options: Options) -> _SortedFormat | None:
     """How Spark sorts captures of a format, None where its reader takes them as they come."""
     match format:
         case "linter":
@@ -214,7 +243,7 @@ def _queue_changes(capture: Capture, rows: Iterator[QueueRow], options: Options,
         raise with_location(error, capture.place) from error.__cause__
 
 
-_LINTER: Final = SortedFormat(_queue_files, _queue_rows, _queue_changes)
+_LINTER: Final = _SortedFormat(_queue_files, _queue_rows, _queue_changes)
 
 
 # --- change tables ----------------------------------------------------------------------------------------------------
@@ -283,7 +312,7 @@ def _table_changes(
         yield change
 
 
-_CHANGE_TABLES: Final = SortedFormat(_table_parts, _table_rows, _table_changes)
+_CHANGE_TABLES: Final = _SortedFormat(_table_parts, _table_rows, _table_changes)
 
 
 # --- event logs -------------------------------------------------------------------------------------------------------
@@ -305,40 +334,4 @@ def _log_changes(capture: Capture, rows: Iterator[LogRow], options: Options, rep
     return changes_of_sorted(rows, str(capture.place), options, report)
 
 
-_EVENT_LOG: Final = SortedFormat(_log_files, _log_rows, _log_changes)
-
-
-Read = Callable[[Report], Iterator[Change]]
-"""Reads a capture, once. Raises what the format's reader raises."""
-
-
-Taken = Callable[[Iterator[pa.RecordBatch]], Iterator[tuple[Capture, Read]]]
-"""The captures that came to a task in its batches, each to be read before the next is taken."""
-
-
-def work_on(
-    spark: SparkSession, captures: Sequence[Capture], format: str, options: Options, *, strict: bool
-) -> tuple[DataFrame, Taken]:
-    """The frame that tasks get, and the function that takes captures of it: a task a capture, unless there are many.
-
-    ``options``: those of the format's reader; ``strict`` as of the reports that the captures will be read with. Raises
-    ConfigError.
-    """
-    form = sorted_format(format, options)
-    if form is not None:
-        return sorted_rows(spark, form, captures, options, strict=strict), partial(_sorted, form, captures, options)
-    return numbered_tasks(spark, len(captures)), partial(_as_they_come, captures, format, options)
-
-
-def _as_they_come(
-    captures: Sequence[Capture], format: str, options: Options, batches: Iterator[pa.RecordBatch]
-) -> Iterator[tuple[Capture, Read]]:
-    for number in task_numbers(batches):
-        yield captures[number], partial(read_capture, captures[number], format, options)
-
-
-def _sorted(
-    form: SortedFormat, captures: Sequence[Capture], options: Options, batches: Iterator[pa.RecordBatch]
-) -> Iterator[tuple[Capture, Read]]:
-    for capture, rows in by_capture(captures, batches):
-        yield capture, partial(changes_of, form, capture, rows, options)
+_EVENT_LOG: Final = _SortedFormat(_log_files, _log_rows, _log_changes)

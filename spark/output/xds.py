@@ -17,9 +17,9 @@ from spark.directory import Directory
 from spark.job import Columns, Job, Numbered, Output, OutputFile
 from spark.output import PARQUET_FOOTER, OutputFormat, PartFiles, Render, renderer_of_events
 
-PARQUET_COLUMNS: Final = ("event_id", "class", "operation", "association", "document")
+_PARQUET_COLUMNS: Final = ("event_id", "class", "operation", "association", "document")
 
-About = tuple[str, str, str, str]
+_About = tuple[str, str, str, str]
 """What Parquet tells of an event beside its document: event_id, class, operation, association."""
 
 _SUFFIXES: Final = {"lines": ".xmll", "documents": ".xml", "parquet": ".parquet"}
@@ -32,7 +32,7 @@ def _write_documents(
     part: int,
     envelopes: Sequence[Sequence[str]],
     ids: Sequence[int],
-    about: Sequence[About],
+    about: Sequence[_About],
 ) -> list[OutputFile]:
     """The envelopes of a part as files. ``ids``: the record_ids of the events' first rows; ``about``: for Parquet."""
     output, config = job.output, job.config
@@ -69,10 +69,10 @@ def _write_parquet(
     header: Header,
     envelopes: Sequence[Sequence[str]],
     ids: Sequence[int],
-    about: Sequence[About],
+    about: Sequence[_About],
 ) -> None:
     texts = [text for envelope in envelopes for text in envelope]
-    schema = pa.schema([(name, pa.string()) for name in PARQUET_COLUMNS])
+    schema = pa.schema([(name, pa.string()) for name in _PARQUET_COLUMNS])
     start = 0
     while start < len(texts):
         documents: list[str] = []
@@ -101,13 +101,13 @@ def renderer(job: Job) -> Render:
     is_parquet = job.output.form == "parquet"
 
     def columns(places: Sequence[int], events: Sequence[Outgoing], _: Mapping[int, LogRow]) -> Columns:
-        about = zip(PARQUET_COLUMNS, zip(*map(_about_of, events), strict=True), strict=False) if is_parquet else ()
+        about = zip(_PARQUET_COLUMNS, zip(*map(_about_of, events), strict=True), strict=False) if is_parquet else ()
         return {"place": places, "text": list(map(write_outgoing, events)), **dict(about)}
 
     return renderer_of_events(job, columns)
 
 
-def _about_of(event: Outgoing) -> About:
+def _about_of(event: Outgoing) -> _About:
     """What Parquet has of an event beside its document."""
     assert event.object_id is not None
     assert event.operation is not None
@@ -121,9 +121,9 @@ def write(
     """The events of a part in queue order, as envelopes in files."""
     ids = [place for blob in blobs for place in blob["place"]]
     texts = [text for blob in blobs for text in blob["text"]]
-    about: list[About] = []
+    about: list[_About] = []
     if job.output.form == "parquet":
-        about = [line for blob in blobs for line in zip(*map(blob.__getitem__, PARQUET_COLUMNS[:-1]), strict=True)]
+        about = [line for blob in blobs for line in zip(*map(blob.__getitem__, _PARQUET_COLUMNS[:-1]), strict=True)]
     order = sorted(range(len(ids)), key=ids.__getitem__)
     texts = [texts[i] for i in order]
     size = job.output.batch_size
