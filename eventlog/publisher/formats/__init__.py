@@ -213,7 +213,7 @@ def output_format(config: Config, log: LogTable) -> OutputFormat:
 
     Only the module of the format is loaded: each brings libraries of its own.
     """
-    if config.format.type == "xds":
+    if config.format.type in ("xds", "qlik-change-table"):  # change tables: only a backlog job writes them, to files
         return xds_format(config)
     module = import_module(f"{__name__}.{config.format.type.replace('-', '_')}")
     output: OutputFormat = module.open_format(config, log)
