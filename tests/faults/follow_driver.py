@@ -21,7 +21,7 @@ from eventlog.changes.format import Report
 from eventlog.config.load import Config, load
 from eventlog.publisher.context import Counters
 from eventlog.publisher.sinks import files, open_sink
-from eventlog.publisher.stream import capture_files, gbase, linter, position, qlik_messages, run
+from eventlog.publisher.stream import capture_files, follow, gbase, linter, position, qlik_messages
 from eventlog.publisher.stream.open_source import following, position_of
 from eventlog.publisher.waiting import StopRequest
 
@@ -29,13 +29,16 @@ __all__ = ["capture_files", "gbase", "linter", "qlik_messages"]  # imported here
 
 
 def publish(config: Config, steps: Steps) -> None:
-    steps.around(run.Run, "__init__", after="the flight number is saved")
-    steps.around(run, "deliver", before="before an envelope is sent", after="after an envelope is answered")
+    steps.around(follow.Run, "__init__", after="the flight number is saved")
+    steps.around(follow, "deliver", before="before an envelope is sent", after="after an envelope is answered")
     steps.around(files, "sync_file", before="before documents are fsynced", after="after documents are fsynced")
     steps.around(files, "sync_path", after="the documents are there")
-    steps.around(run.Run, "save", before="before the position is saved", after="after the position is saved")
+    steps.around(follow.Run, "save", before="before the position is saved", after="after the position is saved")
     steps.around(
-        position, "_write_to_table", before="before the position is written", after="before the position is committed"
+        position.TablePosition,
+        "_write",
+        before="before the position is written",
+        after="before the position is committed",
     )
     steps.around(position, "sync_path", before="before the rename is durable", after="the rename is durable")
     os.fsync = lambda descriptor: None  # what a process wrote outlives its death; the machine stays
@@ -45,7 +48,7 @@ def publish(config: Config, steps: Steps) -> None:
 
 def publish_to_the_end(config: Config) -> None:
     followed = following(config, Counters(), Report())
-    run.follow(followed, position_of(config), lambda: open_sink(config, sys.stdout), StopRequest(), once=True)
+    follow.follow(followed, position_of(config), lambda: open_sink(config, sys.stdout), StopRequest(), once=True)
 
 
 def told(config: Config) -> None:

@@ -286,35 +286,21 @@ class TablePosition:
     def save(self, saved: Saved, failures: Sequence[Failure] = ()) -> None:
         """Write the position and what failed up to it, in one transaction. Raises DatabaseError, DatabaseAway."""
         with as_database_errors(self._connection):
-            _write_to_table(
-                self._connection, self._tables, self._source, saved, failures, has_moved=saved.token != self._token
-            )
+            self._write(saved, failures)
             self._connection.commit()
         self._token = saved.token
 
-
-def _write_to_table(
-    connection: sa.Connection,
-    tables: PositionTables,
-    source: str,
-    saved: Saved,
-    failures: Sequence[Failure] = (),
-    *,
-    has_moved: bool = True,
-) -> None:
-    """Write the position of a source and what failed up to it, in the current transaction.
-
-    ``has_moved``: whether the token is another one than the one that is there.
-    """
-    (table, failed), now = tables, datetime.now(UTC).replace(tzinfo=None)
-    token = None if saved.token is None else json.dumps(saved.token, separators=(",", ":"))
-    values = {"token": token, "flight_no": saved.flight}
-    changed = {**values, "saved": now} if has_moved else values
-    if not connection.execute(sa.update(table).where(table.c.source == source).values(changed)).rowcount:
-        connection.execute(sa.insert(table).values(source=source, **values, saved=now))
-    if failures:
-        lines = [{"source": source, "error_time": now, **_storable(failure)} for failure in failures]
-        connection.execute(sa.insert(failed), lines)
+    def _write(self, saved: Saved, failures: Sequence[Failure]) -> None:
+        (table, failed), now = self._tables, datetime.now(UTC).replace(tzinfo=None)
+        token = None if saved.token is None else json.dumps(saved.token, separators=(",", ":"))
+        values = {"token": token, "flight_no": saved.flight}
+        changed = values if saved.token == self._token else {**values, "saved": now}
+        execute = self._connection.execute
+        if not execute(sa.update(table).where(table.c.source == self._source).values(changed)).rowcount:
+            execute(sa.insert(table).values(source=self._source, **values, saved=now))
+        if failures:
+            lines = [{"source": self._source, "error_time": now, **_storable(failure)} for failure in failures]
+            execute(sa.insert(failed), lines)
 
 
 POSITION_SECRET: Final = "EVENTLOG_SOURCE_POSITION_PASSWORD or position_url_file"  # noqa: S105 - where it belongs
@@ -358,7 +344,7 @@ def _storable(failure: Failure) -> dict[str, str | None]:
 
 # --- what `eventlog status --from` tells of a source ------------------------------------------------------------------
 
-SHOWN: Final = 20
+_SHOWN: Final = 20
 """Of the failures so many, the newest, are shown."""
 
 
@@ -386,7 +372,7 @@ def status_in_file(path: Path, source: str) -> SourceStatus:
     """What a position file and its file of failures hold. Raises ConfigError."""
     saved, moved = read_position(path, source)
     status = SourceStatus(source, str(path), saved, moved, is_locked(path))
-    lines: deque[bytes] = deque(maxlen=SHOWN)
+    lines: deque[bytes] = deque(maxlen=_SHOWN)
     number = 0
     try:
         with failures_of(path).open("rb") as file:
@@ -429,9 +415,9 @@ def status_in_table(url: str, table: str, source: str) -> SourceStatus:
             sa.select(failures.c.error_time, failures.c.event_id, failures.c.code, failures.c.message)
             .where(of_source)
             .order_by(failures.c.error_time.desc())
-            .limit(SHOWN)
+            .limit(_SHOWN)
         )
-        newest = [(time.replace(tzinfo=UTC), Failure(*rest)) for time, *rest in reversed(lines.all())]
+        newest = [(at.replace(tzinfo=UTC), Failure(*rest)) for at, *rest in reversed(lines.all())]
     moved = None if moved is None else moved.replace(tzinfo=UTC)
     return SourceStatus(source, position.fullname, saved, moved, runs, int(number), newest)
 
