@@ -69,7 +69,7 @@ def format_named(name: str) -> Format:
     return format
 
 
-def check_place(format: str, place: str) -> None:
+def _check_place(format: str, place: str) -> None:
     """Raise ConfigError for a URL that a format does not take; it is not repeated, a password may stand in it."""
     scheme, is_url, _ = place.partition("://")
     taken = _SCHEMES.get(format)
@@ -82,7 +82,7 @@ def check_source(format: str, source: str) -> None:
     """Raise ConfigError for a URL that a format does not take, DatabaseError for a file of SQLite that is not there:
     SQLite would make an empty one.
     """
-    check_place(format, source)
+    _check_place(format, source)
     scheme, _, path = source.partition(":///")
     if scheme.partition("+")[0] == "sqlite" and path and not path.startswith("file:"):
         file = path.partition("?")[0]
@@ -90,12 +90,12 @@ def check_source(format: str, source: str) -> None:
             raise DatabaseError(f"there is no database file {file!r}: correct the database URL")
 
 
-def check_target(format: str, target: str, source_format: str, source: str) -> None:
+def _check_target(format: str, target: str, source_format: str, source: str) -> None:
     """Raise ConfigError for a URL that a format does not take, for a path into a directory that is not there, and for
     a target that is the source, lies in it, where the next run would read it, or is the directory that holds it among
     others of its format.
     """
-    check_place(format, target)
+    _check_place(format, target)
     if "://" in target:
         return
     check_parent(Path(target))
@@ -125,7 +125,7 @@ def convert(
     """
     reader, writer = format_named(source_format), format_named(target_format)
     check_source(source_format, source)
-    check_target(target_format, target, source_format, source)
+    _check_target(target_format, target, source_format, source)
     options = read_options(map or {})
     done = Report(strict=strict)
     changes = reader.read(source, in_own_options(source_format, "reader", options["reader"]), done)
@@ -159,7 +159,7 @@ def write_changes(
     raised as of ``read_changes``. Returns the report, with what is written, lost and passed over.
     """
     writer, done = format_named(format), report if report is not None else Report()
-    check_place(format, str(target))
+    _check_place(format, str(target))
     if "://" not in str(target):
         check_parent(Path(target))
     own_options = in_own_options(format, "writer", read_options({"writer": options})["writer"])

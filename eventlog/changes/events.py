@@ -253,13 +253,13 @@ def attribute_reader(value_type: str, attribute: Attribute | None, values: Value
     return lambda text: read(parse_association(text)[0][0].value)
 
 
-Net: TypeAlias = tuple[bool, Value, Value]
+_Net: TypeAlias = tuple[bool, Value, Value]
 """The net effect on an attribute: whether its old value is known, the old value and the new one; of a multi-valued
 attribute tuples of what was removed and of what was added.
 """
 
 
-def _net_of_one(steps: Sequence[Step], read: ReadValue) -> Net:
+def _net_of_one(steps: Sequence[Step], read: ReadValue) -> _Net:
     """Of a single-valued attribute: the first value removed that was not added before, and what is there at the end."""
     # Nearly all are of these two shapes: from old to new, and a first value.
     if len(steps) == 2:
@@ -290,7 +290,7 @@ def _net_of_one(steps: Sequence[Step], read: ReadValue) -> Net:
     return is_known, old, current
 
 
-def net_of_many(steps: Iterable[tuple[Op, tuple[Value, ...]]]) -> Net:
+def net_of_many(steps: Iterable[tuple[Op, tuple[Value, ...]]]) -> _Net:
     """The net effect of steps on a multi-valued attribute; what remove-all-values removes is not known."""
     removed: list[Value] = []
     added: list[Value] = []

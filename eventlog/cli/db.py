@@ -55,7 +55,7 @@ def upgrade(context: Context, revision: str, companions_only: bool, as_sql: bool
         whose = offline(config, dialect_name)
         migrations.upgrade(None, revision=revision, companions_only=companions_only, sql=sys.stdout, **whose)
         return
-    refuse_dialect(dialect_name)
+    _refuse_dialect(dialect_name)
     url = connection_url(config.database)
     dialect_of(url).prepare(url)
     with transaction(config) as (conn, _):
@@ -111,7 +111,7 @@ def downgrade(
         whose = offline(config, dialect_name)
         migrations.downgrade(None, revision=revision, companions_only=companions_only, sql=sys.stdout, **whose)
         return
-    refuse_dialect(dialect_name)
+    _refuse_dialect(dialect_name)
 
     def refuse_downgrade(conn: Connection, dialect: Dialect) -> None:
         if revision == "base":
@@ -142,7 +142,7 @@ def offline(config: Config, dialect_name: str | None = None) -> dict[str, Any]:
     return {**names(config), "dialect_name": dialect_name or dialect_of(connection_url(config.database)).name}
 
 
-def refuse_dialect(dialect_name: str | None) -> None:
+def _refuse_dialect(dialect_name: str | None) -> None:
     """Raise a usage error if --dialect is given without --sql."""
     if dialect_name is not None:
         raise click.UsageError("--dialect goes with --sql, which prints the statements and runs none")

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from importlib import import_module, resources
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, TypeAlias
 
 import click
 import psycopg
@@ -110,16 +110,10 @@ _SCENES = (
         ),
     ),
 )
-"""Statements of one transaction each, with what they show."""
+"""What scenes show, and the statements of one transaction each."""
 
-
-class _Played(NamedTuple):
-    """A scene with the record_ids of the rows that its statements logged."""
-
-    about: str
-    statements: tuple[str, ...]
-    first: int
-    last: int
+_Rows: TypeAlias = tuple[int, int]
+"""The record_ids of the rows that a scene logged: the first one, and the last one, which is less if there are none."""
 
 
 @click.command(cls=Command)
@@ -183,19 +177,21 @@ def _session(url: str, user: str = "postgres") -> Iterator[psycopg.Connection]:
         yield session
 
 
-def _play(console: Console, url: str, config: Config) -> list[_Played]:
-    """Run the scenes one after the other, then a few hundred random changes in concurrent transactions."""
+def _play(console: Console, url: str, config: Config) -> list[_Rows]:
+    """Run the scenes one after the other, then a few hundred random changes in concurrent transactions; gives the rows
+    of the scenes.
+    """
     played = []
     with _session(url, "hr_app") as session, _session(url) as owner:
         session.execute("DELETE FROM hr.grp")
         session.execute("DELETE FROM hr.usr")
         begin = _last_id(owner)
-        for about, statements in _SCENES:
+        for _, statements in _SCENES:
             with session.transaction():
                 for statement in statements:
                     session.execute(statement.encode())
             end = _last_id(owner)
-            played.append(_Played(about, statements, begin + 1, end))
+            played.append((begin + 1, end))
             begin = end
     with ThreadPoolExecutor(_WRITERS) as writers:
         for writer in [writers.submit(_write, url, seed) for seed in range(_WRITERS)]:
@@ -275,19 +271,19 @@ def _show_published(console: Console, config: Config) -> None:
     )
 
 
-def _show_scenes(console: Console, config: Config, documents: Path, played: Sequence[_Played]) -> None:
+def _show_scenes(console: Console, config: Config, documents: Path, played: Sequence[_Rows]) -> None:
     """Each scene's statements, the rows that the triggers logged, and the events that were sent."""
     events = [event for file in sorted(documents.glob("*.xmll")) for event in _events_of(file)]
     with open_context(config, Counters()) as context:
-        for number, scene in enumerate(played, 1):
+        for number, ((about, statements), (first, last)) in enumerate(zip(_SCENES, played, strict=True), 1):
             console.print()
-            console.rule(f"{number}  {scene.about}", align="left")
-            console.print(Syntax(";\n".join(scene.statements) + ";", "sql", word_wrap=True))
-            _show_rows(console, context, scene)
-            caused = [event for event in events if scene.first <= int(event.event_id.partition(".")[0]) <= scene.last]
+            console.rule(f"{number}  {about}", align="left")
+            console.print(Syntax(";\n".join(statements) + ";", "sql", word_wrap=True))
+            _show_rows(console, context, (first, last))
+            caused = [event for event in events if first <= int(event.event_id.partition(".")[0]) <= last]
             for event in caused:
                 console.print(Syntax(_broken(write_event(event)), "xml", word_wrap=True))
-            if not caused and scene.first <= scene.last:
+            if not caused and first <= last:
                 console.print(
                     "[dim]these rows stand near others of their object: they are part of its event above[/dim]"
                 )
@@ -304,8 +300,8 @@ def _events_of(file: Path) -> list[Event]:
         return [event for document in documents for event in read_events(document).events]
 
 
-def _show_rows(console: Console, context: PublisherContext, scene: _Played) -> None:
-    rows = context.dialect.read_rows(context.connection, context.log, [(scene.first, scene.last)])
+def _show_rows(console: Console, context: PublisherContext, logged: _Rows) -> None:
+    rows = context.dialect.read_rows(context.connection, context.log, [logged])
     context.connection.commit()
     if not rows:
         console.print("[dim]no rows in the log[/dim]")
@@ -330,10 +326,10 @@ def _show_status(console: Console, config: Config) -> None:
     console.print(f"rows: {letters}; waiting: {'yes' if waiting else 'none'}; in flight: {in_flight}; errors: {errors}")
 
 
-def _show_forms(console: Console, config: Config, played: _Played, directory: Path) -> None:
+def _show_forms(console: Console, config: Config, logged: _Rows, directory: Path) -> None:
     """The change of a scene as an XDS event, as rows of a Qlik change table and as a Qlik message."""
     with open_context(config, Counters()) as context:
-        rows = context.dialect.read_rows(context.connection, context.log, [(played.first, played.last)])
+        rows = context.dialect.read_rows(context.connection, context.log, [logged])
         database = context.dialect.reflect(context.connection, config.database.schema_name)
     console.print()
     console.rule("One change in three forms, by eventlog convert", align="left")

@@ -65,7 +65,7 @@ def top(context: Context, url: str | None, from_database: bool, interval: float)
     output is no terminal, it prints one look and ends.
     """
     config = context.config()
-    if from_database or (url := monitor_url(config, url)) is None:
+    if from_database or (url := _monitor_url(config, url)) is None:
         read = _from_database(config)
     else:
         read = read_monitor(url, config.monitor.token)
@@ -78,7 +78,7 @@ def top(context: Context, url: str | None, from_database: bool, interval: float)
             live.update(picture, refresh=True)
 
 
-def monitor_url(config: Config, url: str | None) -> str | None:
+def _monitor_url(config: Config, url: str | None) -> str | None:
     """The URL of a publisher's monitor: that of --url, else of the configuration; None if neither names one."""
     if url is not None or config.monitor.listen is None:
         return url
@@ -215,7 +215,7 @@ def tail(context: Context, url: str | None, lines: int, follow: bool, interval: 
     `eventlog show` explains a row from the database alone.
     """
     config = context.config()
-    if (url := monitor_url(config, url)) is None:
+    if (url := _monitor_url(config, url)) is None:
         raise ConfigError(
             "tail needs the monitor of a running publisher, since the database does not keep what was sent: give "
             "--url, or listen in [monitor]; `eventlog status` shows what is in flight"

@@ -81,8 +81,8 @@ def publish(context: Context, once: bool, dry: bool, form: str | None, source: s
                 sys.stdout.write(document if document.endswith("\n") else document + "\n")
             warn_of_loopback(opened, counters.rows_loopback, "to be marked")
         return
-    log_settings(config)
-    stop = stop_on_signals()
+    _log_settings(config)
+    stop = _stop_on_signals()
     try:
         if once:
             with (
@@ -129,7 +129,7 @@ def _bar(opened: Opened, *, quiet: bool) -> Iterator[None]:
 
 
 @contextmanager
-def _watching(config: Config, counters: Counters) -> Iterator[tuple[Progress, Observer, OpenSink]]:
+def _watching(config: Config, counters: Counters) -> Iterator[tuple[Progress, Observer, _OpenSink]]:
     """What reports progress to the health file, what observes the work (monitor, traces, service manager), and what
     opens the sink.
     """
@@ -158,11 +158,11 @@ def _monitoring(config: Config, counters: Counters) -> AbstractContextManager[Ob
     return monitoring(config, config.monitor.listen, counters, planned_triggers)
 
 
-OpenSink = Callable[[], Sink]
+_OpenSink = Callable[[], Sink]
 
 
 @contextmanager
-def _traced(config: Config) -> Iterator[tuple[Observer, OpenSink]]:
+def _traced(config: Config) -> Iterator[tuple[Observer, _OpenSink]]:
     """The observer that makes traces, and what opens a sink whose envelopes are in them. OpenTelemetry is imported only
     if its variables say where traces go.
     """
@@ -194,12 +194,12 @@ def _follow(config: Config, counters: Counters, *, once: bool, dry: bool) -> Non
     done = Report()
     followed, open_position = following(config, counters, done), position_of(config, is_dry=dry)
     if dry:
-        follow(followed, open_position, lambda: StreamSink(sys.stdout), stop_on_signals(), once=True)
+        follow(followed, open_position, lambda: StreamSink(sys.stdout), _stop_on_signals(), once=True)
         return
-    log_settings(config)
+    _log_settings(config)
     if ignored := ignored_options(config):
         _log.info("options that are about a log and do not count here: %s", ", ".join(ignored))
-    stop = stop_on_signals()
+    stop = _stop_on_signals()
     try:
         with _watching(config, counters) as (progress, observer, open_its_sink):
             follow(followed, open_position, open_its_sink, stop, once=once, progress=progress, observer=observer)
@@ -208,7 +208,7 @@ def _follow(config: Config, counters: Counters, *, once: bool, dry: bool) -> Non
         _log.info("%s%s", stream_summary(counters), counted)
 
 
-def log_settings(config: Config) -> None:
+def _log_settings(config: Config) -> None:
     """Log the settings that differ from their defaults, a line a section, secrets masked."""
     sections: dict[str, list[str]] = {}
     for section, key, value, source in effective(config):
@@ -218,7 +218,7 @@ def log_settings(config: Config) -> None:
         _log.info("settings [%s]: %s", section, ", ".join(settings))
 
 
-def stop_on_signals() -> StopRequest:
+def _stop_on_signals() -> StopRequest:
     """A request to stop that SIGTERM and SIGINT make. A second signal ends the process at once."""
     stop = StopRequest()
 
@@ -248,6 +248,8 @@ def report(config: Config, counters: Counters) -> None:
 
 
 # --- health -----------------------------------------------------------------------------------------------------------
+
+
 @click.command(cls=Command)
 @click.option("--file", "path", type=FILE, metavar="FILE", help="The health file, in place of publisher.health_file.")
 @json_option

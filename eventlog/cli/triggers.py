@@ -51,9 +51,9 @@ from eventlog.sql.log_table import LogTable, new_log, split_name
 from eventlog.sql.triggers import LOCK_TIMEOUT, TriggerPlan
 from eventlog.sql.triggers.watch import Watch
 
-NOTHING: Final = "Nothing to drop."
+_NOTHING: Final = "Nothing to drop."
 
-SIGNS: Final = {"create": ("+", "green"), "replace": ("~", "yellow"), "drop": ("-", "red"), "unchanged": ("=", None)}
+_SIGNS: Final = {"create": ("+", "green"), "replace": ("~", "yellow"), "drop": ("-", "red"), "unchanged": ("=", None)}
 
 _lock_timeout = click.option("--lock-timeout", type=click.FloatRange(min=0, max=86400), default=LOCK_TIMEOUT,
     metavar="SECONDS", help="Longest wait for a table in use, while its writers wait behind; 0 = no end.",
@@ -74,7 +74,7 @@ def plan(context: Context, as_sql: bool, as_json: bool, check: bool) -> int:
     """Show what `triggers apply` would do, table by table, and why; nothing is changed."""
     config = context.config()
     with reading(config) as (conn, dialect):
-        planned = plan_with_loopback(conn, dialect, config)
+        planned = _plan_with_loopback(conn, dialect, config)
     if as_sql:
         sys.stdout.write(dialect.triggers.script(planned, LOCK_TIMEOUT))
     elif as_json:
@@ -106,7 +106,7 @@ def apply(context: Context, yes: bool, dry: bool, as_sql: bool, as_json: bool, l
     runs = not (dry or as_sql)
     agreed = _confirmed_drops(config) if runs and not yes and sees_terminal() else None
     with transaction(config) if runs else reading(config) as (conn, dialect):
-        planned = plan_with_loopback(conn, dialect, config)
+        planned = _plan_with_loopback(conn, dialect, config)
         if runs:
             if agreed is not None and (more := set(planned.unwatched) - agreed):
                 raise TriggerError(
@@ -188,7 +188,7 @@ def drop(
         if dry:
             _print(planned)
             tables = number_of(len(planned.changes), "table")
-            result(f"{tables} would be captured no longer." if planned.changes else NOTHING)
+            result(f"{tables} would be captured no longer." if planned.changes else _NOTHING)
             if drop_log:
                 result(f"The log {log} would be dropped.")
             return
@@ -201,7 +201,7 @@ def drop(
     if context.quiet:
         return
     _print(planned)
-    result(f"{number_of(len(planned.changes), 'table')} captured no longer." if planned.changes else NOTHING)
+    result(f"{number_of(len(planned.changes), 'table')} captured no longer." if planned.changes else _NOTHING)
     if drop_log:
         result(f"The log {log} is dropped.")
 
@@ -232,7 +232,7 @@ def show(context: Context, as_sql: bool, as_json: bool, dialect_name: str | None
     if dialect_name is not None or catalog_file is not None:
         if not as_sql or dialect_name is None or catalog_file is None:
             raise click.UsageError("--dialect and --catalog go together, with --sql")
-        print_compiled(context, load_dialect(dialect_name), catalog_file)
+        _print_compiled(context, load_dialect(dialect_name), catalog_file)
         return
     config = context.config()
     with reading(config) as (conn, dialect):
@@ -253,7 +253,7 @@ def show(context: Context, as_sql: bool, as_json: bool, dialect_name: str | None
         note("No triggers are installed; `eventlog triggers plan` shows what is declared.")
 
 
-def print_compiled(context: Context, dialect: Dialect, catalog_file: Path) -> None:
+def _print_compiled(context: Context, dialect: Dialect, catalog_file: Path) -> None:
     """Print the script that makes the declared triggers, for a database that is not asked. Raises ConfigError."""
     config = context.config()
     try:
@@ -299,7 +299,7 @@ def planned_triggers(conn: Connection, dialect: Dialect, config: Config) -> Trig
     return _plan(conn, dialect, config)[0]
 
 
-def plan_with_loopback(conn: Connection, dialect: Dialect, config: Config) -> TriggerPlan:
+def _plan_with_loopback(conn: Connection, dialect: Dialect, config: Config) -> TriggerPlan:
     """The same, with a warning where the publisher's user owns what is watched (spec/event-log.md 8.3)."""
     planned, catalog = _plan(conn, dialect, config)
     user = publisher_user(config, dialect, dialect.current_user(conn))
@@ -346,7 +346,7 @@ def _further_refusals(
 
 def _print(planned: TriggerPlan) -> None:
     for action in planned.actions:
-        sign, colour = SIGNS[action.kind]
+        sign, colour = _SIGNS[action.kind]
         result(f"{sign} {action.table}: {action.reason}", colour=colour)
         if action.kind == "drop":
             for statement in action.statements:

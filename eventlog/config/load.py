@@ -80,10 +80,10 @@ def load(
     Raises one ConfigError for all that is wrong, by file and key.
     """
     path = file if isinstance(file, Path) else None
-    document = file if isinstance(file, Mapping) else read_toml(file) if file is not None else {}
+    document = file if isinstance(file, Mapping) else _read_toml(file) if file is not None else {}
     errors: list[ConfigError] = []
-    named: dict[tuple[str, str], list[Setting]] = {}
-    for setting in (*from_file(document, path), *from_environment(environ), *from_flags(flags or {})):
+    named: dict[tuple[str, str], list[_Setting]] = {}
+    for setting in (*_from_file(document, path), *from_environment(environ), *_from_flags(flags or {})):
         if isinstance(setting, ConfigError):
             errors.append(setting)
         else:
@@ -91,7 +91,7 @@ def load(
     read = list(watches_of(document.get("watch", []), path))
     watches = tuple(watch for watch in read if isinstance(watch, WatchSettings))
     errors += [error for error in read if isinstance(error, ConfigError)]
-    chosen: dict[tuple[str, str], Setting] = {}
+    chosen: dict[tuple[str, str], _Setting] = {}
     for name, settings_named in named.items():
         try:
             chosen[name] = _choose(settings_named)
@@ -127,17 +127,17 @@ def load(
     return config
 
 
-def _choose(settings: Sequence[Setting]) -> Setting:
+def _choose(settings: Sequence[_Setting]) -> _Setting:
     """The value that counts. What one layer (flags, environment, file) says twice must agree."""
     first = min(settings, key=lambda setting: setting.layer)
     for other in settings:
-        if min(other.layer, Layer.OPTION) == min(first.layer, Layer.OPTION) and other.value != first.value:
+        if min(other.layer, _Layer.OPTION) == min(first.layer, _Layer.OPTION) and other.value != first.value:
             second = other.source.rpartition(": ")[2]
             raise ConfigError(f"{first.source} and {second} are one option with two values; keep one")
     return first
 
 
-def _contradictions(config: Config, chosen: Mapping[tuple[str, str], Setting]) -> Iterator[ConfigError]:
+def _contradictions(config: Config, chosen: Mapping[tuple[str, str], _Setting]) -> Iterator[ConfigError]:
     """What no option can say of itself."""
     if config.database.schema_name is not None and config.database.tables is not None:
         schema, tables = chosen["database", "schema_name"].source, chosen["database", "tables"].source
@@ -176,7 +176,7 @@ _LEAST_KAFKA_TIMEOUT: Final = 2.0
 """Seconds. An idempotent producer that asks the brokers a second time for its number has waited for one by then."""
 
 
-def _with_url(database: DatabaseSettings, chosen: Mapping[tuple[str, str], Setting]) -> DatabaseSettings:
+def _with_url(database: DatabaseSettings, chosen: Mapping[tuple[str, str], _Setting]) -> DatabaseSettings:
     """The settings with the URL out of ``url_file``, if that is what counts. Raises ConfigError."""
     url, file = chosen.get(("database", "url")), chosen.get(("database", "url_file"))
     if url is not None and file is not None and url.layer == file.layer:
@@ -186,9 +186,9 @@ def _with_url(database: DatabaseSettings, chosen: Mapping[tuple[str, str], Setti
     return replace(database, url=read_url(file.value, file.source))
 
 
-def _url_of_file(named: Mapping[tuple[str, str], Sequence[Setting]]) -> str | None:
+def _url_of_file(named: Mapping[tuple[str, str], Sequence[_Setting]]) -> str | None:
     """The database URL of the file, its own or that of its ``url_file``, if it has one that can be read."""
-    urls, files = ([one.value for one in named.get(("database", key), ()) if one.layer >= Layer.OPTION]
+    urls, files = ([one.value for one in named.get(("database", key), ()) if one.layer >= _Layer.OPTION]
                    for key in ("url", "url_file"))  # fmt: skip
     if urls or not files:
         return urls[0] if urls else None
@@ -197,10 +197,10 @@ def _url_of_file(named: Mapping[tuple[str, str], Sequence[Setting]]) -> str | No
     return None
 
 
-def _warnings(chosen: Mapping[tuple[str, str], Setting]) -> Iterator[str]:
-    for place, instead in DATABASE_URLS.items():
+def _warnings(chosen: Mapping[tuple[str, str], _Setting]) -> Iterator[str]:
+    for place, instead in _DATABASE_URLS.items():
         url = chosen.get(place)
-        if url is not None and url.layer != Layer.ENVIRONMENT and "***" in masked(url.value):
+        if url is not None and url.layer != _Layer.ENVIRONMENT and "***" in masked(url.value):
             yield f"{url.source} holds a password; {instead} keep it out of sight"
 
 
@@ -221,7 +221,7 @@ def effective(config: Config) -> Iterator[Effective]:
             value = getattr(settings, key)
             if value is not None and option.secret:
                 value = "***"
-            elif value is not None and (section, key) in DATABASE_URLS:
+            elif value is not None and (section, key) in _DATABASE_URLS:
                 value = masked(value)
             elif value is not None and (section, key) == ("sink", "url"):
                 value = value.partition("?")[0]  # a query may hold a key
@@ -236,7 +236,7 @@ def effective(config: Config) -> Iterator[Effective]:
 # --- layers: what the file, the environment and flags say -------------------------------------------------------------
 
 
-class Layer(IntEnum):
+class _Layer(IntEnum):
     """Where a setting stands, the one that counts first. The last two are of the file."""
 
     FLAG = 0
@@ -245,21 +245,21 @@ class Layer(IntEnum):
     ALIAS = 3
 
 
-class Setting(NamedTuple):
+class _Setting(NamedTuple):
     """A value of the option ``key`` of ``section``; ``source`` says in words where it came from."""
 
     section: str
     key: str
-    layer: Layer
+    layer: _Layer
     value: Any
     source: str
 
 
-Read = Iterator[Setting | ConfigError]
+Read = Iterator[_Setting | ConfigError]
 """Settings, and what is wrong with others: all of that is said at once."""
 
 
-def read_toml(path: Path) -> dict[str, Any]:
+def _read_toml(path: Path) -> dict[str, Any]:
     """The content of the file. Raises ConfigError."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
@@ -278,7 +278,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: is not TOML: {error}{quotes}") from None
 
 
-def from_file(document: Mapping[str, Any], path: Path | None) -> Read:
+def _from_file(document: Mapping[str, Any], path: Path | None) -> Read:
     """The settings of a file, but for its [[watch]] tables. Relative paths are taken from its directory.
 
     ``path`` None: a program hands the same content over. It may hold secrets, and paths as ``Path``.
@@ -319,9 +319,11 @@ def from_file(document: Mapping[str, Any], path: Path | None) -> Read:
                 continue
             if isinstance(parsed, Path) and path is not None:
                 parsed = path.parent / parsed
-            elif (target.section, target.key) in DATABASE_URLS and path is not None:
+            elif (target.section, target.key) in _DATABASE_URLS and path is not None:
                 parsed = from_directory(parsed, path.parent)
-            yield Setting(target.section, target.key, Layer.ALIAS if target.is_alias else Layer.OPTION, parsed, source)
+            yield _Setting(
+                target.section, target.key, _Layer.ALIAS if target.is_alias else _Layer.OPTION, parsed, source
+            )
 
 
 def from_environment(environ: Mapping[str, str]) -> Read:
@@ -340,16 +342,16 @@ def from_environment(environ: Mapping[str, str]) -> Read:
             if key not in keys:
                 yield unknown(f"environment variable {name}", prefix + nearest(key, keys))
                 continue
-            yield _text_setting(keys[key], environ[name], Layer.ENVIRONMENT, f"environment variable {name}")
+            yield _text_setting(keys[key], environ[name], _Layer.ENVIRONMENT, f"environment variable {name}")
     yield from _misspelled_sections(environ)
 
 
-def _secret_of_file(target: _Target, name: str, environ: Mapping[str, str]) -> Setting | ConfigError:
+def _secret_of_file(target: _Target, name: str, environ: Mapping[str, str]) -> _Setting | ConfigError:
     try:
         text = secret_variable(name.removesuffix("_FILE"), environ) or ""
     except ConfigError as error:
         return error
-    return _text_setting(target, text, Layer.ENVIRONMENT, f"environment variable {name}")
+    return _text_setting(target, text, _Layer.ENVIRONMENT, f"environment variable {name}")
 
 
 _SERVICE_LINK: Final = re.compile(r".*_(SERVICE_(HOST|PORT(_.*)?)|PORT(_\d+_(TCP|UDP|SCTP)(_.*)?)?)")
@@ -371,7 +373,7 @@ _MISSPELLED: Final = 0.9
 """From how much likeness on a variable is taken for a misspelled setting."""
 
 
-def from_flags(flags: Mapping[str, str]) -> Read:
+def _from_flags(flags: Mapping[str, str]) -> Read:
     """The settings of flags, ``section.key`` -> text."""
     for name, value in flags.items():
         section, _, key = name.partition(".")
@@ -384,7 +386,7 @@ def from_flags(flags: Mapping[str, str]) -> Read:
         if target.option.secret:
             yield ConfigError(f"{source}: a secret does not belong in a command line; set {variable(section, key)}")
             continue
-        yield _text_setting(target, value, Layer.FLAG, source)
+        yield _text_setting(target, value, _Layer.FLAG, source)
 
 
 def watches_of(tables: Any, path: Path | None) -> Iterator[WatchSettings | ConfigError]:
@@ -415,13 +417,13 @@ def _place(path: Path | None) -> str:
     return "the configuration" if path is None else str(path)
 
 
-def _text_setting(target: _Target, text: str, layer: Layer, source: str) -> Setting | ConfigError:
+def _text_setting(target: _Target, text: str, layer: _Layer, source: str) -> _Setting | ConfigError:
     try:
         value = target.option.kind.from_text(text)
     except (ValueError, RecursionError):
         value = text
     try:
-        return Setting(target.section, target.key, layer, parse_value(target.option, value, source), source)
+        return _Setting(target.section, target.key, layer, parse_value(target.option, value, source), source)
     except ConfigError as error:
         return error
 
@@ -468,7 +470,7 @@ def _suggest(section: str, key: str) -> str:
 
 # --- URLs of databases ------------------------------------------------------------------------------------------------
 
-DATABASE_URLS: Final = {
+_DATABASE_URLS: Final = {
     ("database", "url"): "EVENTLOG_DATABASE_PASSWORD or url_file",
     ("source", "url"): "EVENTLOG_SOURCE_PASSWORD or url_file",
     ("source", "position_url"): "EVENTLOG_SOURCE_POSITION_PASSWORD or position_url_file",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -57,9 +57,7 @@ def read(source: str, options: LogReaderOptions, report: Report) -> Iterator[Cha
             rows, ignored = database.rows(log), log.own_tables
         else:
             rows, ignored = _rows_of_files(source, options, report), ()
-        tables = database_of(options.catalog)
-        if tables is None and database is not None:
-            tables = database.database()
+        tables = _tables(options, database)
         if tables is None:
             tables = inferred_database(_rows_of_files(source, options, Report()), options.schema)
         name = "the log" if is_url(source) else source  # a password may stand in a URL
@@ -72,16 +70,19 @@ def changes_of_sorted(
     """The changes of rows that were read from files, in the order of record_id. Raises as ``read``."""
     chosen = parse_options(LogReaderOptions, options, "the eventlog reader")
     with ExitStack() as stack:
-        database = None
-        if chosen.database_url is not None:
-            database = stack.enter_context(live(chosen.database_url, chosen.schema_name))
-        tables = database_of(chosen.catalog)
-        if tables is None and database is not None:
-            tables = database.database()
+        url = chosen.database_url
+        database = None if url is None else stack.enter_context(live(url, chosen.schema_name))
+        tables = _tables(chosen, database)
         if tables is None:
             again = stack.enter_context(spooled(rows))
             rows, tables = again(), inferred_database(again(), chosen.schema)
         yield from counted(_changes(rows, tables, (), database, chosen, report, source), report)
+
+
+def _tables(options: LogReaderOptions, database: LiveDatabase | None) -> Database | None:
+    """The tables of the option ``catalog``, else of the database; None without either."""
+    tables = database_of(options.catalog)
+    return database.tables() if tables is None and database is not None else tables
 
 
 def _changes(
@@ -120,8 +121,19 @@ def write(changes: Iterable[Change], target: str, options: LogWriterOptions, rep
         existing_keys=keys_of(options.existing_keys, catalog),
     )
     file_format = None if is_url(target) else file_format_of(target, options.file_format)
-    # Neither Parquet nor a database has a place for half a surrogate pair.
-    rows = _rows_of_changes(changes, catalog, options, report, check_text if file_format in (None, "parquet") else None)
+    now = datetime.now(UTC)
+
+    def rows_of(change: Change, _: str) -> list[LogRow]:
+        nonlocal options
+        if options.schema is None and change.schema is not None:
+            options = replace(options, schema=change.schema)
+        rows = change_to_rows(change, catalog, options, now)
+        if file_format in (None, "parquet"):  # neither has a place for half a surrogate pair
+            for row in rows:
+                _check_text(row)
+        return rows
+
+    rows = written(changes, rows_of, report)
     if file_format is None:
         with live(target, options.schema_name) as database:
             log = database.log(options)
@@ -130,28 +142,6 @@ def write(changes: Iterable[Change], target: str, options: LogWriterOptions, rep
     else:
         numbered = (row._replace(record_id=number) for number, row in enumerate(rows, options.first_record_id))
         write_rows(numbered, target, file_format)
-
-
-def _rows_of_changes(
-    changes: Iterable[Change],
-    catalog: Catalog | None,
-    options: LogWriterOptions,
-    report: Report,
-    check: Callable[[LogRow], None] | None,
-) -> Iterator[LogRow]:
-    now = datetime.now(UTC)
-
-    def rows_of(change: Change, _: str) -> list[LogRow]:
-        nonlocal options
-        if options.schema is None and change.schema is not None:
-            options = replace(options, schema=change.schema)
-        rows = change_to_rows(change, catalog, options, now)
-        if check is not None:
-            for row in rows:
-                check(row)
-        return rows
-
-    return written(changes, rows_of, report)
 
 
 FORMAT: Final = Format("eventlog", read, write, (LogReaderOptions,), (LogWriterOptions,))
@@ -289,7 +279,7 @@ class _RowWriter(NamedTuple):
         return LogRow(0, Status.NEW, int(kind), self.event_time, change.user, change.table, text, column, old, new)
 
 
-def check_text(row: LogRow) -> None:
+def _check_text(row: LogRow) -> None:
     """Raise NotExpressible for a row with half a surrogate pair, which no UTF-8 has."""
     for name, text in zip(LogRow._fields, row, strict=True):
         if isinstance(text, str) and not text.isascii():

@@ -110,7 +110,7 @@ def _checked(
 def _changes(
     groups: Sequence[Group],
     log_rows: Mapping[int, LogRow],
-    read_group: ReadGroup,
+    read_group: _ReadGroup,
     query_back: QueryBack | None,
     report: Report,
     source: str,
@@ -146,7 +146,7 @@ UNREAD: Final[CurrentRow] = {}
 _WITH_FRACTION: Final = frozenset((Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMPTZ))
 _BEYOND_MICROSECONDS = re.compile(r"\.[0-9]{6}0*[1-9]")
 
-ReadGroup: TypeAlias = Callable[[Group, Decision | None, CurrentRow | None, Mapping[int, LogRow]], Change | None]
+_ReadGroup: TypeAlias = Callable[[Group, Decision | None, CurrentRow | None, Mapping[int, LogRow]], Change | None]
 """A group, what precedence decides of it, its current row (None = it is gone), and its rows by record_id as the log has
 them -> its change.
 """
@@ -157,7 +157,7 @@ def group_reader(
     time_zone: str = "UTC",
     char_padding: str = "trim",
     truncated: Callable[[str], None] | None = None,
-) -> ReadGroup:
+) -> _ReadGroup:
     """The function that gives the changes of groups; what follows from their classes is looked up once.
 
     ``schema``: that of the log. ``time_zone``: of times without one; ``char_padding``: blanks of CHAR (spec/xds.md 6).

@@ -77,7 +77,7 @@ _STYLES: Final = object_of(STYLE.kind, f"an object of {STYLE.kind.legal}")
 
 
 @dataclass(frozen=True, slots=True)
-class LogOptions(CheckedOptions):
+class _LogOptions(CheckedOptions):
     """Options of reader and writer: where the log is, and what its columns are called."""
 
     catalog: CatalogOption = shared(CATALOG)
@@ -91,7 +91,7 @@ class LogOptions(CheckedOptions):
 
 
 @dataclass(frozen=True, slots=True)
-class LogReaderOptions(LogOptions):
+class LogReaderOptions(_LogOptions):
     """Options of the reader.
 
     The tables are those of ``catalog``, else of the database, else everything is text.
@@ -111,7 +111,7 @@ class LogReaderOptions(LogOptions):
 
 
 @dataclass(frozen=True, slots=True)
-class LogWriterOptions(LogOptions):
+class LogWriterOptions(_LogOptions):
     """Options of the writer (spec/triggers.md 1)."""
 
     style: str = shared(STYLE, about="what is logged of a change, as the style of a watch")
@@ -141,11 +141,11 @@ def file_format_of(path: str, option: str | None) -> str:
     return _NAMES[known]
 
 
-Refuse: TypeAlias = Callable[[FormatError], None]
+_Refuse: TypeAlias = Callable[[FormatError], None]
 """Called with what is wrong with one row; returns to go on."""
 
 
-def read_rows(source: str, options: LogOptions, refuse: Refuse) -> Iterator[LogRow]:
+def read_rows(source: str, options: _LogOptions, refuse: _Refuse) -> Iterator[LogRow]:
     """The rows of a file, or of the files of a directory. A row that is none goes to ``refuse``.
 
     Raises FormatError for a file that cannot be read further, ConfigError for its columns, OSError.
@@ -161,7 +161,7 @@ def read_rows(source: str, options: LogOptions, refuse: Refuse) -> Iterator[LogR
                 refuse(FormatError(f"{one}, {place}: {error}"))
 
 
-def _records(path: Path, options: LogOptions) -> Iterator[tuple[str, tabular.Row]]:
+def _records(path: Path, options: _LogOptions) -> Iterator[tuple[str, tabular.Row]]:
     """Where each row stands, and its ten values in the order of a row's fields."""
     file_format = file_format_of(str(path), options.file_format)
     if file_format == "jsonl":
@@ -188,7 +188,7 @@ def _records(path: Path, options: LogOptions) -> Iterator[tuple[str, tabular.Row
         yield f"{unit} {number}", row
 
 
-def _columns(names: Sequence[str], options: LogOptions, path: Path) -> list[str]:
+def _columns(names: Sequence[str], options: _LogOptions, path: Path) -> list[str]:
     """The names of the ten columns in the order of a row's fields."""
     by_name = {name.casefold(): name for name in names}
     if column_map := options.column_map:
@@ -307,7 +307,7 @@ class LiveDatabase:
     dialect: Dialect
     schema: str | None
 
-    def database(self) -> Database:
+    def tables(self) -> Database:
         """Its tables as they are now."""
         return self.dialect.reflect(self.connection, self.schema)
 
@@ -317,7 +317,7 @@ class LiveDatabase:
         """The current rows of objects by canonical key, gone ones left out."""
         return self.dialect.query_back(self.connection, self.schema, object_class, keys, attributes)
 
-    def log(self, options: LogOptions) -> LogTable:
+    def log(self, options: _LogOptions) -> LogTable:
         """The log table. Raises LogTableError, ConfigError."""
         return locate_log(
             self.connection,
