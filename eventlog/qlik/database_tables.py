@@ -4,23 +4,23 @@ transaction (spec/qlik.md 1.1, 3, 4).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, Final
 
 import psycopg
 import sqlalchemy as sa
 from psycopg.sql import SQL, Identifier
+from sqlalchemy.dialects import mssql, mysql, oracle, postgresql
+from sqlalchemy.types import TypeEngine
 
 from eventlog.errors import ConfigError, DatabaseAway, DatabaseError, FormatError
 from eventlog.model import full_name
 from eventlog.qlik import sequence
-from eventlog.qlik.change_rows import PARTITION_NAME, ChangeRow, TableLayout, header_name
+from eventlog.qlik.change_rows import PARTITION_NAME, TEXT_LENGTHS, ChangeRow, TableLayout, header_name
 from eventlog.qlik.change_tables import SourceTable, source_table
 from eventlog.qlik.columns import QlikColumn
-from eventlog.qlik.database_types import column_writer, data_type, header_type, moment_writer
-from eventlog.qlik.masks import check_capacity
+from eventlog.qlik.masks import CAPACITY, check_capacity
 from eventlog.qlik.sequence import CONTROL_COLUMNS, CONTROL_TABLE, ControlRow, WriterState
 from eventlog.qlik.stored_tables import (
     Reading,
@@ -31,28 +31,25 @@ from eventlog.qlik.stored_tables import (
     stored_row_reader,
     value_writer,
 )
-from eventlog.qlik.values import row_converter
+from eventlog.qlik.values import row_converter, text_writer, timestamp_text, typed_writer
 from eventlog.sql.connection import connect_any
 from eventlog.sql.log_table import quoted
 
-STATE_TABLE: Final = "eventlog_change_sequence"
-"""The states of the writers of a database, by task."""
-
 _STATES: Final = sa.Table(
-    STATE_TABLE,
+    "eventlog_change_sequence",
     sa.MetaData(),
     sa.Column("task_name", sa.String(128), primary_key=True),
     sa.Column("prefix", sa.String(16), nullable=True),
     sa.Column("number", sa.String(19), nullable=False),
 )
+"""The states of the writers of a database, by task."""
 
 _SYSTEM_SCHEMAS: Final = frozenset({"information_schema", "performance_schema", "mysql", "sys"})
-_WITHOUT_SCHEMAS: Final = frozenset({"sqlite"})
 _ROWS_AT_A_TIME: Final = 2000
 
 
 @contextmanager
-def database_errors() -> Iterator[None]:
+def _database_errors() -> Iterator[None]:
     """SQLAlchemy's errors as ours, with the driver's message and without statement and values."""
     try:
         yield
@@ -63,36 +60,36 @@ def database_errors() -> Iterator[None]:
         raise DatabaseError(f"the change tables cannot be read or written: {error}") from error
 
 
-def default_schema(inspector: sa.Inspector) -> str | None:
+def _default_schema(inspector: sa.Inspector) -> str | None:
     """The schema of tables that name none; None if the database has no schemas."""
-    return None if inspector.dialect.name in _WITHOUT_SCHEMAS else inspector.default_schema_name
+    return None if inspector.dialect.name == "sqlite" else inspector.default_schema_name
 
 
-def schemas_of(inspector: sa.Inspector) -> list[str | None]:
+def _schemas_of(inspector: sa.Inspector) -> list[str | None]:
     """The schemas that may hold change tables."""
-    if default_schema(inspector) is None:
+    if _default_schema(inspector) is None:
         return [None]
     names = inspector.get_schema_names()
     return [name for name in names if name.lower() not in _SYSTEM_SCHEMAS and not name.startswith("pg_")]
 
 
-def change_tables(inspector: sa.Inspector, suffix: str) -> list[tuple[str | None, str]]:
+def _tables_named_so(inspector: sa.Inspector, suffix: str) -> list[tuple[str | None, str]]:
     """Schema and name of the tables whose names end in the suffix, in any letter case."""
     ending = suffix.casefold()
     return [
         (schema, name)
-        for schema in schemas_of(inspector)
+        for schema in _schemas_of(inspector)
         for name in sorted(inspector.get_table_names(schema=schema))
         if len(name) > len(suffix) and name.casefold().endswith(ending)
     ]
 
 
-def table_named(inspector: sa.Inspector, schema: str | None, name: str) -> sa.TableClause:
+def _table_named(inspector: sa.Inspector, schema: str | None, name: str) -> sa.TableClause:
     """A table of the database with all of its columns; ``schema`` is None if the database has no schemas."""
-    return clause(schema, name, [column["name"] for column in inspector.get_columns(name, schema=schema)])
+    return _clause(schema, name, [column["name"] for column in inspector.get_columns(name, schema=schema)])
 
 
-def clause(schema: str | None, name: str, columns: Iterable[str]) -> sa.TableClause:
+def _clause(schema: str | None, name: str, columns: Iterable[str]) -> sa.TableClause:
     """A table as statements name it, quoted, with columns whose values the driver gives as they are."""
     schema = None if schema is None else quoted(schema)
     return sa.table(quoted(name), *(sa.column(quoted(column)) for column in columns), schema=schema)
@@ -105,7 +102,7 @@ class DatabaseSource:
         self._connection, self._inspector = connection, sa.inspect(connection)
 
     def is_written(self) -> bool:
-        return self._inspector.has_table(STATE_TABLE)
+        return self._inspector.has_table(_STATES.name)
 
     def control_rows(self, name: str) -> Iterator[dict[str, Any]]:
         return control_rows(self._connection, name)
@@ -114,10 +111,10 @@ class DatabaseSource:
         """Raises MissingHeader, FormatError, DatabaseError."""
         suffix = reading.options.suffix
         tables = []
-        for stored_schema, stored_name in change_tables(self._inspector, suffix):
+        for stored_schema, stored_name in _tables_named_so(self._inspector, suffix):
             schema, name = reading.names(stored_schema), stored_name[: -len(suffix)]
             if reading.wants(schema, name):
-                tables.append(self._table(table_named(self._inspector, stored_schema, stored_name), schema, reading))
+                tables.append(self._table(_table_named(self._inspector, stored_schema, stored_name), schema, reading))
         return tables
 
     def _table(
@@ -138,18 +135,18 @@ class DatabaseSource:
             select = select.where(_is_listed(self._inspector, table, headers.get(PARTITION_NAME), name))
         look_ahead = stored_row_reader(columns, schema, name, reading.uncounted())
         source = source_table(schema, name, reading, look_ahead(_fetched(self._connection, deletes)))
-        return source, stored_row_reader(columns, schema, name, reading)(stream(self._connection, select))
+        return source, stored_row_reader(columns, schema, name, reading)(_stream(self._connection, select))
 
 
-def stream(connection: sa.Connection, select: sa.Select[Any]) -> Iterator[Sequence[Any]]:
+def _stream(connection: sa.Connection, select: sa.Select[Any]) -> Iterator[Sequence[Any]]:
     """The rows of a query, some thousands in memory at a time."""
-    with database_errors():
+    with _database_errors():
         yield from connection.execute(select, execution_options={"yield_per": _ROWS_AT_A_TIME})
 
 
 def _fetched(connection: sa.Connection, select: sa.Select[Any]) -> Iterator[Sequence[Any]]:
     """The few rows of a query, which is made when the first is asked for, and leaves no cursor open."""
-    with database_errors():
+    with _database_errors():
         rows = connection.execute(select).fetchall()
     yield from rows
 
@@ -157,21 +154,21 @@ def _fetched(connection: sa.Connection, select: sa.Select[Any]) -> Iterator[Sequ
 # --- control tables ---------------------------------------------------------------------------------------------------
 
 
-def control_table(inspector: sa.Inspector, name: str) -> sa.TableClause | None:
+def _control_table(inspector: sa.Inspector, name: str) -> sa.TableClause | None:
     """A control table, None if there is none."""
-    for schema in (None, *schemas_of(inspector)):
+    for schema in (None, *_schemas_of(inspector)):
         for real_name in inspector.get_table_names(schema=schema):
             if real_name.casefold() == name.casefold():
-                return table_named(inspector, schema, real_name)
+                return _table_named(inspector, schema, real_name)
     return None
 
 
 def control_rows(connection: sa.Connection, name: str) -> Iterator[dict[str, Any]]:
     """The rows of a control table, by column names in upper case; none without the table."""
-    table = control_table(sa.inspect(connection), name)
+    table = _control_table(sa.inspect(connection), name)
     if table is not None:
         columns = _by_upper(table)
-        for row in stream(connection, sa.select(*columns.values())):
+        for row in _stream(connection, sa.select(*columns.values())):
             yield dict(zip(columns, row, strict=True))
 
 
@@ -183,7 +180,7 @@ def _is_listed(
     inspector: sa.Inspector, table: sa.TableClause, partition: sa.ColumnElement[Any] | None, name: str
 ) -> sa.ColumnElement[bool]:
     """Whether a row is in a partition that attrep_cdc_partitions says can be read."""
-    listing = control_table(inspector, CONTROL_TABLE)
+    listing = _control_table(inspector, CONTROL_TABLE)
     if partition is None or listing is None:
         missing = f"{CONTROL_TABLE} is not there" if listing is None else f"{table.name} has no partition_name"
         raise ConfigError(f"partitions cannot be read: {missing}; read with partitioned = false")
@@ -199,7 +196,7 @@ def _is_listed(
 def database_source(url: str) -> Iterator[DatabaseSource]:
     """A source that sees one state of the database while it is read. Raises ConfigError, DatabaseError."""
     engine = connect_any(url)
-    with database_errors(), engine.connect() as connection:
+    with _database_errors(), engine.connect() as connection:
         if "REPEATABLE READ" in engine.dialect.get_isolation_level_values(None):  # type: ignore[arg-type]
             connection = connection.execution_options(isolation_level="REPEATABLE READ")
         yield DatabaseSource(connection)
@@ -218,7 +215,7 @@ def database_store(url: str, options: WriteOptions) -> Iterator[DatabaseStore]:
 
     Raises ConfigError, DatabaseError.
     """
-    with database_errors(), connect_any(url).begin() as connection:
+    with _database_errors(), connect_any(url).begin() as connection:
         begin = _BEGIN.get(connection.dialect.name)
         if begin is not None:
             connection.exec_driver_sql(begin)
@@ -228,7 +225,7 @@ def database_store(url: str, options: WriteOptions) -> Iterator[DatabaseStore]:
 class DatabaseStore:
     """A database that change tables are appended to, within the transaction of ``connection``.
 
-    The state of the writer is the row of its task in ``STATE_TABLE``; without it numbers go on behind the highest
+    The state of the writer is the row of its task in ``_STATE_TABLE``; without it numbers go on behind the highest
     change_seq stored.
     """
 
@@ -239,7 +236,7 @@ class DatabaseStore:
     def stored_state(self) -> WriterState:
         """The task's state, its row locked until the end of the transaction."""
         task = self._options.task
-        with database_errors():
+        with _database_errors():
             _STATES.create(self._connection, checkfirst=True)
             row = self._connection.execute(
                 sa.select(_STATES).where(_STATES.c.task_name == task).with_for_update()
@@ -263,8 +260,8 @@ class DatabaseStore:
     def _header_columns(self, header: str) -> Iterator[tuple[sa.TableClause, sa.ColumnElement[Any]]]:
         """A header column of every change table that has it."""
         inspector = sa.inspect(self._connection)
-        for place in change_tables(inspector, self._options.suffix):
-            table = table_named(inspector, *place)
+        for place in _tables_named_so(inspector, self._options.suffix):
+            table = _table_named(inspector, *place)
             for column in table.c:
                 if header_name(column.name, self._options.header_prefix) == header:
                     yield table, column
@@ -274,7 +271,7 @@ class DatabaseStore:
         """Raises DatabaseError, too."""
         connection, options, name = self._connection, self._options, full_name(schema, table)
         inspector = sa.inspect(connection)
-        default = default_schema(inspector)
+        default = _default_schema(inspector)
         place = stored_schema, stored_name = None if default is None else schema or default, f"{table}{options.suffix}"
         if place in self._tables:
             raise FormatError(
@@ -282,21 +279,21 @@ class DatabaseStore:
                 "write them to two databases"
             )
         if inspector.has_table(stored_name, schema=stored_schema):
-            stored = table_named(inspector, *place)
+            stored = _table_named(inspector, *place)
             layout = self._existing(stored, columns, name)
         else:
             layout = layout_of_new(schema, table, columns, options)
-            with database_errors():
+            with _database_errors():
                 if stored_schema is not None and stored_schema not in inspector.get_schema_names():
                     connection.execute(sa.schema.CreateSchema(quoted(stored_schema)))
                 change_table(*place, layout, columns).create(connection)
-            stored = clause(*place, layout.columns)
+            stored = _clause(*place, layout.columns)
         dialect = connection.dialect.name
-        moment = moment_writer(dialect)
+        moment, in_text = _moment_writer(dialect), _AS_TEXT.get(dialect, frozenset())
         converts = layout.for_each(
             columns,
             lambda _, header: moment if header == "timestamp" else lambda value: value,
-            partial(column_writer, dialect),
+            lambda column: text_writer(column) if column.type in in_text else typed_writer(column),
         )
         convert = row_converter(converts, [f"{name}.{column}" for column in layout.columns])
         values = value_writer(layout, convert, "binary", options, name)
@@ -330,25 +327,27 @@ class DatabaseStore:
 
     def append_partitions(self, rows: Sequence[ControlRow]) -> None:
         """Raises DatabaseError."""
-        table = control_table(sa.inspect(self._connection), CONTROL_TABLE)
+        table = _control_table(sa.inspect(self._connection), CONTROL_TABLE)
         if table is None:
-            columns = (sa.Column(name, _control_type(name), quote=True) for name in CONTROL_COLUMNS)
-            with database_errors():
+            types = {name: _moment() if name.endswith("_TIME") else sa.String(128) for name in CONTROL_COLUMNS}
+            types["PARTITION_NAME"] = _header_type(PARTITION_NAME)
+            columns = (sa.Column(name, type, quote=True) for name, type in types.items())
+            with _database_errors():
                 sa.Table(quoted(CONTROL_TABLE), sa.MetaData(), *columns).create(self._connection)
-            table = clause(None, CONTROL_TABLE, CONTROL_COLUMNS)
+            table = _clause(None, CONTROL_TABLE, CONTROL_COLUMNS)
         stored = _by_upper(table)
-        moment = moment_writer(self._connection.dialect.name)
+        moment = _moment_writer(self._connection.dialect.name)
         for row in rows:
             start, end = moment(row.partition_start_time), moment(row.partition_end_time)
             values = row._replace(partition_start_time=start, partition_end_time=end)._asdict()
-            with database_errors():
+            with _database_errors():
                 self._connection.execute(
                     sa.insert(table).values({stored[name.upper()]: value for name, value in values.items()})
                 )
 
     def save(self, state: WriterState) -> None:
         saved = sa.update(_STATES).where(_STATES.c.task_name == self._options.task)
-        with database_errors():
+        with _database_errors():
             self._connection.execute(saved.values(prefix=state.prefix, number=str(state.number)))
 
 
@@ -374,14 +373,14 @@ class _TableRows:
     def flush(self) -> None:
         """Write the rows that wait."""
         if self._waiting:
-            with database_errors():
+            with _database_errors():
                 _append(self._connection, self._table, self._waiting)
             self._waiting = []
 
 
 def change_table(schema: str | None, name: str, layout: TableLayout, columns: Sequence[QlikColumn]) -> sa.Table:
     """The change table as SQLAlchemy creates it: all columns nullable, types by dialect (spec/qlik.md 1.1)."""
-    types = layout.for_each(columns, lambda _, header: header_type(header), data_type)
+    types = layout.for_each(columns, lambda _, header: _header_type(header), _data_type)
     return sa.Table(
         quoted(name),
         sa.MetaData(),
@@ -390,30 +389,105 @@ def change_table(schema: str | None, name: str, layout: TableLayout, columns: Se
     )
 
 
-def _control_type(name: str) -> sa.types.TypeEngine[Any]:
-    if name == "PARTITION_NAME":
-        return header_type(PARTITION_NAME)
-    return header_type("timestamp") if name.endswith("_TIME") else sa.String(128)
-
-
 def _append(connection: sa.Connection, table: sa.TableClause, rows: list[list[Any]]) -> None:
     """Append rows: by COPY where the driver has it, as psycopg has, else by an executemany."""
     names = [column.name for column in table.columns]
     driver: Any = connection.connection.driver_connection
-    if isinstance(driver, psycopg.Connection):
-        _copy(driver, table, names, rows)
+    if not isinstance(driver, psycopg.Connection):
+        places = [f"v{place}" for place in range(len(names))]  # names of columns are not fit for parameters
+        values: dict[str, Any] = {name: sa.bindparam(place) for name, place in zip(names, places, strict=True)}
+        connection.execute(sa.insert(table).values(values), [dict(zip(places, row, strict=True)) for row in rows])
         return
-    places = [f"v{place}" for place in range(len(names))]  # names of columns are not fit for parameters
-    statement = sa.insert(table).values({name: sa.bindparam(place) for name, place in zip(names, places, strict=True)})
-    connection.execute(statement, [dict(zip(places, row, strict=True)) for row in rows])
-
-
-def _copy(driver: psycopg.Connection, table: sa.TableClause, names: Sequence[str], rows: list[list[Any]]) -> None:
     place = SQL(".").join(Identifier(name) for name in (table.schema, table.name) if name is not None)
-    columns = SQL(", ").join(map(Identifier, names))
+    statement = SQL("COPY {} ({}) FROM STDIN").format(place, SQL(", ").join(map(Identifier, names)))
     try:
-        with driver.cursor() as cursor, cursor.copy(SQL("COPY {} ({}) FROM STDIN").format(place, columns)) as copy:
+        with driver.cursor() as cursor, cursor.copy(statement) as copy:
             for row in rows:
                 copy.write_row(row)
     except psycopg.Error as error:
         raise DatabaseError(f"the database refuses rows of {table.name!r}: {error}") from error
+
+
+# --- SQL types, by dialect (spec/qlik.md 1.1) -------------------------------------------------------------------------
+
+_AS_TEXT: Final = {"sqlite": frozenset({"NUMERIC", "UINT8", "DATE", "TIME", "DATETIME"})}
+"""What a database has no types for: such columns are text there, in the forms of files."""
+
+_PLAIN_TYPES: Final[Mapping[str, type[TypeEngine[Any]]]] = {
+    "REAL4": sa.REAL,
+    "REAL8": sa.Double,
+    "BOOLEAN": sa.Boolean,
+    **dict.fromkeys(("INT1", "INT2", "UINT1"), sa.SmallInteger),
+    **dict.fromkeys(("INT4", "UINT2"), sa.Integer),
+    **dict.fromkeys(("INT8", "UINT4"), sa.BigInteger),
+}
+_LONGEST_VARCHAR: Final = 4000
+
+
+class _Timestamp6(sa.types.UserDefinedType[Any]):
+    """TIMESTAMP(6), which Oracle's own type of SQLAlchemy cannot say."""
+
+    cache_ok = True
+
+    def get_col_spec(self, **options: Any) -> str:
+        return "TIMESTAMP(6)"
+
+
+def _moment() -> TypeEngine[Any]:
+    return (
+        sa.DateTime()
+        .with_variant(postgresql.TIMESTAMP(precision=6), "postgresql")
+        .with_variant(_Timestamp6(), "oracle")
+        .with_variant(mssql.DATETIME2(6), "mssql")  # type: ignore[no-untyped-call]
+        .with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
+        .with_variant(sa.Text(), "sqlite")
+    )
+
+
+def _binary(length: int) -> TypeEngine[Any]:
+    return (
+        sa.LargeBinary(length)
+        .with_variant(oracle.RAW(length), "oracle")
+        .with_variant(sa.VARBINARY(length), "mssql", "mysql", "mariadb")
+    )
+
+
+def _header_type(header: str) -> TypeEngine[Any]:
+    """The type of a header column, by its name without prefix."""
+    match header:
+        case "change_mask":
+            return _binary(CAPACITY // 8)
+        case "timestamp":
+            return _moment()
+        case _:
+            return sa.String(TEXT_LENGTHS[header]).with_variant(sa.Text(), "sqlite")
+
+
+def _data_type(column: QlikColumn) -> TypeEngine[Any]:
+    """The type of a data column."""
+    match column.type:
+        case "DATETIME":
+            return _moment()
+        case "DATE":
+            return sa.Date().with_variant(sa.Text(), "sqlite")
+        case "TIME":
+            return sa.Time().with_variant(sa.Text(), "sqlite").with_variant(mysql.TIME(fsp=6), "mysql", "mariadb")
+        case "NUMERIC":
+            # Without known digits a database would take its own default, which may be too few.
+            number: sa.Numeric[Any] = sa.Numeric(column.precision or None, column.scale if column.precision else None)
+            return number.with_variant(sa.Text(), "sqlite")
+        case "UINT8":
+            return sa.Numeric(20, 0).with_variant(sa.Text(), "sqlite")
+        case "BYTES" if 0 < column.length <= _LONGEST_VARCHAR // 2:
+            return _binary(column.length)
+        case "BYTES" | "BLOB":
+            return sa.LargeBinary()
+        case "STRING" | "WSTRING" if 0 < column.length <= _LONGEST_VARCHAR:
+            return sa.String(column.length).with_variant(sa.Text(), "sqlite")
+        case _:
+            return _PLAIN_TYPES.get(column.type, sa.Text)()
+
+
+def _moment_writer(dialect: str) -> Callable[[Any], Any]:
+    """The function that gives what the driver is to bind for a header timestamp."""
+    return timestamp_text if dialect in _AS_TEXT else lambda moment: moment
