@@ -14,8 +14,8 @@ from random import Random
 from typing import Final, NamedTuple
 
 from eventlog.linter.codec import EmulatorCodec, Typ
+from eventlog.linter.operations import BLOB_OPERATIONS, CLEAR_BLOB, CREATE_BLOB, DELETE, INSERT, INSERT_BLOB, UPDATE
 from eventlog.linter.rows import ColumnAttrs, Destination, QueueRow, TableAttrs, from_utc, table_attrs, to_utc
-from eventlog.linter.transactions import BLOB_OPERATIONS, CLEAR_BLOB, CREATE_BLOB, DELETE, INSERT, INSERT_BLOB, UPDATE
 from eventlog.linter.writer import SystemLog, first_address
 from eventlog.model import Change, ChangeOp, Value, differing
 

@@ -22,6 +22,7 @@ from eventlog.errors import ConfigError, DatabaseAway, DatabaseError, FormatErro
 from eventlog.files import tabular
 from eventlog.files.atomic import directory_of, whole_path
 from eventlog.files.text import files_in
+from eventlog.linter.operations import TYP_TABLES, TypTable
 from eventlog.linter.reader import DISPATCH_ATTRS, QueueReader, ReaderOptions
 from eventlog.linter.rows import (
     ATTRS_COLUMNS,
@@ -45,7 +46,6 @@ from eventlog.linter.rows import (
     syslog_addr,
     table_attrs,
 )
-from eventlog.linter.transactions import TYP_TABLES, TypTable
 from eventlog.linter.writer import QueueWriter, WriterOptions, first_address, next_address
 from eventlog.model import Change
 from eventlog.sql.connection import connect_any
@@ -428,10 +428,10 @@ class QueuePoller:
             if self._queue is None:
                 self._queue = find_table(connection, place.queue_table, place.schema)
             # Of so many rows at least a batch is new, if the queue holds that many new ones.
-            limit = len(self._reader.transactions.taken) + place.batch_rows
+            limit = len(self._reader.taken) + place.batch_rows
             statement = _select_queue(self._queue, self._options.order_by, limit)
             result = connection.execute(statement, execution_options={"yield_per": _AT_ONCE})
-            return list(self._reader.transactions.fresh(queue_rows(tuple(result.keys()), result)))
+            return list(self._reader.fresh(queue_rows(tuple(result.keys()), result)))
 
 
 def _select_queue(table: sa.Table, order_by: str, limit: int) -> sa.Select[Any]:

@@ -1,9 +1,15 @@
-"""Rows of the queue -> Change (spec/linter-queue.md 5, 6; spec/change-model.md 2, 3.4)."""
+"""Rows of the queue -> transactions as they are committed -> Change (spec/linter-queue.md 5, 6; spec/change-model.md 2,
+3.4).
+"""
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import merge
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from eventlog.changes.format import Report
@@ -20,35 +26,33 @@ from eventlog.core.options import (
     option,
     shared,
 )
-from eventlog.errors import ConfigError, NotExpressible, SchemaMissing
+from eventlog.errors import ConfigError, FormatError, NotExpressible, SchemaMissing
 from eventlog.linter.codec import RowCodec, RowDecodeError, row_codec
-from eventlog.linter.rows import (
-    ColumnAttrs,
-    Destination,
-    QueueRow,
-    TableAttrs,
-    blob_attr,
-    stripped,
-    table_attrs,
-    to_utc,
-)
-from eventlog.linter.transactions import (
+from eventlog.linter.operations import (
     BLOB_OPERATIONS,
     DELETE,
     INSERT,
-    ORDERS,
+    PROSE,
     TYP_TABLES,
     UPDATE,
     Operation,
-    Transactions,
-    in_order,
+    check_code,
     of_transaction,
-    place_of_token,
-    restart_token,
     table_number,
     where,
 )
+from eventlog.linter.rows import (
+    Destination,
+    QueueRow,
+    TableAttrs,
+    attrs_of_option,
+    blob_attr,
+    stripped,
+    to_utc,
+)
 from eventlog.model import Change, ChangeOp, Value, differing, full_name
+
+_log = logging.getLogger(__name__)
 
 
 def parse_place(value: Any) -> Sequence[str | None]:
@@ -78,42 +82,6 @@ def _parse_codec(value: Any) -> RowCodec | str:
     return codec
 
 
-def attrs_of_option(option: Any) -> dict[int, TableAttrs]:
-    """The tables of an option ``dispatch_attrs``: by number, a TableAttrs or a list of objects with name, typ, len and,
-    where they are not the place in the list and 0, atrnum and pkey.
-
-    Raises ConfigError.
-    """
-    if not isinstance(option, Mapping):
-        raise ConfigError("dispatch_attrs is no object of lists of columns by the number of the table")
-    tables = {}
-    for tabnum, columns in option.items():
-        try:
-            if not isinstance(columns, TableAttrs):
-                described = (_column_of_option(number, column) for number, column in enumerate(columns, 1))
-                columns = table_attrs(int(tabnum), described)
-            tables[int(tabnum)] = columns
-        except (TypeError, ValueError, KeyError, AttributeError) as error:
-            raise ConfigError(
-                f"dispatch_attrs of table {tabnum!r} cannot be read ({error!r}); "
-                "give a list of objects with name, typ, len, atrnum and pkey under the number of the table"
-            ) from None
-    return tables
-
-
-def _column_of_option(number: int, column: Mapping[str, Any]) -> ColumnAttrs:
-    unknown = column.keys() - {"name", "atrnum", "typ", "pkey", "len"}
-    if unknown:
-        raise ConfigError(f"a column of dispatch_attrs has the unknown member {min(unknown)!r}")
-    return ColumnAttrs(
-        str(column["name"]),
-        int(column.get("atrnum", number)),
-        int(column["typ"]),
-        int(column.get("pkey", 0)),
-        int(column["len"]),
-    )
-
-
 TIMEZONE: Final = Option("UTC", STRING, "zone of the server's clock")
 TABLES: Final = Option(
     {}, Kind(_parse_tables, 'an object such as {"7": "app.item"}'), "owner.table by the number of the table"
@@ -123,6 +91,32 @@ DISPATCH_ATTRS: Final = Option(
 )
 CODEC_CHARSET: Final = Option("utf-8", CHARSET, "character set of the emulator's codec")
 
+_ORDERS: Final = {"syslog": ("syslog_addr", "extdata"), "oper_date": ("oper_date", "syslog_addr", "extdata")}
+_TOKEN: Final = re.compile("(?:([0-9a-f]{12}):)?([0-9a-f]{16})")
+
+
+def place_of_token(token: str, order_by: str) -> tuple[bytes, int]:
+    """What places of COMMIT rows are compared with: OPER_DATE (``syslog``: empty) and address. Raises ConfigError."""
+    match = _TOKEN.fullmatch(token)
+    if match is None or (match[1] is None) is not (order_by == "syslog"):
+        form = "16 hex digits" if order_by == "syslog" else "12 hex digits, a colon and 16 hex digits"
+        raise ConfigError(f"restart token {token!r} is none of order_by {order_by}: it has {form}")
+    return bytes.fromhex(match[1] or ""), int(match[2], 16)
+
+
+def _restart_token(commit: QueueRow, order_by: str) -> str:
+    """The token of a transaction by its COMMIT row."""
+    address = f"{commit.syslog_addr:016x}"
+    return address if order_by == "syslog" else f"{commit.oper_date.hex()}:{address}"
+
+
+def _in_order(rows: Iterable[QueueRow], order_by: str) -> list[QueueRow]:
+    """The rows in the order of the option ``order_by`` (spec/linter-queue.md 5)."""
+    ordered = list(rows)
+    for column in reversed(_ORDERS[order_by]):  # one after the other: no tuple a row
+        ordered.sort(key=attrgetter(column))
+    return ordered
+
 
 @dataclass(frozen=True, slots=True)
 class ReaderOptions(CheckedOptions):
@@ -130,7 +124,7 @@ class ReaderOptions(CheckedOptions):
 
     typ_table: str = option("fields", choice(*TYP_TABLES), "table of TYP that the server uses")
     timezone: str = shared(TIMEZONE)
-    order_by: str = option("syslog", choice(*ORDERS), "what orders operations")
+    order_by: str = option("syslog", choice(*_ORDERS), "what orders operations")
     order_tolerance: float = option(7200, number(0), "with order_by = oper_date: seconds that rows may come late")
     restart: str | None = option(None, STRING, "token of an earlier read, to go on from")
     dbnode: str | None = option(None, STRING, "read the changes of this node alone")
@@ -156,6 +150,13 @@ class ReaderOptions(CheckedOptions):
             place_of_token(self.restart, self.order_by)
 
 
+class SeveralNodes(FormatError):
+    """A restart token is given, and there are rows of more than one DBNODE (spec/linter-queue.md 5)."""
+
+    code = "several_nodes"
+    cure = "Choose one node by the option `dbnode`."
+
+
 class _ReadTable(NamedTuple):
     """What the changes of one table to one destination have in common."""
 
@@ -170,7 +171,8 @@ class QueueReader:
     """Reads a queue, once or again and again: ``read`` takes what the queue holds and gives what is new.
 
     ``attrs`` are the tables by number. ``restart_token`` is what a later reader is given as ``restart``: that of the
-    last transaction whose changes were handed out whole.
+    last transaction whose changes were handed out whole. Rows of transactions that are open at the end of a read are
+    kept for the next one; ``taken`` is what the rows are known by that are not taken again.
 
     After an error, or a read that was left half-way, go on with a new reader and the token.
     """
@@ -185,22 +187,31 @@ class QueueReader:
         self._zone = time_zone_named(options.timezone, "timezone")
         self._targets: dict[tuple[int, Destination], _ReadTable] = {}
         self._typ_table = TYP_TABLES[options.typ_table]
-        self.transactions = Transactions(
-            self._typ_table,
-            options.order_by,
-            options.order_tolerance,
-            None if options.dbnode is None else stripped(options.dbnode),
-            options.destination,
-            self._count,
-        )
-        self.restart_token = None if options.restart is None else str(options.restart)
+        self._dbnode = None if options.dbnode is None else stripped(options.dbnode)
+        self.restart_token = options.restart
+        self.taken: set[tuple[Any, ...]] = set()
+        self._present: set[tuple[Any, ...]] = set()
+        self._kept: list[QueueRow] = []  # rows of open transactions
+        self._nodes: set[str] = set()
+        self._greatest = bytes(6)  # OPER_DATE so far
+        self._warned_of_order = self._warned_of_prose = False
 
     def read(self, rows: Iterable[QueueRow], *, final: bool = False) -> Iterator[Change]:
         """The changes of the transactions that end among the rows, which may come in any order; ``final`` as of
         ``changes``. Raises FormatError.
         """
-        ordered = in_order(rows if final else self.transactions.fresh(rows), self._options.order_by)
+        ordered = _in_order(rows if final else self.fresh(rows), self._options.order_by)
         return self.changes(ordered, final=final)
+
+    def fresh(self, rows: Iterable[QueueRow]) -> Iterator[QueueRow]:
+        """The rows that no earlier read has taken. To be consumed whole before ``changes``."""
+        taken, present = self.taken, set()
+        for row in rows:
+            identity = row.identity
+            present.add(identity)
+            if identity not in taken:
+                yield row
+        self._present = present
 
     def describe(self, attrs: Mapping[int, TableAttrs]) -> None:
         """Put ``attrs`` in the place of those given before."""
@@ -209,18 +220,101 @@ class QueueReader:
             self._targets.clear()
 
     def changes(self, rows: Iterable[QueueRow], *, final: bool) -> Iterator[Change]:
-        """The changes of the transactions that end among the rows, ``transactions.fresh`` ones in the order in force.
+        """The changes of the transactions that end among the rows, ``fresh`` ones in the order in force.
 
         ``final``: nothing is kept for another read. Raises FormatError.
         """
         order_by = self._options.order_by
         every_destination = self._options.destinations == "all"
-        for commit, before in self.transactions.committed(rows, self.restart_token, final=final):
+        for commit, before in self._committed(rows, final=final):
             done = of_transaction(before, self._typ_table, every_destination=every_destination)
             changes = self._of_transaction(commit, done)
             if changes:
                 yield from changes
-                self.restart_token = restart_token(commit, order_by)
+                self.restart_token = _restart_token(commit, order_by)
+
+    def _committed(self, rows: Iterable[QueueRow], *, final: bool) -> Iterator[tuple[QueueRow, list[QueueRow]]]:
+        """The transactions of a read whose rows are in order, by their COMMIT rows: that row, and those before it.
+
+        With a restart token in force those that are not behind it are left out. ``final``: nothing is kept. Raises
+        SeveralNodes, and what ``check_code`` raises.
+        """
+        options, table, token = self._options, self._typ_table, self.restart_token
+        order_by, destination, dbnode = options.order_by, options.destination, self._dbnode
+        by_syslog = order_by == "syslog"
+        behind = None if token is None else place_of_token(token, order_by)
+        if self._kept:
+            key = attrgetter(*_ORDERS[order_by])
+            rows = merge(self._kept, rows, key=key)
+        is_operation, commit = table.operations, table.commit
+        open_rows: dict[tuple[str, int], list[QueueRow]] = {}
+        node, greatest = None, self._greatest
+        for row in rows:
+            oper_date, _, own_node, transact_id, _, typ, _, _, _, _, _, _, _, _ = row
+            if own_node != node:
+                if dbnode is not None and own_node != dbnode:
+                    continue
+                node = own_node
+                self._meet(row, token)
+            operation = typ in is_operation
+            if destination is not None and typ not in table.ends and not _is_for(destination, row):
+                continue
+            if not operation or typ == 4:
+                check_code(row, table)
+            if by_syslog:
+                if oper_date >= greatest:
+                    greatest = oper_date
+                else:
+                    self._late(row, greatest)
+            transaction = (own_node, transact_id)
+            if operation:
+                if transaction in open_rows:
+                    open_rows[transaction].append(row)
+                else:
+                    open_rows[transaction] = [row]
+                continue
+            if table is PROSE and not self._warned_of_prose:
+                self._warned_of_prose = True
+                _log.warning("typ_table prose: every TYP %d is taken as COMMIT, ROLLBACK cannot be told from it", typ)
+            its_rows = open_rows.pop(transaction, None)
+            if its_rows is None or typ != commit:  # what is undone is not judged
+                continue
+            if behind is None or (b"" if by_syslog else oper_date, row.syslog_addr) > behind:
+                yield row, its_rows
+        self._greatest = greatest
+        if final:
+            for its_rows in open_rows.values():
+                self._count("open_transactions")
+                if table is PROSE and any(row.typ == 4 and row.len1 == 0 == row.len2 for row in its_rows):
+                    _log.warning(
+                        "%s: its transaction has no end and operations TYP 4 without data, which are COMMITs of the "
+                        "table fields: is typ_table prose right here?",
+                        where(its_rows[0]),
+                    )
+            open_rows = {}
+        self._kept = _in_order((row for its_rows in open_rows.values() for row in its_rows), order_by)
+        self.taken = self._present.union(row.identity for row in self._kept)
+
+    def _meet(self, row: QueueRow, token: str | None) -> None:
+        self._nodes.add(row.dbnode)
+        if token is not None and len(self._nodes) > 1:
+            raise SeveralNodes(
+                f"{where(row)}: there are rows of {', '.join(map(repr, sorted(self._nodes)))}, whose addresses cannot "
+                f"be compared with the restart token {token}; choose one with the option dbnode"
+            )
+
+    def _late(self, row: QueueRow, greatest: bytes) -> None:
+        late = int.from_bytes(greatest, "big") - int.from_bytes(row.oper_date, "big")
+        if late > self._options.order_tolerance * 65536:
+            self._count("log_order")
+            if not self._warned_of_order:
+                self._warned_of_order = True
+                _log.warning(
+                    "%s: OPER_DATE lies %d s behind one before it; if file numbers have wrapped, read with order_by "
+                    "oper_date",
+                    where(row),
+                    late >> 16,
+                )
 
     def _of_transaction(self, commit: QueueRow, done: list[Operation]) -> list[Change]:
         if any(row.typ in BLOB_OPERATIONS for row, _, _ in done):
@@ -348,3 +442,7 @@ def _blob_column(row: QueueRow, attrs: TableAttrs) -> str:
         if column.atrnum == number:
             return column.name
     raise SchemaMissing(f"{where(row)}: BLOBATR names column {number}, which DISPATCH_ATTRS does not describe")
+
+
+def _is_for(destination: Sequence[str | None], row: QueueRow) -> bool:
+    return all(wanted in (None, named) for wanted, named in zip(destination, row.destination, strict=True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from decimal import Decimal
@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from eventlog.core.typed import whole_number
-from eventlog.errors import FormatError, ValueRange, with_location
+from eventlog.errors import ConfigError, FormatError, ValueRange, with_location
 
 DATA_SIZE: Final = 3400
 """Bytes of DATA in one row."""
@@ -394,6 +394,42 @@ def attrs_of_rows(
         except BadColumnValue as error:
             raise error if where is None else with_location(error, where()) from None
     return {tabnum: table_attrs(tabnum, described) for tabnum, described in columns.items()}
+
+
+def attrs_of_option(option: Any) -> dict[int, TableAttrs]:
+    """The tables of an option ``dispatch_attrs``: by number, a TableAttrs or a list of objects with name, typ, len and,
+    where they are not the place in the list and 0, atrnum and pkey.
+
+    Raises ConfigError.
+    """
+    if not isinstance(option, Mapping):
+        raise ConfigError("dispatch_attrs is no object of lists of columns by the number of the table")
+    tables = {}
+    for tabnum, columns in option.items():
+        try:
+            if not isinstance(columns, TableAttrs):
+                described = (_column_of_option(number, column) for number, column in enumerate(columns, 1))
+                columns = table_attrs(int(tabnum), described)
+            tables[int(tabnum)] = columns
+        except (TypeError, ValueError, KeyError, AttributeError) as error:
+            raise ConfigError(
+                f"dispatch_attrs of table {tabnum!r} cannot be read ({error!r}); "
+                "give a list of objects with name, typ, len, atrnum and pkey under the number of the table"
+            ) from None
+    return tables
+
+
+def _column_of_option(number: int, column: Mapping[str, Any]) -> ColumnAttrs:
+    unknown = column.keys() - {"name", "atrnum", "typ", "pkey", "len"}
+    if unknown:
+        raise ConfigError(f"a column of dispatch_attrs has the unknown member {min(unknown)!r}")
+    return ColumnAttrs(
+        str(column["name"]),
+        int(column.get("atrnum", number)),
+        int(column["typ"]),
+        int(column.get("pkey", 0)),
+        int(column["len"]),
+    )
 
 
 def attrs_values(table: TableAttrs) -> Iterator[tuple[Any, ...]]:

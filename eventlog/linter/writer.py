@@ -25,6 +25,7 @@ from eventlog.errors import (
     ValueRange,
 )
 from eventlog.linter.codec import LONGEST, RowCodec, RowEncodeError, Typ, bytes_of, row_codec
+from eventlog.linter.operations import COMMIT, DELETE, INSERT, ROLLBACK, UPDATE
 from eventlog.linter.reader import CODEC_CHARSET, DISPATCH_ATTRS, TABLES, TIMEZONE, parse_place
 from eventlog.linter.rows import (
     DATA_SIZE,
@@ -36,7 +37,6 @@ from eventlog.linter.rows import (
     TableAttrs,
     from_utc,
 )
-from eventlog.linter.transactions import COMMIT, DELETE, INSERT, ROLLBACK, UPDATE
 from eventlog.model import Change, ChangeOp, Lob, Row, Value, column_name, full_name
 
 _FIRST_ADDRESS: Final = 24

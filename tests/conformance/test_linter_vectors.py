@@ -17,17 +17,18 @@ from eventlog.changes.json_form import to_json, value_from_json, value_to_json
 from eventlog.core.options import parse_options
 from eventlog.errors import EventlogError, FormatError, UnknownOperation
 from eventlog.linter.codec import EmulatorCodec, Typ
-from eventlog.linter.reader import QueueReader, ReaderOptions, attrs_of_option
+from eventlog.linter.operations import FIELDS, check_code, parts
+from eventlog.linter.reader import QueueReader, ReaderOptions, SeveralNodes
 from eventlog.linter.rows import (
     QueueRow,
     TableAttrs,
+    attrs_of_option,
     blob_attr,
     decode_oper_date,
     encode_oper_date,
     oper_date_bytes,
     syslog_addr,
 )
-from eventlog.linter.transactions import FIELDS, SeveralNodes, check_code, parts
 from eventlog.model import Change
 
 Case = dict[str, Any]
@@ -45,9 +46,9 @@ CHANGE = {
 
 def error_named(name: str) -> type[FormatError]:
     from eventlog import errors
-    from eventlog.linter import codec, rows, transactions
+    from eventlog.linter import codec, operations, reader, rows
 
-    found = next(vars(home)[name] for home in (codec, rows, transactions, errors) if name in vars(home))
+    found = next(vars(home)[name] for home in (codec, operations, reader, rows, errors) if name in vars(home))
     assert issubclass(found, FormatError)
     return found
 

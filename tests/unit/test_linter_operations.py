@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from linter_queue import commit, read, rollback, row
 
 from eventlog.errors import ConfigError, UnknownOperation
+from eventlog.linter.operations import FIELDS, BadLength, MissingPart, TypContradiction, parts
 from eventlog.linter.rows import BadColumnValue, Destination, QueueRow
-from eventlog.linter.transactions import FIELDS, BadLength, MissingPart, TypContradiction, parts
 from eventlog.linter.writer import SystemLog
 
 # TYP, LEN1, LEN2 of a row, and what each table says: an operation (op), the end of a transaction, or an error.

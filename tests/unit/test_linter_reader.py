@@ -16,9 +16,9 @@ from linter_queue import DATE, TO, addresses, commit, counted, read, rollback, r
 from eventlog.errors import ConfigError, NotExpressible, SchemaMissing
 from eventlog.linter.codec import EmulatorCodec, RowDecodeError
 from eventlog.linter.emulator import ATTRS, DOCUMENT, ITEM, Workload, emulate
-from eventlog.linter.reader import QueueReader, ReaderOptions
+from eventlog.linter.operations import DestinationsDiffer
+from eventlog.linter.reader import QueueReader, ReaderOptions, SeveralNodes
 from eventlog.linter.rows import Destination, QueueRow, TableAttrs
-from eventlog.linter.transactions import DestinationsDiffer, SeveralNodes
 from eventlog.model import Change, ChangeOp, Value
 
 LATER = bytes.fromhex("42414bb00000")

@@ -17,9 +17,8 @@ import sqlalchemy as sa
 from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, NeedsRowCodec
 from eventlog.linter.format import QueuePoller, SourceOptions, column_of, database_errors, find_table
-from eventlog.linter.reader import ReaderOptions
+from eventlog.linter.reader import ReaderOptions, place_of_token
 from eventlog.linter.rows import signed, stripped
-from eventlog.linter.transactions import place_of_token
 from eventlog.model import Change
 from eventlog.publisher.stream import Backlog, BadToken, Failure, Mark, Read, Step
 from eventlog.sql.connection import connect_any

@@ -1,19 +1,12 @@
-"""Rows in order -> transactions as they are committed -> operations with their two parts (spec/linter-queue.md 3 to 5).
-
-What is open at the end of one read is kept for the next, which takes no row twice.
-"""
+"""The rows of a transaction -> its operations with their two parts (spec/linter-queue.md 3 to 5)."""
 
 from __future__ import annotations
 
-import logging
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from heapq import merge
+from collections.abc import Mapping, Sequence
 from itertools import groupby
-from operator import attrgetter
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from eventlog.errors import ConfigError, FormatError, UnknownOperation
+from eventlog.errors import FormatError, UnknownOperation
 from eventlog.linter.rows import DATA_SIZE, BadColumnValue, QueueRow, data_bytes, syslog_addr
 
 DELETE: Final = 1
@@ -72,13 +65,6 @@ class DestinationsDiffer(FormatError):
 
     code = "destinations_differ"
     cure = "Choose one destination by the option `destination`."
-
-
-class SeveralNodes(FormatError):
-    """A restart token is given, and there are rows of more than one DBNODE (spec/linter-queue.md 5)."""
-
-    code = "several_nodes"
-    cure = "Choose one node by the option `dbnode`."
 
 
 Operation = tuple[QueueRow, bytes, bytes]
@@ -233,160 +219,3 @@ def where(row: QueueRow) -> str:
     """The place of a row, for messages."""
     file, address = syslog_addr(row.syslog_addr)
     return f"SYSLOG_ADDR {file}:{address} of {row.dbnode!r}"
-
-
-_log = logging.getLogger(__name__)
-
-_TOKEN: Final = re.compile("(?:([0-9a-f]{12}):)?([0-9a-f]{16})")
-ORDERS: Final = {"syslog": ("syslog_addr", "extdata"), "oper_date": ("oper_date", "syslog_addr", "extdata")}
-
-
-def in_order(rows: Iterable[QueueRow], order_by: str) -> list[QueueRow]:
-    """The rows in the order of the option ``order_by`` (spec/linter-queue.md 5)."""
-    ordered = list(rows)
-    for column in reversed(ORDERS[order_by]):  # one after the other: no tuple a row
-        ordered.sort(key=attrgetter(column))
-    return ordered
-
-
-def restart_token(commit: QueueRow, order_by: str) -> str:
-    """The token of a transaction by its COMMIT row."""
-    address = f"{commit.syslog_addr:016x}"
-    return address if order_by == "syslog" else f"{commit.oper_date.hex()}:{address}"
-
-
-def place_of_token(token: str, order_by: str) -> tuple[bytes, int]:
-    """What places of COMMIT rows are compared with: OPER_DATE (``syslog``: empty) and address. Raises ConfigError."""
-    match = _TOKEN.fullmatch(token)
-    if match is None or (match[1] is None) is not (order_by == "syslog"):
-        form = "16 hex digits" if order_by == "syslog" else "12 hex digits, a colon and 16 hex digits"
-        raise ConfigError(f"restart token {token!r} is none of order_by {order_by}: it has {form}")
-    return bytes.fromhex(match[1] or ""), int(match[2], 16)
-
-
-class Transactions:
-    """What one read leaves for the next: rows of open transactions, what was seen, and the greatest OPER_DATE.
-
-    Rows are read of the source database ``dbnode`` and for the ``destination``; None = any. ``count`` takes the
-    counters ``log_order`` and ``open_transactions``. ``taken``: what the rows are known by that are not taken again.
-    """
-
-    def __init__(
-        self,
-        table: TypTable,
-        order_by: str,
-        order_tolerance: float,
-        dbnode: str | None,
-        destination: Sequence[str | None] | None,
-        count: Callable[[str], None],
-    ) -> None:
-        self.taken: set[tuple[Any, ...]] = set()
-        self._table = table
-        self._order_by = order_by
-        self._order_tolerance = order_tolerance
-        self._dbnode = dbnode
-        self._destination = destination
-        self._count = count
-        self._kept: list[QueueRow] = []
-        self._present: set[tuple[Any, ...]] = set()
-        self._nodes: set[str] = set()
-        self._greatest = bytes(6)
-        self._warned_of_order = self._warned_of_prose = False
-
-    def fresh(self, rows: Iterable[QueueRow]) -> Iterator[QueueRow]:
-        """The rows that no earlier read has taken. To be consumed whole before ``committed``."""
-        taken, present = self.taken, set()
-        for row in rows:
-            identity = row.identity
-            present.add(identity)
-            if identity not in taken:
-                yield row
-        self._present = present
-
-    def committed(
-        self, rows: Iterable[QueueRow], token: str | None, *, final: bool
-    ) -> Iterator[tuple[QueueRow, list[QueueRow]]]:
-        """The transactions of a read whose rows are in order, by their COMMIT rows: that row, and those before it.
-
-        With a ``token`` in force those that are not behind it are left out. ``final``: nothing is kept. Raises
-        SeveralNodes, and what ``check_code`` raises.
-        """
-        by_syslog = self._order_by == "syslog"
-        behind = None if token is None else place_of_token(token, self._order_by)
-        if self._kept:
-            key = attrgetter(*ORDERS[self._order_by])
-            rows = merge(self._kept, rows, key=key)
-        is_operation, commit = self._table.operations, self._table.commit
-        dbnode, destination = self._dbnode, self._destination
-        open_rows: dict[tuple[str, int], list[QueueRow]] = {}
-        node, greatest = None, self._greatest
-        for row in rows:
-            oper_date, _, own_node, transact_id, _, typ, _, _, _, _, _, _, _, _ = row
-            if own_node != node:
-                if dbnode is not None and own_node != dbnode:
-                    continue
-                node = own_node
-                self._meet(row, token)
-            operation = typ in is_operation
-            if destination is not None and typ not in self._table.ends and not _is_for(destination, row):
-                continue
-            if not operation or typ == 4:
-                check_code(row, self._table)
-            if by_syslog:
-                if oper_date >= greatest:
-                    greatest = oper_date
-                else:
-                    self._late(row, greatest)
-            transaction = (own_node, transact_id)
-            if operation:
-                if transaction in open_rows:
-                    open_rows[transaction].append(row)
-                else:
-                    open_rows[transaction] = [row]
-                continue
-            if self._table is PROSE and not self._warned_of_prose:
-                self._warned_of_prose = True
-                _log.warning("typ_table prose: every TYP %d is taken as COMMIT, ROLLBACK cannot be told from it", typ)
-            its_rows = open_rows.pop(transaction, None)
-            if its_rows is None or typ != commit:  # what is undone is not judged
-                continue
-            if behind is None or (b"" if by_syslog else oper_date, row.syslog_addr) > behind:
-                yield row, its_rows
-        self._greatest = greatest
-        if final:
-            for its_rows in open_rows.values():
-                self._count("open_transactions")
-                if self._table is PROSE and any(row.typ == 4 and row.len1 == 0 == row.len2 for row in its_rows):
-                    _log.warning(
-                        "%s: its transaction has no end and operations TYP 4 without data, which are COMMITs of the "
-                        "table fields: is typ_table prose right here?",
-                        where(its_rows[0]),
-                    )
-            open_rows = {}
-        self._kept = in_order((row for its_rows in open_rows.values() for row in its_rows), self._order_by)
-        self.taken = self._present.union(row.identity for row in self._kept)
-
-    def _meet(self, row: QueueRow, token: str | None) -> None:
-        self._nodes.add(row.dbnode)
-        if token is not None and len(self._nodes) > 1:
-            raise SeveralNodes(
-                f"{where(row)}: there are rows of {', '.join(map(repr, sorted(self._nodes)))}, whose addresses cannot "
-                f"be compared with the restart token {token}; choose one with the option dbnode"
-            )
-
-    def _late(self, row: QueueRow, greatest: bytes) -> None:
-        late = int.from_bytes(greatest, "big") - int.from_bytes(row.oper_date, "big")
-        if late > self._order_tolerance * 65536:
-            self._count("log_order")
-            if not self._warned_of_order:
-                self._warned_of_order = True
-                _log.warning(
-                    "%s: OPER_DATE lies %d s behind one before it; if file numbers have wrapped, read with order_by "
-                    "oper_date",
-                    where(row),
-                    late >> 16,
-                )
-
-
-def _is_for(destination: Sequence[str | None], row: QueueRow) -> bool:
-    return all(wanted in (None, named) for wanted, named in zip(destination, row.destination, strict=True))
