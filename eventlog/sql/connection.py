@@ -24,6 +24,7 @@ from eventlog.sql.database import WRITES
 from eventlog.sql.dialect import Dialect
 
 SUPPORTED: Final = ("postgresql", "oracle", "sqlite")
+"""The databases, by the names of their packages below ``eventlog.sql.dialects``."""
 _EMBEDDED: Final = "embedded"
 """The scheme of ``embedded:///DIRECTORY``: a PostgreSQL of its own in a directory."""
 _ALIASES: Final = {"postgres": "postgresql", _EMBEDDED: "postgresql"}
