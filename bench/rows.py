@@ -24,7 +24,7 @@ from eventlog.model import LogRow, origins_of, queue_rows
 from eventlog.publisher.flight import encode, pack
 from eventlog.publisher.formats import OutputFormat, XdsFormat
 from eventlog.publisher.formats.qlik_messages import QlikMessages
-from eventlog.qlik.message_options import WriteOptions
+from eventlog.qlik.message_tables import WriteOptions
 from eventlog.xds.writer import Header
 
 _FORMATS: Final[Mapping[str, Callable[[], OutputFormat]]] = {

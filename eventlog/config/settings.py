@@ -50,7 +50,7 @@ from eventlog.core.options import (
 from eventlog.debezium.writer import WriteOptions as DebeziumOptions
 from eventlog.files.text import referenced_secret
 from eventlog.model import LogRow
-from eventlog.qlik.message_options import WriteOptions
+from eventlog.qlik.message_tables import WriteOptions
 
 CLOUDEVENTS: Final = "cloudevents"
 MESSAGES: Final = "qlik-messages"

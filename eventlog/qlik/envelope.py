@@ -16,7 +16,7 @@ from eventlog.errors import ConfigError, FormatError, shown
 from eventlog.files.text import parsed_json, secret_variable
 from eventlog.qlik import avro
 from eventlog.qlik.avro import NULL, VALUE
-from eventlog.qlik.message_options import WriteOptions
+from eventlog.qlik.message_tables import WriteOptions
 
 
 class BadMagic(FormatError):

@@ -45,7 +45,7 @@ from eventlog.model import full_name
 from eventlog.qlik.change_rows import PARTITION_NAME, ChangeRow, header_name, row_order
 from eventlog.qlik.change_tables import SourceTable, source_table
 from eventlog.qlik.columns import MomentColumn, QlikColumn, key_of
-from eventlog.qlik.metadata import read_file_metadata
+from eventlog.qlik.message_tables import read_file_metadata
 from eventlog.qlik.sequence import CONTROL_COLUMNS, CONTROL_TABLE, ControlRow, WriterState, resume
 from eventlog.qlik.stored_tables import (
     FILE_FORMATS,

@@ -32,8 +32,8 @@ from eventlog.files.atomic import whole_file
 from eventlog.files.text import parsed_json, parsed_lines, secret_variable
 from eventlog.model import Change, KafkaRecord
 from eventlog.qlik.envelope import Message, RegistryError, UnknownSchema, open_registry, registry_of_writer
-from eventlog.qlik.message_options import ReadOptions, WriteOptions
 from eventlog.qlik.message_reader import MessageReader
+from eventlog.qlik.message_tables import ReadOptions, WriteOptions
 from eventlog.qlik.message_writer import MessageWriter
 from eventlog.qlik.sequence import count_events
 

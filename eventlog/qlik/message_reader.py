@@ -32,8 +32,7 @@ from eventlog.qlik.envelope import (
     split,
 )
 from eventlog.qlik.masks import BadMask, ByteOrder
-from eventlog.qlik.message_options import ReadOptions
-from eventlog.qlik.metadata import MessageTable, avro_name, read_metadata
+from eventlog.qlik.message_tables import MessageTable, ReadOptions, avro_name, read_metadata
 from eventlog.qlik.sequence import BadSequence, transaction_from_text
 from eventlog.qlik.sequence import check as check_sequence
 from eventlog.qlik.values import plain_value, read_moment, value_reader

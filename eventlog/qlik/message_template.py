@@ -19,8 +19,7 @@ from eventlog.model import ChangeOp, KafkaRecord
 from eventlog.qlik import avro, masks
 from eventlog.qlik.avro import NULL, VALUE, avro_writer
 from eventlog.qlik.columns import QlikColumn
-from eventlog.qlik.message_options import WriteOptions
-from eventlog.qlik.metadata import MessageTable
+from eventlog.qlik.message_tables import MessageTable, WriteOptions
 from eventlog.qlik.values import json_text_writer
 
 Form = TypeVar("Form", str, bytes)
@@ -269,7 +268,7 @@ _EMPTY: Final = avro.text("")
 
 
 def avro_coding(table: MessageTable, options: WriteOptions, wrap: Callable[[bytes], bytes]) -> Coding[bytes]:
-    """Messages in Avro, by the schema of ``metadata.data_schema``. ``wrap`` makes a payload a record's value."""
+    """Messages in Avro, by the schema of ``data_schema``. ``wrap`` makes a payload a record's value."""
     writers = {column.name: avro_writer(column, options.logical_types) for column in table.columns}
     order: Literal["big", "little"] = "big" if options.byteorder == "big" else "little"
     names = b"".join(map(avro.text, _names(table).values()))

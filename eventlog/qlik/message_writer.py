@@ -13,7 +13,7 @@ from eventlog.core.catalog import ObjectClass
 from eventlog.core.values import ValueOptions
 from eventlog.errors import ConfigError, NeedsQueryBack, NeedsRowCodec, NotExpressible
 from eventlog.model import Change, ChangeOp, KafkaRecord, Row, differing, full_name
-from eventlog.qlik import avro, masks, metadata
+from eventlog.qlik import avro, masks
 from eventlog.qlik.columns import ColumnsSeen, QlikColumn, columns_from_json
 from eventlog.qlik.envelope import (
     DATA,
@@ -26,7 +26,17 @@ from eventlog.qlik.envelope import (
     prefix_of,
 )
 from eventlog.qlik.message_events import WriteOutgoing, outgoing_writer
-from eventlog.qlik.message_options import WriteOptions
+from eventlog.qlik.message_tables import (
+    MessageTable,
+    WriteOptions,
+    checked_topic,
+    data_schema,
+    id_of_schema,
+    key_schema,
+    metadata_message,
+    metadata_schema,
+    topic_of,
+)
 from eventlog.qlik.message_template import (
     Coding,
     KeyOf,
@@ -38,7 +48,6 @@ from eventlog.qlik.message_template import (
     json_key,
     timestamp_of,
 )
-from eventlog.qlik.metadata import MessageTable, checked_topic, topic_of
 from eventlog.qlik.sequence import (
     LENGTH,
     PREFIX_LENGTH,
@@ -158,9 +167,9 @@ class MessageWriter:
         options = self._options
         masks.check_capacity(table.layout)
         topic = topic_of(table.schema, table.name) if options.topic is None else checked_topic(options.topic)
-        schema = metadata.text_of(metadata.data_schema(table, options))
+        schema = data_schema(table, options)
         if options.metadata == "publish" or options.external_schema_id:
-            table = replace(table, schema_id=metadata.schema_id(table, schema))
+            table = replace(table, schema_id=id_of_schema(table, schema))
         times = table.columns if options.encoding == "avro" and options.logical_types else ()
         key_of = self._key_of(table, topic)
         return TableForm(
@@ -183,7 +192,7 @@ class MessageWriter:
             return constant_key(None)
         if options.encoding == "json":
             return json_key
-        schema = metadata.text_of(metadata.key_schema(table, options))
+        schema = key_schema(table, options)
         return avro_key(b"" if self._registry is None else prefix_of(self._registry.register(f"{topic}-key", schema)))
 
     def _coding(self, table: MessageTable, topic: str, schema: str) -> Coding[Any]:
@@ -202,9 +211,9 @@ class MessageWriter:
         options = self._options
         if options.metadata != "publish":
             return None
-        message = metadata.metadata_message(table, schema, options, self._utc_now())
-        own_schema = metadata.text_of(metadata.metadata_schema(table))
-        own_id = metadata.schema_id(table, own_schema)
+        message = metadata_message(table, schema, options, self._utc_now())
+        own_schema = metadata_schema(table)
+        own_id = id_of_schema(table, own_schema)
         if options.encoding == "json":
             value = json_envelope(METADATA, own_id, own_schema, message)
         else:

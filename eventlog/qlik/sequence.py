@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
-from hashlib import sha256
 from typing import Final, NamedTuple, TypeAlias
 
 from eventlog.core.moments import EPOCH
@@ -261,6 +260,8 @@ def transaction_text(transaction_id: str | None) -> str:
         return UNKNOWN_TRANSACTION
     if 0 < len(transaction_id) <= 32 and not transaction_id.strip(_HEX_DIGITS):
         return transaction_id.upper().zfill(32)
+    from hashlib import sha256  # with OpenSSL: few texts are hashed, and it takes long to load
+
     return sha256(transaction_id.encode()).hexdigest()[:32].upper()
 
 

@@ -29,7 +29,7 @@ from eventlog.publisher.formats.qlik_messages import EventMessages, full_name
 from eventlog.qlik.envelope import registry_of_writer
 from eventlog.qlik.message_events import sequence_prefix
 from eventlog.qlik.message_format import line_of as message_line
-from eventlog.qlik.message_options import WriteOptions
+from eventlog.qlik.message_tables import WriteOptions
 from eventlog.qlik.message_writer import MessageWriter
 from eventlog.qlik.sequence import WriterState, raise_to
 from eventlog.sql.connection import parse_url

@@ -21,8 +21,8 @@ from eventlog.qlik.change_rows import DEFAULT_HEADERS, ChangeRow, TableLayout, r
 from eventlog.qlik.change_tables import SourceTable, TargetTable, changes_of_rows, live_view, rows_of
 from eventlog.qlik.columns import ColumnsSeen, QlikColumn, columns_from_json, lobs_of
 from eventlog.qlik.envelope import Message
-from eventlog.qlik.message_options import ReadOptions, WriteOptions
 from eventlog.qlik.message_reader import MessageReader
+from eventlog.qlik.message_tables import ReadOptions, WriteOptions
 from eventlog.qlik.message_writer import MessageWriter
 from eventlog.qlik.sequence import WriterState, count_events, partition_at, partition_name, partition_of
 from eventlog.qlik.stored_tables import WriteOptions as TableOptions

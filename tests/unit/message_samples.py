@@ -12,8 +12,8 @@ from typing import Any
 from eventlog.changes.format import Report
 from eventlog.model import Change, ChangeOp, KafkaRecord
 from eventlog.qlik.envelope import Message, Registry, UnknownSchema
-from eventlog.qlik.message_options import ReadOptions, WriteOptions
 from eventlog.qlik.message_reader import MessageReader
+from eventlog.qlik.message_tables import ReadOptions, WriteOptions
 from eventlog.qlik.message_writer import MessageWriter
 
 SEQUENCE = "20240510120000000000000000000000012"

@@ -43,8 +43,8 @@ from eventlog.publisher.stream.qlik_messages import Topics
 from eventlog.publisher.waiting import StopRequest
 from eventlog.qlik import message_format
 from eventlog.qlik.envelope import Message, UnknownSchema
-from eventlog.qlik.message_options import ReadOptions
 from eventlog.qlik.message_reader import MessageReader
+from eventlog.qlik.message_tables import ReadOptions
 from eventlog.transport import kafka
 
 COLUMNS = {"app.item": [{"name": "id", "type": "INT4", "pk": 1}, {"name": "name", "type": "STRING"}]}

@@ -27,7 +27,7 @@ from eventlog.publisher.formats import time_reader, value_options
 from eventlog.publisher.formats.qlik_messages import QlikMessages, class_columns, timestamp_reader
 from eventlog.publisher.sinks import Document
 from eventlog.qlik.message_events import sequence_prefix
-from eventlog.qlik.message_options import WriteOptions
+from eventlog.qlik.message_tables import WriteOptions
 from eventlog.qlik.message_template import timestamp_of
 from eventlog.qlik.message_writer import MessageWriter
 from eventlog.qlik.sequence import time_prefix

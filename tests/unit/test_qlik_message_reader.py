@@ -16,8 +16,8 @@ from eventlog.errors import ConfigError, FormatError, InvalidChange, UnknownOper
 from eventlog.model import ChangeOp
 from eventlog.qlik.envelope import BadEnvelope, BadMagic, Message, UnknownSchema, avro_envelope
 from eventlog.qlik.masks import BadMask
-from eventlog.qlik.message_options import ReadOptions, WriteOptions
 from eventlog.qlik.message_reader import MessageReader
+from eventlog.qlik.message_tables import ReadOptions, WriteOptions
 from eventlog.qlik.sequence import BadSequence
 from eventlog.qlik.values import BadMessageValue
 
@@ -274,7 +274,7 @@ def test_avro_may_bring_its_schema_along() -> None:
     metadata, data = written("avro")
     from eventlog.qlik.avro import from_bytes
     from eventlog.qlik.envelope import open_avro
-    from eventlog.qlik.metadata import read_metadata
+    from eventlog.qlik.message_tables import read_metadata
 
     about = open_avro(metadata.value)
     assert about.schema is not None

@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 from message_samples import NOW, SEQUENCE, MemoryRegistry, write
 
 from eventlog.model import Change, ChangeOp, Value
-from eventlog.qlik import avro, metadata
+from eventlog.qlik import avro
 from eventlog.qlik.columns import QlikColumn, columns_from_json
 from eventlog.qlik.envelope import ENVELOPE_SCHEMA, MAGIC, open_avro
-from eventlog.qlik.message_options import WriteOptions
+from eventlog.qlik.message_tables import MessageTable, WriteOptions, data_schema, key_schema
 from eventlog.qlik.message_writer import MessageWriter
-from eventlog.qlik.metadata import MessageTable
 
 COLUMNS = (
     {"name": "id", "type": "INT8", "pk": 2}, {"name": "100%", "type": "STRING", "pk": 1},
@@ -119,11 +118,10 @@ def test_avro_messages_are_the_bytes_that_fastavro_writes(shape: dict[str, Any],
     assert avro.to_bytes(ENVELOPE_SCHEMA, envelope) == message.value
     assert message.key is not None
     for schema, data in (
-        (metadata.data_schema(table, options), opened.message),
-        (metadata.key_schema(table, options), message.key),
+        (data_schema(table, options), opened.message),
+        (key_schema(table, options), message.key),
     ):
-        text = metadata.text_of(schema)
-        assert avro.to_bytes(text, avro.from_bytes(text, data)) == data
+        assert avro.to_bytes(schema, avro.from_bytes(schema, data)) == data
 
 
 @settings(max_examples=20, deadline=None)

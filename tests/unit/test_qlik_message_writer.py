@@ -17,9 +17,8 @@ from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, NeedsQueryBack, NeedsRowCodec, NotExpressible, ValueRange
 from eventlog.model import Change, ChangeOp, Lob
 from eventlog.qlik.envelope import open_avro
-from eventlog.qlik.message_options import WriteOptions
+from eventlog.qlik.message_tables import WriteOptions, avro_name, checked_topic, field_names, topic_of
 from eventlog.qlik.message_template import json_key
-from eventlog.qlik.metadata import avro_name, checked_topic, field_names, topic_of
 
 INSERT = Change("app", "item", ChangeOp.INSERT, (("id", 7),), None, {"id": 7, "name": None})
 DELETE = Change("app", "item", ChangeOp.DELETE, (("id", 7),), {"id": 7})

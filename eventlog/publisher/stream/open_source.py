@@ -207,7 +207,7 @@ def _queue(settings: SourceSettings, reader: dict[str, Any], report: Report) -> 
 
 def _topics(settings: SourceSettings, reader: Mapping[str, Any], report: Report) -> Source:
     from eventlog.publisher.stream.qlik_messages import Topics
-    from eventlog.qlik.message_options import ReadOptions
+    from eventlog.qlik.message_tables import ReadOptions
 
     if settings.brokers is None or not settings.topics:
         raise ConfigError("a source qlik-messages needs source.brokers and source.topics")

@@ -27,8 +27,8 @@ from eventlog.qlik.envelope import (
     open_registry,
     open_text,
 )
-from eventlog.qlik.message_options import ReadOptions
 from eventlog.qlik.message_reader import MessageReader
+from eventlog.qlik.message_tables import ReadOptions
 from eventlog.transport import kafka
 
 _log = logging.getLogger("eventlog.publisher")

@@ -1,25 +1,25 @@
-"""A table as its messages describe it: its names and columns, the metadata messages (MD) that say so, and the Avro
-schemas of data messages and keys (spec/qlik.md 5.2, 5.5, 5.6).
+"""Tables in messages: the options of reading and writing them, by the names of spec/qlik.md 5, a table's names and
+columns there, the metadata messages (MD) that say so, and the Avro schemas of data messages and keys (spec/qlik.md 5.2,
+5.5, 5.6).
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
+from eventlog.core.options import FLAG, OBJECT, STRING, CheckedOptions, Kind, choice, number, option
 from eventlog.core.typed import whole_number
-from eventlog.errors import FormatError, NotExpressible, shown
+from eventlog.errors import ConfigError, FormatError, NotExpressible, shown
 from eventlog.files.text import parsed_json
 from eventlog.model import full_name
 from eventlog.qlik import masks
-from eventlog.qlik.columns import CLASSES, QlikColumn, key_of, lobs_of
+from eventlog.qlik.columns import CLASSES, QlikColumn, columns_from_json, key_of, lobs_of
 from eventlog.qlik.masks import MaskLayout
-from eventlog.qlik.message_options import WriteOptions
 
 
 class BadMetadata(FormatError):
@@ -27,6 +27,101 @@ class BadMetadata(FormatError):
 
     code = "bad_metadata"
     cure = "Have the Qlik task publish its metadata again."
+
+
+# --- options ----------------------------------------------------------------------------------------------------------
+
+Columns = Mapping[str, Sequence[str | Mapping[str, Any]]]
+
+DEFAULT_METADATA_TOPIC: Final = "eventlog.metadata"
+
+
+def _parse_columns(value: Any) -> Columns:
+    columns: Columns = OBJECT.parse(value)
+    for table, listed in columns.items():
+        columns_from_json(listed, what=table)
+    return columns
+
+
+def _parse_properties(value: Any) -> Mapping[str, Any]:
+    properties: Mapping[str, Any] = OBJECT.parse(value)
+    for name, one in properties.items():
+        if not isinstance(name, str) or not isinstance(one, str | int | float):
+            raise ValueError(f"property {name!r} is no text, number or truth value")  # noqa: TRY004
+    return properties
+
+
+_COLUMNS: Final = Kind(_parse_columns, "an object: <schema>.<table> -> list of columns")
+_PROPERTIES: Final = Kind(_parse_properties, "an object: librdkafka's names -> values", confidential=True)
+_NULLABLE: Final = Kind(lambda value: None if value is None else STRING.parse(value), "a text, or null")
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions(CheckedOptions):
+    """Options of the reader. Raises ConfigError."""
+
+    schema: str | None = option(None, STRING, "schema of messages if nothing else says it: message, metadata, topic")
+    table: str | None = option(None, STRING, "table of such messages")
+    columns: Columns = option(
+        {}, _COLUMNS, "columns of tables, for messages without schema: names, or objects with name, type and pk"
+    )
+    topic: str | None = option(None, STRING, "the one topic of all tables, whose name names no table")
+    metadata_topic: str | None = option(
+        DEFAULT_METADATA_TOPIC, _NULLABLE, "topic of the metadata messages, which is read too"
+    )
+    metadata_wait: float = option(30.0, number(0), "seconds that a message waits for its metadata")
+    byteorder: str = option("little", choice("little", "big", "auto"), "byte order of masks")
+    registry: str | None = option(None, STRING, "URL of the schema registry")
+    follow: bool = option(False, FLAG, "wait for more at the end of a topic")
+    properties: Mapping[str, Any] = option({}, _PROPERTIES, "settings of librdkafka")
+
+    def columns_of(self, full_name: str) -> tuple[QlikColumn, ...] | None:
+        """The columns that the options give a table, None if they do not name it. Raises ConfigError."""
+        listed = self.columns.get(full_name)
+        return None if listed is None else columns_from_json(listed, what=full_name)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions(CheckedOptions):
+    """Options of the writer, those of [format] among them. Raises ConfigError."""
+
+    encoding: str = option("json", choice("json", "avro"), "encoding of the messages")
+    columns: Columns = option(
+        {}, _COLUMNS, "columns of tables, as for the reader; default: those that the changes show"
+    )
+    metadata: str = option(
+        "publish", choice("publish", "none", "registry"), "publish metadata, or register schemas (Avro)"
+    )
+    metadata_topic: str = option(DEFAULT_METADATA_TOPIC, STRING, "topic of the metadata messages")
+    registry: str | None = option(
+        None, STRING, "URL of the schema registry; user:password by EVENTLOG_REGISTRY_AUTH",
+        example="https://registry:8081",
+    )  # fmt: skip
+    names: str = option("message", choice("message", "headers", "off"), "where schema and table stand")
+    external_schema_id: bool = option(False, FLAG, "write the header externalSchemaId")
+    logical_types: bool = option(True, FLAG, "use the logical types of Avro")
+    namespace: str | None = option(
+        None, STRING, "beginning of Avro names, before .<schema>.<table>", example="com.attunity.queue.msg.hr"
+    )
+    topic: str | None = option(None, STRING, "one topic for all tables; default: one a table")
+    key: str = option("primary_key", choice("none", "table", "primary_key"), "key of the records")
+    on_truncate: str = option("skip", choice("skip", "error"), "what happens to a TRUNCATE, which has no message")
+    server: str = option("eventlog", STRING, "server in the lineage")
+    task: str = option("eventlog", STRING, "task in the lineage")
+    byteorder: str = option("little", choice("little", "big"), "byte order of masks")
+    last_sequence: str | None = option(None, STRING, "the highest change_seq that was written before")
+    input_complete: bool = option(True, FLAG, "the last transaction of the input is known to end there")
+    properties: Mapping[str, Any] = option({}, _PROPERTIES, "settings of librdkafka")
+
+    def __post_init__(self) -> None:
+        CheckedOptions.__post_init__(self)
+        if self.metadata == "registry" and self.encoding != "avro":
+            raise ConfigError("metadata = registry is for encoding = avro only; set encoding, or metadata = publish")
+
+    @property
+    def base_namespace(self) -> str:
+        """What stands before ``.<schema>.<table>`` in Avro names, by default ``com.attunity.queue.msg.<task>``."""
+        return self.namespace if self.namespace is not None else f"com.attunity.queue.msg.{self.task}"
 
 
 # --- names ------------------------------------------------------------------------------------------------------------
@@ -114,16 +209,17 @@ HEADERS_NAMESPACE: Final = "com.attunity.queue.msg"
 _MOST_DIGITS: Final = 18
 _MD_RECORDS: Final = ("MetadataMessage", "Lineage", "TableStructure", "TableColumns")
 
-Schema = dict[str, Any]
+_Schema: TypeAlias = dict[str, Any]
 
 
-def text_of(schema: Schema) -> str:
-    """A schema as JSON text without blanks."""
+def _text_of(schema: _Schema) -> str:
     return json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
 
 
-def schema_id(table: MessageTable, schema: str) -> str:
+def id_of_schema(table: MessageTable, schema: str) -> str:
     """The id of a payload schema of a table: 32 hex digits (spec/qlik.md 5.1)."""
+    import hashlib  # with OpenSSL: it takes longer to load than the options above, which every command reads
+
     parts = (table.schema or "", table.name, str(table.version), schema)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32].upper()
 
@@ -131,7 +227,7 @@ def schema_id(table: MessageTable, schema: str) -> str:
 # --- data and keys ----------------------------------------------------------------------------------------------------
 
 
-def data_schema(table: MessageTable, options: WriteOptions) -> Schema:
+def data_schema(table: MessageTable, options: WriteOptions) -> str:
     """The schema of ``DataRecord``."""
     names = _names(options.names == "message")
     data = {
@@ -139,7 +235,7 @@ def data_schema(table: MessageTable, options: WriteOptions) -> Schema:
         "name": "Data",
         "fields": [_field(table, column, options.logical_types) for column in table.columns],
     }
-    return {
+    schema = {
         "type": "record",
         "name": "DataRecord",
         "namespace": _namespace(table, options),
@@ -150,20 +246,22 @@ def data_schema(table: MessageTable, options: WriteOptions) -> Schema:
             {"name": "headers", "type": _headers_schema(options)},
         ],
     }
+    return _text_of(schema)
 
 
-def key_schema(table: MessageTable, options: WriteOptions) -> Schema:
+def key_schema(table: MessageTable, options: WriteOptions) -> str:
     """The schema of ``KeyRecord``: the key columns in key order."""
     columns = {column.name: column for column in table.columns}
-    return {
+    schema = {
         "type": "record",
         "name": "KeyRecord",
         "namespace": _namespace(table, options),
         "fields": [_field(table, columns[name], options.logical_types) for name in table.key],
     }
+    return _text_of(schema)
 
 
-def _names(wanted: bool) -> list[Schema]:
+def _names(wanted: bool) -> list[_Schema]:
     return [{"name": name, "type": "string"} for name in ("schema", "table")] if wanted else []
 
 
@@ -172,7 +270,7 @@ def _namespace(table: MessageTable, options: WriteOptions) -> str:
     return ".".join(avro_name(part) or "_" for part in parts)
 
 
-def _headers_schema(options: WriteOptions) -> Schema:
+def _headers_schema(options: WriteOptions) -> _Schema:
     texts = ("changeSequence", "timestamp", "streamPosition", "transactionId")
     optional = [("changeMask", "bytes"), ("columnMask", "bytes")]
     if options.external_schema_id:
@@ -192,7 +290,7 @@ def _headers_schema(options: WriteOptions) -> Schema:
     }
 
 
-def _field(table: MessageTable, column: QlikColumn, logical_types: bool) -> Schema:
+def _field(table: MessageTable, column: QlikColumn, logical_types: bool) -> _Schema:
     return {"name": table.fields[column.name], "type": ["null", _avro_type(column, logical_types)], "default": None}
 
 
@@ -214,14 +312,14 @@ def _avro_type(column: QlikColumn, logical_types: bool) -> Any:
     return _PLAIN.get(column.type, "string")
 
 
-def _decimal(precision: int, scale: int) -> Schema:
+def _decimal(precision: int, scale: int) -> _Schema:
     return {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
 
 
-# --- the message ------------------------------------------------------------------------------------------------------
+# --- metadata messages ------------------------------------------------------------------------------------------------
 
 
-def metadata_message(table: MessageTable, data_schema: str, options: WriteOptions, now: datetime) -> Schema:
+def metadata_message(table: MessageTable, data_schema: str, options: WriteOptions, now: datetime) -> _Schema:
     """The payload of an MD message, the same in JSON and Avro. ``now`` is UTC."""
     return {
         "schemaId": table.schema_id,
@@ -251,7 +349,7 @@ def metadata_message(table: MessageTable, data_schema: str, options: WriteOption
     }
 
 
-def metadata_schema(table: MessageTable) -> Schema:
+def metadata_schema(table: MessageTable) -> str:
     """The schema of an MD message of this table: a record for each column, named after it."""
     numbers = ("length", "precision", "scale", "primaryKeyPosition")
     taken = set(_MD_RECORDS)
@@ -269,7 +367,7 @@ def metadata_schema(table: MessageTable) -> Schema:
     lineage += [{"name": "tableVersion", "type": "long"}, {"name": "timestamp", "type": "string"}]
     table_columns = {"type": "record", "name": "TableColumns", "fields": columns}
     structure = [{"name": "tableColumns", "type": table_columns}]
-    return {
+    schema = {
         "type": "record",
         "name": "MetadataMessage",
         "fields": [
@@ -279,6 +377,7 @@ def metadata_schema(table: MessageTable) -> Schema:
             {"name": "dataSchema", "type": "string"},
         ],
     }
+    return _text_of(schema)
 
 
 def read_metadata(message: Mapping[str, Any]) -> tuple[MessageTable, str]:
