@@ -259,14 +259,12 @@ def _message_columns(database: Database) -> Mapping[str, Any]:
     return {"columns": {name: list(map(asdict, each)) for name, each in columns.items()}}
 
 
-def _stream_keys(database: Database) -> Mapping[str, Any]:
-    return {"keys": {table.name: list(table.primary_key) for table in database.tables if table.primary_key}}
-
-
 _CATALOG_AS: Final[Mapping[tuple[str, str], Callable[[Database], Mapping[str, Any]]]] = {
     ("qlik-messages", "reader"): _message_columns,
     ("qlik-messages", "writer"): _message_columns,
-    ("gbase", "reader"): _stream_keys,
+    ("gbase", "reader"): lambda database: {
+        "keys": {table.name: list(table.primary_key) for table in database.tables if table.primary_key}
+    },
     ("linter", "reader"): lambda database: {},
 }
 

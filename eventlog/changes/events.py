@@ -418,8 +418,11 @@ def _update(change: Change, object_class: ObjectClass | None, options: EventWrit
     unknown = change.extras.get("changed_unknown") or ()
     attributes = []
     for name in written_columns(change):
-        is_known = name in before and name not in unknown
-        steps = _from_old_to_new(before[name], after[name]) if is_known else _replaced(after[name])
+        if name in before and name not in unknown:
+            both = ((Op.REMOVE, values_of(before[name])), (Op.ADD, values_of(after[name])))
+            steps = tuple((op, values) for op, values in both if values)
+        else:
+            steps = _replaced(after[name])
         attributes.append(_attribute(change, object_class, options, name, steps))
     return [attribute for attribute in attributes if attribute.steps]
 
@@ -427,11 +430,6 @@ def _update(change: Change, object_class: ObjectClass | None, options: EventWrit
 def _replaced(new: Value) -> tuple[_Values, ...]:
     values = values_of(new)
     return ((Op.REMOVE_ALL, ()), *(((Op.ADD, values),) if values else ()))
-
-
-def _from_old_to_new(old: Value, new: Value) -> tuple[_Values, ...]:
-    steps = ((Op.REMOVE, values_of(old)), (Op.ADD, values_of(new)))
-    return tuple((op, values) for op, values in steps if values)
 
 
 def _attribute(

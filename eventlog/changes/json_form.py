@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
 from eventlog.changes.format import class_of_change
-from eventlog.core.catalog import Catalog, Column, Database, ForeignKey, ObjectClass, Table, build_catalog
+from eventlog.core.catalog import Catalog, Column, Database, ForeignKey, Table, build_catalog
 from eventlog.core.moments import aware_utc, naive_utc, without_zeros
 from eventlog.core.options import Kind, Option, instance_of
 from eventlog.core.typed import decimal_text, typed_by
@@ -101,7 +101,8 @@ def typed_change(change: Change, catalog: Catalog | None) -> Change:
     object_class = class_of_change(catalog, change)
     if object_class is None:
         return change
-    types = _types(object_class)
+    types = {column.name: column.type for column in object_class.table.columns}
+    types |= {attribute.name: attribute.column.type for attribute in object_class.attributes}
     try:
         return change._replace(
             key=None if change.key is None else tuple((name, _typed(types, name, value)) for name, value in change.key),
@@ -110,12 +111,6 @@ def typed_change(change: Change, catalog: Catalog | None) -> Change:
         )
     except RowError as error:
         raise FormatError(f"{change.op} of {change.table!r} at {change.position}: {error}") from error
-
-
-def _types(object_class: ObjectClass) -> dict[str, ColumnType]:
-    types = {column.name: column.type for column in object_class.table.columns}
-    types.update((attribute.name, attribute.column.type) for attribute in object_class.attributes)
-    return types
 
 
 def _image(types: Mapping[str, ColumnType], row: Mapping[str, Value]) -> dict[str, Value]:

@@ -336,7 +336,9 @@ def cli(
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code. Errors go to standard error, a line each."""
-    with_traceback = os.environ.get("EVENTLOG_TRACEBACK", "") not in ("", "0") or _asks_for_traceback(arguments)
+    # Looked for by hand, since the command line itself may be what fails.
+    is_asked_for = "-vv" in arguments or sum(argument in ("-v", "--verbose") for argument in arguments) > 1
+    with_traceback = is_asked_for or os.environ.get("EVENTLOG_TRACEBACK", "") not in ("", "0")
     try:
         result = cli.main(list(arguments), prog_name="eventlog", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -374,11 +376,6 @@ def _global_usage(error: click.NoSuchOption, where: click.Context) -> str | None
             command = where.command_path.removeprefix("eventlog ")
             return f"{error.option_name} stands before the command: eventlog {error.option_name}{value} {command}"
     return None
-
-
-def _asks_for_traceback(arguments: Sequence[str]) -> bool:
-    # Looked for by hand, since the command line itself may be what fails.
-    return "-vv" in arguments or sum(argument in ("-v", "--verbose") for argument in arguments) > 1
 
 
 def _message(error: Exception) -> str:

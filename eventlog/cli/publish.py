@@ -98,7 +98,7 @@ def publish(context: Context, once: bool, dry: bool, form: str | None, source: s
             with _watching(config, counters) as (progress, observer, open_its_sink):
                 run_daemon(lambda: open_to_publish(config, counters), open_its_sink, stop, progress, observer)
     finally:
-        report(config, counters)
+        _log_summary(config, counters)
 
 
 @contextmanager
@@ -237,7 +237,7 @@ def tune_collector() -> None:
     gc.set_threshold(200_000, 20, 100)
 
 
-def report(config: Config, counters: Counters) -> None:
+def _log_summary(config: Config, counters: Counters) -> None:
     """Log at the end what was done."""
     done = (
         f"{number_of(counters.rows_read, 'row')} read, {number_of(counters.events_sent, 'event')} in "

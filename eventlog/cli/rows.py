@@ -35,7 +35,6 @@ from eventlog.publisher.explain import LINES_READ, Explanation, explain, explana
 from eventlog.publisher.open_log import find_log, open_unlocked, own_user, publisher_user
 from eventlog.publisher.queue import read_recorded
 from eventlog.sql import rows
-from eventlog.sql.rows import Purged, check_purge_rights, extent, purge_cutoff, purge_errors, purge_rows
 
 _SOURCES: Final = {
     "in_flight": "as its in-flight line records it",
@@ -98,10 +97,10 @@ def show(context: Context, record_id: int, as_json: bool) -> None:
     if as_json:
         print_json(explanation_data(explanation))
     else:
-        _print(explanation)
+        _print_explanation(explanation)
 
 
-def _print(explanation: Explanation) -> None:
+def _print_explanation(explanation: Explanation) -> None:
     row = explanation.row
     result(f"row {row.record_id} of {explanation.log}: {explanation.state}")
     table(("column", "value"), [(name, value) for name, value in row._asdict().items() if name != "record_id"])
@@ -233,10 +232,10 @@ def purge(context: Context, age: str, size: int, pause: float, yes: bool, dry: b
     with session(config) as (conn, dialect):
         log = find_log(conn, dialect, config)
         if not dry:
-            check_purge_rights(conn, dialect, log)
-        event_time, error_time = purge_cutoff(conn, dialect, log, config.publisher.event_time_zone, limit)
+            rows.check_purge_rights(conn, dialect, log)
+        event_time, error_time = rows.purge_cutoff(conn, dialect, log, config.publisher.event_time_zone, limit)
         cutoff = event_time.isoformat(" ", "seconds")
-        first, last = extent(conn, log) or (1, 0)
+        first, last = rows.extent(conn, log) or (1, 0)
         conn.commit()
         if not dry:
             older = f"older than {age.strip()} (before {cutoff})"
@@ -244,16 +243,16 @@ def purge(context: Context, age: str, size: int, pause: float, yes: bool, dry: b
                 f"This removes from the log {log} all rows of status S and W {older}, and their error lines.", yes=yes
             )
 
-        def take_rows(after: int | None) -> Purged | None:
+        def take_rows(after: int | None) -> rows.Purged | None:
             # Rows that came after the start are too new.
             after = first - 1 if after is None else after
             if after >= last:
                 return None
             flights, _ = read_recorded(conn, log)
-            return purge_rows(conn, log, after, size, event_time, recorded_ids(flights), dry=dry)
+            return rows.purge_rows(conn, log, after, size, event_time, recorded_ids(flights), dry=dry)
 
-        def take_error_lines(after: int | None) -> Purged | None:
-            return purge_errors(conn, log, after, size, event_time, error_time, dry=dry)
+        def take_error_lines(after: int | None) -> rows.Purged | None:
+            return rows.purge_errors(conn, log, after, size, event_time, error_time, dry=dry)
 
         removed = dict.fromkeys(("looked_at", "rows", "error_lines", "batches"), 0)
         with progress("Purge", last - first + 1, context.quiet or as_json, "record_ids") as advance:
@@ -277,7 +276,9 @@ def purge(context: Context, age: str, size: int, pause: float, yes: bool, dry: b
         )
 
 
-def _each_batch(conn: Connection, take: Callable[[int | None], Purged | None], pause: float) -> Iterator[Purged]:
+def _each_batch(
+    conn: Connection, take: Callable[[int | None], rows.Purged | None], pause: float
+) -> Iterator[rows.Purged]:
     """The batches of ``take``, each committed, ``pause`` seconds apart. ``take`` gets where the batch before ended."""
     batch = take(None)
     while batch is not None:

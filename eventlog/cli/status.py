@@ -82,7 +82,7 @@ def _show(config: Config, *, as_json: bool, anew: bool) -> None:
                 oldest_seconds=queue.oldest_seconds,
                 drift=drift(conn, dialect, config),
             )
-        show = partial(print_json if as_json else _print, status)
+        show = partial(print_json if as_json else _print_status, status)
     if anew:
         click.clear()  # which does nothing where standard output is no terminal
     show()
@@ -135,7 +135,7 @@ def publishing_status(conn: Connection, dialect: Dialect, log: LogTable) -> dict
     }
 
 
-def _print(status: Mapping[str, Any]) -> None:
+def _print_status(status: Mapping[str, Any]) -> None:
     rows, in_flight = status["rows"], status["in_flight"]
     result(f"log {status['log']}: {_runs(status['publisher_runs'])}")
     letters = [*_LETTERS, *sorted(set(rows) - set(_LETTERS))]

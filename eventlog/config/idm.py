@@ -235,7 +235,8 @@ def _parameter(element: _Element, section: str, parameters: _Parameters) -> None
         parameters.refuse(name, _NOT_TAKEN[name])
     elif name not in _ALIASES and name not in _READ_ELSEWHERE:
         # What only folds the form of the administration tool is no parameter.
-        if section and _is_leaf(element) and value.casefold() not in ("show", "hide"):
+        is_leaf = len(element) == 0 or element.find("{*}value") is not None
+        if section and is_leaf and value.casefold() not in ("show", "hide"):
             parameters.refuse(name, "not a parameter that is known here")
     elif reference := re.fullmatch(r"~([^~]+)~", value):
         if reference[1] in parameters.global_values:
@@ -258,10 +259,6 @@ _STRUCTURE: Final = frozenset(
     {"configuration-values", "definitions", "group", "subordinates", "header", "description", "value", "enum-choice"}
     | {"template", "instance", "config-object", "query", "pwd-value", *_SECTIONS}
 )
-
-
-def _is_leaf(element: _Element) -> bool:
-    return len(element) == 0 or element.find("{*}value") is not None
 
 
 def _tag(element: _Element) -> str:

@@ -337,21 +337,18 @@ def from_environment(environ: Mapping[str, str]) -> Read:
             key = name.removeprefix(prefix)
             of_file = keys.get(key.removesuffix("_FILE"))
             if key not in keys and of_file is not None and of_file.option.secret:
-                yield _secret_of_file(of_file, name, environ)
+                try:
+                    secret = secret_variable(name.removesuffix("_FILE"), environ) or ""
+                except ConfigError as error:
+                    yield error
+                else:
+                    yield _text_setting(of_file, secret, _Layer.ENVIRONMENT, f"environment variable {name}")
                 continue
             if key not in keys:
                 yield unknown(f"environment variable {name}", prefix + nearest(key, keys))
                 continue
             yield _text_setting(keys[key], environ[name], _Layer.ENVIRONMENT, f"environment variable {name}")
     yield from _misspelled_sections(environ)
-
-
-def _secret_of_file(target: _Target, name: str, environ: Mapping[str, str]) -> _Setting | ConfigError:
-    try:
-        text = secret_variable(name.removesuffix("_FILE"), environ) or ""
-    except ConfigError as error:
-        return error
-    return _text_setting(target, text, _Layer.ENVIRONMENT, f"environment variable {name}")
 
 
 _SERVICE_LINK: Final = re.compile(r".*_(SERVICE_(HOST|PORT(_.*)?)|PORT(_\d+_(TCP|UDP|SCTP)(_.*)?)?)")

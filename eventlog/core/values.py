@@ -204,7 +204,8 @@ def key_normalizer(type: ColumnType) -> Converter:
         case Kind.INTEGER:
             return _integer(type.bits)
         case Kind.EXACT:
-            return _exact_or_word_key if type.special else _exact_key
+            exact = _exact_or_word if type.special else _exact
+            return lambda text: _without_last_zeros(exact(text))
         case Kind.FIXED:
             return _without_padding
         case Kind.BINARY:
@@ -212,13 +213,9 @@ def key_normalizer(type: ColumnType) -> Converter:
         case Kind.UUID:
             return _uuid_key
         case Kind.CHARACTER | Kind.OTHER:
-            return _unchanged
+            return str
         case _:
             return _checked(converter(type, ValueOptions()))
-
-
-def _unchanged(text: str) -> str:
-    return text
 
 
 def _checked(check: Converter) -> Converter:
@@ -328,10 +325,6 @@ def _exact(text: str) -> str:
     return "-" + plain if sign == "-" and digits.strip("0") else plain
 
 
-def _exact_key(text: str) -> str:
-    return _without_last_zeros(_exact(text))
-
-
 def _without_last_zeros(plain: str) -> str:
     return plain.rstrip("0").rstrip(".") if "." in plain else plain
 
@@ -344,10 +337,6 @@ def _exact_or_word(text: str) -> str:
         return text
     word = _EXACT_WORDS.get(text.strip(_BLANKS).lower())
     return _exact(text) if word is None else word
-
-
-def _exact_or_word_key(text: str) -> str:
-    return _without_last_zeros(_exact_or_word(text))
 
 
 _FLOAT_WORDS: Final = {

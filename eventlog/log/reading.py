@@ -352,7 +352,7 @@ def inferred_database(rows: Iterable[LogRow], schema: str | None) -> Database:
         others = [column for folded, column in columns.get(name, {}).items() if folded not in of_key]
         of_children = [column for column in others if "." in column and column.partition(".")[0] not in keys]
         plain = [column for column in others if column not in of_children]
-        tables.append(_table(name, (*key, *plain), key))
+        tables.append(Table(name, "table", tuple(Column(column, _TEXT) for column in (*key, *plain)), key))
         tables += [_child(name, key, column) for column in of_children]
     return Database("", schema, tuple(tables))
 
@@ -364,10 +364,6 @@ def _is_name(text: str) -> bool:
     except BadXmlChar:
         return False
     return True
-
-
-def _table(name: str, columns: Iterable[str], key: tuple[str, ...]) -> Table:
-    return Table(name, "table", tuple(Column(column, _TEXT) for column in columns), key)
 
 
 def _child(owner: str, key: tuple[str, ...], name: str) -> Table:
