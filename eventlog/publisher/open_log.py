@@ -14,7 +14,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from sqlalchemy import Connection
@@ -330,21 +330,20 @@ class CatalogDrifted(Exception):
     """A window holds rows that are bad by a catalogue that is no longer that of the database. Nothing was recorded."""
 
 
-@dataclass(slots=True)
 class CatalogWatcher:
-    """Which catalogue the publisher works with. ``seen``: the tables' fingerprint when they were last compared.
+    """Which catalogue the publisher works with: that of ``context``."""
 
-    ``next_refresh`` is on a monotonic clock in seconds; ``last_warning``: why no other catalogue could be had.
-    """
+    __slots__ = ("_fingerprint", "_last_warning", "_next_refresh", "context")
 
-    context: Context
-    seen: str | None = None
-    next_refresh: float = 0.0
-    last_warning: str = ""
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self._fingerprint: str | None = None  # of the tables, when they were last compared
+        self._next_refresh = 0.0
+        self._last_warning = ""
 
     def refresh_if_due(self) -> bool:
         """``refresh``, if the last one was ``CATALOG_INTERVAL`` seconds ago."""
-        return time.monotonic() >= self.next_refresh and self.refresh()
+        return time.monotonic() >= self._next_refresh and self.refresh()
 
     def refresh(self) -> bool:
         """Compare the tables with the catalogue; whether there is another one in ``context`` now. Ends a transaction.
@@ -352,24 +351,24 @@ class CatalogWatcher:
         What has changed is logged as a warning, once. A catalogue that cannot be built leaves the old one in force, and
         that is said once too.
         """
-        self.next_refresh = time.monotonic() + CATALOG_INTERVAL
+        self._next_refresh = time.monotonic() + CATALOG_INTERVAL
         context = self.context
         if context.reread is None:
             return False
         # Before the catalogue: what changes in between is seen the next time.
         fingerprint = context.dialect.fingerprint(context.connection, context.catalog)
-        if fingerprint is not None and fingerprint == self.seen:
+        if fingerprint is not None and fingerprint == self._fingerprint:
             context.connection.commit()
             return False
-        self.seen = fingerprint
+        self._fingerprint = fingerprint
         try:
             fresh = context.reread()
         except EventlogError as error:
             context.connection.rollback()
-            if str(error) != self.last_warning:
+            if str(error) != self._last_warning:
                 what = "the tables have changed, and the publisher goes on with what it knows of them: %s"
                 _log.warning(what, error, extra={"code": error.code})
-            self.last_warning = str(error)
+            self._last_warning = str(error)
             return False
         context.connection.commit()
         sentences = list(_changes(context.catalog, fresh))

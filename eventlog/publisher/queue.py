@@ -346,23 +346,24 @@ _BITS: Final = 2**27
 """16 MiB. Of a million held objects one in 130 others waits without need, of ten million one in 14."""
 
 
-@dataclass(frozen=True, slots=True)
 class HeldObjects:
     """The objects of held rows: a bit for each, which few others share. An object that does waits without need.
 
     ``writers``: transactions that may still bring rows to be held; what is here is whole while all of them are open.
     """
 
-    bits: bytearray
-    writers: Writers
+    __slots__ = ("_bits", "writers")
+
+    def __init__(self, writers: Writers) -> None:
+        self._bits, self.writers = bytearray(_BITS // 8), writers
 
     def add(self, object_id: ObjectId) -> None:
         bit = _bit_of(object_id)
-        self.bits[bit >> 3] |= 1 << (bit & 7)
+        self._bits[bit >> 3] |= 1 << (bit & 7)
 
     def __contains__(self, object_id: object) -> bool:
         bit = _bit_of(object_id)  # type: ignore[arg-type]
-        return bool(self.bits[bit >> 3] >> (bit & 7) & 1)
+        return bool(self._bits[bit >> 3] >> (bit & 7) & 1)
 
 
 def _bit_of(object_id: ObjectId) -> int:
@@ -374,7 +375,7 @@ def read_objects(context: Context, hold: Hold) -> HeldObjects:
     """The objects of all rows N that are held. They are read once, and again when one of ``writers`` has ended."""
     open_now = open_writers(context)
     writers = None if hold.writers is None or open_now is None else hold.writers & open_now
-    held = HeldObjects(bytearray(_BITS // 8), writers)
+    held = HeldObjects(writers)
     conn, log, options = context.connection, context.log, context.options
     window = Window(1, hold.last, None, leave_user=options.leave_user)
     with closing(context.dialect.window_chunks(conn, log, window, UNLIMITED_WINDOW)) as chunks:

@@ -81,25 +81,22 @@ class StopRequest:
         self._reader = self._writer = -1
 
 
-@dataclass(slots=True)
 class Idle:
-    """What a publisher does while it has nothing to send. ``wake`` is None if the queue is only polled.
+    """What a publisher does while it has nothing to send. ``wake`` is None if the queue is only polled."""
 
-    ``asleep``: this session has the lock that makes writers notify. ``refused``: how often in a row it was not to be
-    had.
-    """
+    __slots__ = ("_context", "_is_asleep", "_refused", "wake")
 
-    context: Context
-    wake: Wake | None
-    asleep: bool = False
-    refused: int = 0
+    def __init__(self, context: Context, wake: Wake | None) -> None:
+        self._context, self.wake = context, wake
+        self._is_asleep = False  # this session has the lock that makes writers notify
+        self._refused = 0  # how often in a row the lock was not to be had
 
     def wake_up(self) -> None:
         """Writers need not notify: the publisher is about to send, or will look again by itself."""
-        self.refused = 0
-        if self.wake is not None and self.asleep:
+        self._refused = 0
+        if self.wake is not None and self._is_asleep:
             self._give_back(self.wake)
-            self.context.connection.commit()
+            self._context.connection.commit()
 
     def wait(self, stop: Stop, seconds: float) -> None:
         """Wait after a cycle that left nothing to be sent: for ``seconds`` at most, until ``stop`` or a notification.
@@ -107,29 +104,29 @@ class Idle:
         The first call after ``wake_up`` may return at once: what was written before the lock was got is notified by
         nobody, so the queue is to be read once more.
         """
-        context, connection = self.context, self.context.connection
+        context, connection = self._context, self._context.connection
         if connection.in_transaction():
             connection.rollback()
         if self.wake is None:
             stop.wait(seconds)
-        elif self.asleep:
+        elif self._is_asleep:
             self._sleep(self.wake, stop, seconds)
             self._give_back(self.wake)  # in the transaction of the cycle that follows: each commit is a delay
         elif self.wake.fall_asleep(connection, context.log):
             connection.commit()
-            self.asleep = True
+            self._is_asleep = True
             self.wake.heard(connection)  # of rows that the next cycle sees anyway
         else:
             connection.commit()
-            self.refused += 1
-            stop.wait(min(seconds, back_off(self.refused, *_LOOKS)))
+            self._refused += 1
+            stop.wait(min(seconds, back_off(self._refused, *_LOOKS)))
 
     def _give_back(self, wake: Wake) -> None:
-        wake.wake_up(self.context.connection, self.context.log)
-        self.asleep, self.refused = False, 0
+        wake.wake_up(self._context.connection, self._context.log)
+        self._is_asleep, self._refused = False, 0
 
     def _sleep(self, wake: Wake, stop: Stop, seconds: float) -> None:
-        connection = self.context.connection
+        connection = self._context.connection
         until = monotonic() + seconds
         while not stop.is_set() and not wake.heard(connection):
             left = until - monotonic()
