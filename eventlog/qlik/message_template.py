@@ -1,5 +1,5 @@
-"""Data messages as templates: all messages of one shape are the same but for the values (spec/qlik.md 5.1, 5.3); and
-the keys of records (spec/qlik.md 5.6).
+"""How the messages of a table are written, its record keys among them (spec/qlik.md 5.1, 5.3, 5.6): data messages as
+templates, since all messages of one shape are the same but for the values.
 
 Tables are written by few statements, so few shapes come again and again: what follows from a shape, such as its masks
 and its NULLs, is put together once, as text for JSON and as bytes for Avro.
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from json.encoder import encode_basestring
@@ -19,7 +19,27 @@ from eventlog.model import ChangeOp, KafkaRecord
 from eventlog.qlik import avro, masks
 from eventlog.qlik.avro import NULL, VALUE, avro_writer
 from eventlog.qlik.columns import QlikColumn
-from eventlog.qlik.message_tables import MessageTable, WriteOptions
+from eventlog.qlik.envelope import (
+    DATA,
+    METADATA,
+    Registry,
+    avro_envelope,
+    avro_envelope_start,
+    json_envelope,
+    json_envelope_start,
+    prefix_of,
+)
+from eventlog.qlik.message_tables import (
+    MessageTable,
+    WriteOptions,
+    checked_topic,
+    data_schema,
+    id_of_schema,
+    key_schema,
+    metadata_message,
+    metadata_schema,
+    topic_of,
+)
 from eventlog.qlik.values import json_text_writer
 
 Form = TypeVar("Form", str, bytes)
@@ -195,10 +215,61 @@ class TableForm:
         return template
 
 
+def new_form(
+    table: MessageTable,
+    described: tuple[QlikColumn, ...] | None,
+    options: WriteOptions,
+    registry: Registry | None,
+    now: datetime,
+) -> TableForm:
+    """The form of a table whose columns are ``described`` by the options, None = they are not. ``now`` stamps its MD.
+
+    Raises NotExpressible, MaskTooWide, BadAvro, RegistryError.
+    """
+    masks.check_capacity(table.layout)
+    topic = topic_of(table.schema, table.name) if options.topic is None else checked_topic(options.topic)
+    schema = data_schema(table, options)
+    if options.metadata == "publish" or options.external_schema_id:
+        table = replace(table, schema_id=id_of_schema(table, schema))
+    is_avro = options.encoding == "avro"
+    times = table.columns if is_avro and options.logical_types else ()
+    rounded = tuple(column.name for column in times if column.type == "TIME")
+    key_of = _key_of(table, topic, options, registry)
+    coding = _coding(table, topic, schema, options, registry)
+    announcement = _announcement(table, schema, options, now) if options.metadata == "publish" else None
+    return TableForm(table, described, table.full_name, topic, coding, key_of, announcement, rounded, is_avro)
+
+
+def _coding(
+    table: MessageTable, topic: str, schema: str, options: WriteOptions, registry: Registry | None
+) -> Coding[Any]:
+    schema_id = table.schema_id if options.metadata == "publish" else None
+    if options.encoding == "json":
+        return _json_coding(table, options, json_envelope_start(DATA, schema_id, None))
+    avro.parsed(schema)  # columns that no schema can describe are refused here
+    if registry is not None:
+        prefix = prefix_of(registry.register(f"{topic}-value", schema))
+        return _avro_coding(table, options, lambda record: prefix + record)
+    start = avro_envelope_start(DATA, schema_id, None)
+    return _avro_coding(table, options, lambda record: start + avro.data(record))
+
+
+def _announcement(table: MessageTable, schema: str, options: WriteOptions, now: datetime) -> KafkaRecord:
+    """The metadata message of a table."""
+    message = metadata_message(table, schema, options, now)
+    own_schema = metadata_schema(table)
+    own_id = id_of_schema(table, own_schema)
+    if options.encoding == "json":
+        value = json_envelope(METADATA, own_id, own_schema, message)
+    else:
+        value = avro_envelope(METADATA, own_id, own_schema, avro.to_bytes(own_schema, message))
+    return KafkaRecord(checked_topic(options.metadata_topic), (table.schema_id or "").encode(), value)
+
+
 # --- JSON -------------------------------------------------------------------------------------------------------------
 
 
-def json_coding(table: MessageTable, options: WriteOptions, start: str) -> Coding[str]:
+def _json_coding(table: MessageTable, options: WriteOptions, start: str) -> Coding[str]:
     """Messages in JSON. ``start`` is what stands before the payload in the envelope."""
     writers = {column.name: json_text_writer(column) for column in table.columns}
     prefixes = {name: f"{encode_basestring(field)}:" for name, field in table.fields.items()}
@@ -267,7 +338,7 @@ _OPERATIONS: Final = (ChangeOp.INSERT, ChangeOp.UPDATE, ChangeOp.DELETE, ChangeO
 _EMPTY: Final = avro.text("")
 
 
-def avro_coding(table: MessageTable, options: WriteOptions, wrap: Callable[[bytes], bytes]) -> Coding[bytes]:
+def _avro_coding(table: MessageTable, options: WriteOptions, wrap: Callable[[bytes], bytes]) -> Coding[bytes]:
     """Messages in Avro, by the schema of ``data_schema``. ``wrap`` makes a payload a record's value."""
     writers = {column.name: avro_writer(column, options.logical_types) for column in table.columns}
     order: Literal["big", "little"] = "big" if options.byteorder == "big" else "little"
@@ -321,12 +392,19 @@ null. It is of the new row of an update, of the deleted one of a delete.
 """
 
 
-def constant_key(key: bytes | None) -> KeyOf:
-    """``key = table`` and ``key = none``, and tables without key."""
-    return lambda forms: key
+def _key_of(table: MessageTable, topic: str, options: WriteOptions, registry: Registry | None) -> KeyOf:
+    constant = None
+    if options.key == "table":
+        constant = (table.name if table.schema is None else f"{table.schema}+{table.name}").encode()
+    if options.key != "primary_key" or not table.key:
+        return lambda forms: constant
+    if options.encoding == "json":
+        return _json_key
+    prefix = b"" if registry is None else prefix_of(registry.register(f"{topic}-key", key_schema(table, options)))
+    return lambda forms: None if forms is None else prefix + b"".join(forms)
 
 
-def json_key(forms: Sequence[str] | None) -> bytes | None:
+def _json_key(forms: Sequence[str] | None) -> bytes | None:
     """``key = primary_key`` in JSON: a string alone stands without quotes, with nothing escaped."""
     if forms is None:
         return None
@@ -336,8 +414,3 @@ def json_key(forms: Sequence[str] | None) -> bytes | None:
     if form[0] != '"':
         return form.encode()
     return (json.loads(form) if "\\" in form else form[1:-1]).encode()
-
-
-def avro_key(prefix: bytes) -> KeyOf:
-    """``key = primary_key`` in Avro: a ``KeyRecord`` behind a prefix, empty or of the registry."""
-    return lambda forms: None if forms is None else prefix + b"".join(forms)

@@ -1,53 +1,27 @@
-"""Changes to messages (spec/qlik.md 5, 7; spec/change-model.md 4)."""
+"""Changes to messages; and a publisher's events, straight from their steps: what is made of their Changes, sooner
+(spec/qlik.md 5, 5.3, 7; spec/change-model.md 4).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any, Final
+from operator import itemgetter
+from typing import Any, Final, TypeAlias
 
-from eventlog.changes.format import Report
+from eventlog.changes.events import OPERATIONS, attribute_reader
+from eventlog.changes.format import Report, key_reader
 from eventlog.core.catalog import ObjectClass
-from eventlog.core.values import ValueOptions
-from eventlog.errors import ConfigError, NeedsQueryBack, NeedsRowCodec, NotExpressible
-from eventlog.model import Change, ChangeOp, KafkaRecord, Row, differing, full_name
-from eventlog.qlik import avro, masks
-from eventlog.qlik.columns import ColumnsSeen, QlikColumn, columns_from_json
-from eventlog.qlik.envelope import (
-    DATA,
-    METADATA,
-    Registry,
-    avro_envelope,
-    avro_envelope_start,
-    json_envelope,
-    json_envelope_start,
-    prefix_of,
-)
-from eventlog.qlik.message_events import WriteOutgoing, outgoing_writer
-from eventlog.qlik.message_tables import (
-    MessageTable,
-    WriteOptions,
-    checked_topic,
-    data_schema,
-    id_of_schema,
-    key_schema,
-    metadata_message,
-    metadata_schema,
-    topic_of,
-)
-from eventlog.qlik.message_template import (
-    Coding,
-    KeyOf,
-    TableForm,
-    avro_coding,
-    avro_key,
-    constant_key,
-    json_coding,
-    json_key,
-    timestamp_of,
-)
+from eventlog.core.events import Outgoing
+from eventlog.core.typed import ReadValue, value_reader
+from eventlog.core.values import Kind, ValueOptions
+from eventlog.errors import ConfigError, FormatError, NeedsQueryBack, NeedsRowCodec, NotExpressible, RowError
+from eventlog.model import ALL, Change, ChangeOp, KafkaRecord, Operation, Row, differing, full_name
+from eventlog.qlik.columns import TEXT_TYPES, ColumnsSeen, QlikColumn, columns_from_json
+from eventlog.qlik.envelope import Registry
+from eventlog.qlik.message_tables import MessageTable, WriteOptions
+from eventlog.qlik.message_template import MOST_TEMPLATES, TableForm, new_form, timestamp_of, with_values
 from eventlog.qlik.sequence import (
     LENGTH,
     PREFIX_LENGTH,
@@ -60,7 +34,7 @@ from eventlog.qlik.sequence import (
 )
 
 # Bound names: each saves two look-ups a message.
-_UPDATE, _DELETE, _TRUNCATE = ChangeOp.UPDATE, ChangeOp.DELETE, ChangeOp.TRUNCATE
+_ADD, _UPDATE, _DELETE, _TRUNCATE = Operation.ADD, ChangeOp.UPDATE, ChangeOp.DELETE, ChangeOp.TRUNCATE
 _new: Final = tuple.__new__  # a NamedTuple from its fields, in less than half the time
 
 
@@ -133,7 +107,7 @@ class MessageWriter:
         form = self._announced.get((schema, object_class.name))
         if form is None or form.rounded or (form.columns or self.columns.get(form.full_name)) is not form.table.columns:
             return None
-        return outgoing_writer(self, form, object_class, values)
+        return _outgoing_writer(self, form, object_class, values)
 
     def announce_again(self) -> None:
         """Write each table's MD again before its next message, since what was written may be lost."""
@@ -149,9 +123,9 @@ class MessageWriter:
             columns = form.columns or self.columns.get(form.full_name)
             if columns is form.table.columns:  # as nearly always
                 return form
-        table = full_name(change.schema, change.table)
-        described = self._described.get(table)
-        columns = described or self.columns.get(table)
+        known_as = full_name(change.schema, change.table)
+        described = self._described.get(known_as)
+        columns = described or self.columns.get(known_as)
         if columns is None:
             seen = self._seen.setdefault(name, ColumnsSeen())
             seen.see(change)
@@ -159,66 +133,10 @@ class MessageWriter:
         if form is not None and form.table.columns == columns:
             return form
         version = 1 if form is None else form.table.version + 1
-        form = self._forms[name] = self._formed(MessageTable(change.schema, change.table, columns, version), described)
+        table = MessageTable(change.schema, change.table, columns, version)
+        form = self._forms[name] = new_form(table, described, self._options, self._registry, self._utc_now())
         self.generation += 1
         return form
-
-    def _formed(self, table: MessageTable, described: tuple[QlikColumn, ...] | None) -> TableForm:
-        options = self._options
-        masks.check_capacity(table.layout)
-        topic = topic_of(table.schema, table.name) if options.topic is None else checked_topic(options.topic)
-        schema = data_schema(table, options)
-        if options.metadata == "publish" or options.external_schema_id:
-            table = replace(table, schema_id=id_of_schema(table, schema))
-        times = table.columns if options.encoding == "avro" and options.logical_types else ()
-        key_of = self._key_of(table, topic)
-        return TableForm(
-            table,
-            described,
-            table.full_name,
-            topic,
-            self._coding(table, topic, schema),
-            key_of,
-            self._announcement(table, schema),
-            tuple(column.name for column in times if column.type == "TIME"),
-            options.encoding == "avro",
-        )
-
-    def _key_of(self, table: MessageTable, topic: str) -> KeyOf:
-        options = self._options
-        if options.key == "table":
-            return constant_key((table.name if table.schema is None else f"{table.schema}+{table.name}").encode())
-        if options.key == "none" or not table.key:
-            return constant_key(None)
-        if options.encoding == "json":
-            return json_key
-        schema = key_schema(table, options)
-        return avro_key(b"" if self._registry is None else prefix_of(self._registry.register(f"{topic}-key", schema)))
-
-    def _coding(self, table: MessageTable, topic: str, schema: str) -> Coding[Any]:
-        options = self._options
-        schema_id = table.schema_id if options.metadata == "publish" else None
-        if options.encoding == "json":
-            return json_coding(table, options, json_envelope_start(DATA, schema_id, None))
-        avro.parsed(schema)  # columns that no schema can describe are refused here
-        if self._registry is not None:
-            prefix = prefix_of(self._registry.register(f"{topic}-value", schema))
-            return avro_coding(table, options, lambda record: prefix + record)
-        start = avro_envelope_start(DATA, schema_id, None)
-        return avro_coding(table, options, lambda record: start + avro.data(record))
-
-    def _announcement(self, table: MessageTable, schema: str) -> KafkaRecord | None:
-        options = self._options
-        if options.metadata != "publish":
-            return None
-        message = metadata_message(table, schema, options, self._utc_now())
-        own_schema = metadata_schema(table)
-        own_id = id_of_schema(table, own_schema)
-        if options.encoding == "json":
-            value = json_envelope(METADATA, own_id, own_schema, message)
-        else:
-            value = avro_envelope(METADATA, own_id, own_schema, avro.to_bytes(own_schema, message))
-        return KafkaRecord(checked_topic(options.metadata_topic), (table.schema_id or "").encode(), value)
 
     # --- the message ---
 
@@ -335,3 +253,174 @@ def _refuse_others(table: MessageTable, image: Row) -> None:
         if isinstance(image[name], tuple):
             raise NotExpressible(f"{name!r} of {table.full_name!r} has several values: a message has one a column")
         raise NotExpressible(f"the columns of {table.full_name!r} have no {name!r}: name it in the option columns")
+
+
+# --- a publisher's events ---------------------------------------------------------------------------------------------
+
+WriteOutgoing = Callable[[Outgoing, str, str | None], KafkaRecord | None]
+"""An event of a class, the ``timestamp`` of its first row, its change sequence as of ``MessageWriter.messages`` -> its
+message; None if the event is to go by way of Change.
+
+Events of one shape are laid out alike: what follows from a shape is put together once, as in ``message_template``.
+"""
+
+
+def _outgoing_writer(
+    writer: MessageWriter, form: TableForm, object_class: ObjectClass, values: ValueOptions
+) -> WriteOutgoing | None:
+    """The function that writes the events of a class; None if its columns are not those of the form's table.
+
+    ``values``: what the events were written with.
+    """
+    coding, topic, key_of = form.coding, form.topic, form.key_of
+    null, digits, text, wrap = coding.null, coding.digits, coding.text, coding.wrap
+    key_names = [column.name for column in object_class.key]
+    if not {*key_names, *form.table.key} <= coding.writers.keys() & set(key_names):
+        return None  # columns of the options that are not those of the class
+    write_key = _key_writer(form, object_class)
+    key_places = [key_names.index(name) for name in form.table.key]
+    is_in_order = key_places == list(range(len(key_names)))
+    writers = {
+        attribute: _text_writer(
+            form,
+            attribute.name,
+            attribute_reader(attribute.value_type, attribute, values),
+            is_integer=attribute.value_type == "int",
+        )
+        for attribute in object_class.attributes
+        if not attribute.multi_valued and attribute.name in coding.writers and attribute.name not in key_names
+    }
+    layouts: dict[_EventShape, _Layout | None] = {}
+
+    def write(event: Outgoing, timestamp: str, sequence: str | None) -> KafkaRecord | None:
+        event_id, _, object_id, operation, steps, _, _, _, _ = event
+        assert object_id is not None
+        assert steps is not None
+        state = writer.state
+        is_add = operation is _ADD
+        shape: list[Any] = [operation]
+        try:
+            forms = write_key(object_id[1])
+            key = key_of(forms if is_in_order else [forms[place] for place in key_places])
+            for _, _, _, attribute, old, new in steps:
+                write_text = writers[attribute]  # type: ignore[index]
+                forms.append(null if new is None else write_text(new))  # type: ignore[arg-type]
+                shape.append(attribute)
+                if old is not None and old is not ALL:
+                    shape.append(_KNOWN)
+                    forms.append(write_text(old))  # type: ignore[arg-type]
+                elif old is None and not is_add:
+                    shape.append(_KNOWN)
+                    forms.append(null)
+            known = tuple(shape)
+            layout = layouts.get(known)
+            if layout is None:
+                layout = _layout(form, key_names, known)
+                if layout is None:
+                    return None
+                if len(layouts) >= MOST_TEMPLATES:
+                    layouts.clear()
+                layouts[known] = layout
+            constants, pick, has_before = layout
+            if sequence is None:
+                writer.state, sequence = next_sequence(writer.state, sequence_prefix(timestamp), with_before=has_before)
+            forms += (digits(sequence), digits(timestamp), text(event_id))
+            parts = constants.copy()
+            parts[1::2] = pick(forms)
+            return _new(KafkaRecord, (topic, key, wrap(parts), ()))
+        except (FormatError, RowError, LookupError, TypeError, AttributeError, ValueError):
+            writer.state = state
+            return None  # by way of Change it is said what is wrong
+
+    return write
+
+
+def _key_writer(form: TableForm, object_class: ObjectClass) -> Callable[[str], list[Any]]:
+    """What writes the values of a class's canonical keys, in key order."""
+    read = key_reader(object_class)
+    writers = [form.coding.writers[column.name] for column in object_class.key]
+    first, *more = object_class.key
+    start = len(first.name) + 1
+    write_first = _text_writer(form, first.name, value_reader(first.type), is_integer=first.type.kind is Kind.INTEGER)
+
+    def write(text: str) -> list[Any]:
+        if not more and '"' not in text:  # as most are: name and value stand as they are
+            return [write_first(text[start:])]
+        return [write_value(value) for write_value, (_, value) in zip(writers, read(text), strict=True)]
+
+    return write
+
+
+_SAFE_LENGTHS: Final = {"INT2": 4, "INT4": 9, "INT8": 18}
+"""Integers in normal form of so many characters are in range whatever they are."""
+
+
+def _text_writer(form: TableForm, name: str, read: ReadValue, *, is_integer: bool) -> Callable[[str], Any]:
+    """What writes the texts of a column, whose values ``read`` gives. ``is_integer``: integers in normal form."""
+    column = next(column for column in form.table.columns if column.name == name)
+    write = form.coding.writers[name]
+    if read is str:
+        return form.coding.string if column.type in TEXT_TYPES else write
+    if is_integer and form.coding.has_text_numbers and column.type in _SAFE_LENGTHS:
+        longest = _SAFE_LENGTHS[column.type]
+        return lambda text: text if len(text) <= longest else write(read(text))
+    return lambda text: write(read(text))
+
+
+_KNOWN: Final = True
+
+_EventShape: TypeAlias = tuple[Any, ...]
+"""What is known of an event, without the values: the operation, then the attribute of each step, with ``_KNOWN`` behind
+it if its old value is known.
+"""
+
+_Layout = tuple[list[Any], Callable[[Sequence[Any]], tuple[Any, ...]], bool]
+"""The parts of a message, what picks the values of its odd places out of those of an event, and whether it holds the
+row before.
+"""
+
+
+def _layout(form: TableForm, key_names: Sequence[str], shape: _EventShape) -> _Layout | None:
+    """The layout of all events of a shape.
+
+    None if they go by way of Change: an attribute has several steps, or old values are known of some attributes alone
+    and nothing can be left out.
+    """
+    operation, *known_of_steps = shape
+    # Where the value of each column stands among those of an event: that after it, and that before.
+    after = {name: place for place, name in enumerate(key_names)}
+    before = dict(after)
+    name = ""
+    for place, known in enumerate(known_of_steps, len(key_names)):
+        if known is _KNOWN:
+            before[name] = place
+            continue
+        name = known.name
+        if name in after:
+            return None
+        after[name] = place
+    changed = after.keys() - key_names
+    if changed and operation == Operation.DELETE:
+        return None
+    has_before = operation == Operation.MODIFY and len(before) > len(key_names)
+    if has_before and form.is_whole and len(before) < len(after):
+        return None
+    coding = form.coding
+    image = OPERATIONS[operation], tuple(after), tuple(before) if has_before else None
+    template = form.templates.get(image) or form.new_template(image)
+    change_mask = coding.mask(frozenset(changed)) if operation == Operation.MODIFY else template.change_mask
+    places = [after[name] for name, _ in template.data] + [before[name] for name, _ in template.before]
+    end = len(key_names) + len(known_of_steps)
+    # The last are sequence, timestamp and stream position; of a transaction nothing is known.
+    known_values = [
+        *[None] * (len(places) + 3), coding.digits(transaction_text(None)), change_mask, coding.null, coding.null,
+    ]  # fmt: skip
+    return with_values(template, known_values), itemgetter(*places, end, end + 1, end + 2), has_before
+
+
+_NOT_OF_PREFIXES: Final = str.maketrans("", "", "-:T.")
+
+
+def sequence_prefix(timestamp: str) -> str:
+    """The prefix of the change sequence of a change that has this timestamp."""
+    return timestamp[:22].translate(_NOT_OF_PREFIXES)

@@ -31,13 +31,7 @@ from eventlog.qlik.change_rows import (
 )
 from eventlog.qlik.columns import QlikColumn, columns_from_json, columns_of, key_of
 from eventlog.qlik.masks import DdlEntry, MaskLayout, entry_of, layouts_by_history
-from eventlog.qlik.sequence import (
-    ControlRow,
-    WriterState,
-    has_ended,
-    parse_partition_name,
-    partition_of,
-)
+from eventlog.qlik.sequence import ControlRow, WriterState, has_ended, parse_partition_name, partition_of
 from eventlog.qlik.values import plain_reader, plain_value, typed_reader
 
 # --- options ----------------------------------------------------------------------------------------------------------

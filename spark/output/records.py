@@ -27,10 +27,9 @@ from eventlog.publisher.formats.cloudevents import CloudEvents, source_of
 from eventlog.publisher.formats.debezium import EventRecords
 from eventlog.publisher.formats.qlik_messages import EventMessages, full_name
 from eventlog.qlik.envelope import registry_of_writer
-from eventlog.qlik.message_events import sequence_prefix
 from eventlog.qlik.message_format import line_of as message_line
 from eventlog.qlik.message_tables import WriteOptions
-from eventlog.qlik.message_writer import MessageWriter
+from eventlog.qlik.message_writer import MessageWriter, sequence_prefix
 from eventlog.qlik.sequence import WriterState, raise_to
 from eventlog.sql.connection import parse_url
 from spark.directory import Directory

@@ -26,10 +26,9 @@ from eventlog.publisher.flight import Flight, decode, encode, numbered
 from eventlog.publisher.formats import time_reader, value_options
 from eventlog.publisher.formats.qlik_messages import QlikMessages, class_columns, timestamp_reader
 from eventlog.publisher.sinks import Document
-from eventlog.qlik.message_events import sequence_prefix
 from eventlog.qlik.message_tables import WriteOptions
 from eventlog.qlik.message_template import timestamp_of
-from eventlog.qlik.message_writer import MessageWriter
+from eventlog.qlik.message_writer import MessageWriter, sequence_prefix
 from eventlog.qlik.sequence import time_prefix
 
 FIRST = "20240510120000000000000010000000002"

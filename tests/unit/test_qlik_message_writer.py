@@ -18,7 +18,7 @@ from eventlog.errors import ConfigError, NeedsQueryBack, NeedsRowCodec, NotExpre
 from eventlog.model import Change, ChangeOp, Lob
 from eventlog.qlik.envelope import open_avro
 from eventlog.qlik.message_tables import WriteOptions, avro_name, checked_topic, field_names, topic_of
-from eventlog.qlik.message_template import json_key
+from eventlog.qlik.message_template import _json_key
 
 INSERT = Change("app", "item", ChangeOp.INSERT, (("id", 7),), None, {"id": 7, "name": None})
 DELETE = Change("app", "item", ChangeOp.DELETE, (("id", 7),), {"id": 7})
@@ -147,7 +147,7 @@ def test_external_schema_id_changes_with_the_structure() -> None:
     ],
 )
 def test_key_in_json(values: list[Any], text: str) -> None:
-    assert json_key([json.dumps(value, ensure_ascii=False) for value in values]) == text.encode()
+    assert _json_key([json.dumps(value, ensure_ascii=False) for value in values]) == text.encode()
 
 
 @pytest.mark.parametrize(

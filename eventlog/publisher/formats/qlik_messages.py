@@ -27,10 +27,9 @@ from eventlog.publisher.formats import (
 from eventlog.publisher.sinks import Document
 from eventlog.qlik.columns import QlikColumn, columns_of
 from eventlog.qlik.envelope import Registry, RegistryError, registry_of_writer
-from eventlog.qlik.message_events import WriteOutgoing
 from eventlog.qlik.message_tables import WriteOptions
 from eventlog.qlik.message_template import UNKNOWN_TIMESTAMP, timestamp_of
-from eventlog.qlik.message_writer import MessageWriter
+from eventlog.qlik.message_writer import MessageWriter, WriteOutgoing
 from eventlog.qlik.sequence import first_sequence, sequences
 from eventlog.sql.log_table import LogTable
 
