@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from operator import itemgetter
 from typing import Final, NamedTuple, TypeAlias
 
 from eventlog.core.catalog import Attribute, ObjectClass, ObjectId
@@ -24,6 +25,7 @@ from eventlog.errors import RowError
 from eventlog.model import ALL, AttributeSteps, Event, Op, Operation, Step
 
 _new: Final = tuple.__new__  # a NamedTuple from a tuple of its fields, in half the time
+_event_type: Final = itemgetter(1)  # of a checked row, where all rows are looked at
 
 READS_ROW: Final = (INSERT_ROW_QUERY_BACK, UPDATE_ROW_QUERY_BACK)
 """Types whose rows stand for the object's whole current row."""
@@ -33,6 +35,8 @@ READS_FIELD: Final = (INSERT_FIELD_QUERY_BACK, UPDATE_FIELD_QUERY_BACK)
 
 READS: Final = (*READS_ROW, *READS_FIELD)
 """Types whose rows hold no value: it is read back."""
+
+_READS: Final = frozenset(READS)
 
 _INSERTS: Final = (INSERT_ROW_QUERY_BACK, INSERT_FIELD_QUERY_BACK)
 
@@ -133,7 +137,7 @@ def ids_of(rows: Iterable[CheckedRow]) -> list[int]:
 
 def asks_for_values(rows: Iterable[CheckedRow]) -> bool:
     """Whether values are read back for any of these rows, so that precedence is to be applied to their group."""
-    return not {event_type for _, event_type, _, _, _, _ in rows}.isdisjoint(READS)
+    return not _READS.isdisjoint(map(_event_type, rows))
 
 
 def apply_precedence(group: Group, dropped_before: Collection[int] | None = None) -> Decision:
@@ -216,7 +220,7 @@ def build_event(
     current: CurrentRow | None = None,
     event_id: str | None = None,
 ) -> Outgoing:
-    """The event of a group and the fate of its rows.
+    """The event of a group (spec/xds.md 4.1) and the fate of its rows.
 
     ``decision``: that of precedence, None if the group holds nothing to read back. ``current``: the object's current
     row, None if it is gone (or nothing was asked for). ``event_id``: the recorded one on rebuilding; None = by
@@ -224,71 +228,58 @@ def build_event(
     """
     _, _, object_id, _, _, _ = group[0]
     ids = [record_id for record_id, _, _, _, _, _ in group]
+    rows: Sequence[CheckedRow] = group
+    values: Mapping[Attribute, Texts] | None = None
+    gone: Sequence[int] = ()
+    bad: Sequence[BadRow] = ()
+    conflicts = 0
+    if decision is not None:
+        rows, _, query_back = decision
+        if query_back is not None and current is None:
+            gone = [record_id for record_id, event_type, _, _, _, _ in rows if event_type in READS]
+            rows = [row for row in rows for _, event_type, _, _, _, _ in (row,) if event_type not in READS]
+        elif query_back is not None and current is not None:
+            values, failed, conflicts = _read(query_back, current)
+            if failed:
+                rows, bad = _without_unreadable(rows, failed)
+    operation: Operation | None = None
+    steps: Sequence[CheckedRow] = ()
+    if rows:
+        _, kind, _, _, _, _ = rows[0]
+        if kind == DELETE_ROW:
+            operation = _DELETE
+        else:
+            is_add = kind == INSERT_FIELD or (kind in _INSERTS and _becomes_add(rows, options))
+            steps = rows if values is None else _with_values(rows, values, is_add)
+            steps = _steps_of(steps, is_add, options)
+            if is_add or (not steps and kind in _INSERTS):  # an insert without anything to carry is not lost
+                operation = _ADD
+            elif steps:
+                operation = _MODIFY
     if decision is None:
-        operation, steps = _element(group, None, options)
         fates = None if operation is not None else Fates(empty=ids)
         return _new(Outgoing, (event_id or str(ids[0]), ids, object_id, operation, steps, fates, (), 1, 0))
-    surviving, dropped, query_back = decision
-    values: dict[Attribute, Texts] = {}
-    gone: list[int] = []
-    bad: list[BadRow] = []
-    conflicts = 0
-    if query_back is not None and current is None:
-        gone = [record_id for record_id, event_type, _, _, _, _ in surviving if event_type in READS]
-        surviving = [row for row in surviving for _, event_type, _, _, _, _ in (row,) if event_type not in READS]
-    elif query_back is not None and current is not None:
-        values, failed, conflicts = _read(query_back, current)
-        if failed:
-            surviving, bad = _without_unreadable(surviving, failed)
-    operation, steps = _element(surviving, values, options)
-    contributed = ids_of(surviving)
-    dropped_ids = ids_of(dropped)
-    empty: list[int] = []
-    if operation is None:
-        contributed, empty = [], contributed
     if event_id is None:
         failed_ids = {row.record_id for row in bad}
         event_id = next((str(record_id) for record_id in ids if record_id not in failed_ids), str(ids[0]))
-    fates = Fates(contributed, dropped_ids, gone, empty, bad, conflicts)
+    dropped, kept = ids_of(decision.dropped), ids_of(rows)
+    contributed, empty = ((), kept) if operation is None else (kept, ())
+    fates = Fates(contributed, dropped, gone, empty, bad, conflicts)
     if conflicts == 0 and len(contributed) == len(ids):
         fates = None
-    return Outgoing(event_id, ids, object_id, operation, steps, fates, dropped_ids)
+    return Outgoing(event_id, ids, object_id, operation, steps, fates, dropped)
 
 
-def _element(
-    rows: Sequence[CheckedRow], values: Mapping[Attribute, Texts] | None, options: EventOptions
-) -> tuple[Operation | None, Sequence[CheckedRow]]:
-    """The operation of surviving rows and its steps (spec/xds.md 4.1); None = they make no event.
-
-    ``values``: what was read back, None if nothing was asked for.
-    """
-    if not rows:
-        return None, ()
-    _, kind, _, _, _, _ = rows[0]
-    if kind == DELETE_ROW:
-        return _DELETE, ()
-    is_add = kind == INSERT_FIELD or (
-        kind in _INSERTS
-        and (
-            options.insert_query_back == "add" or any(event_type == INSERT_FIELD for _, event_type, _, _, _, _ in rows)
-        )
-    )
-    if values is not None:
-        rows = _with_values(rows, values, is_add)
-    steps = steps_of(rows, is_add=is_add, keeps_noops=options.noop_updates == "emit")
-    if is_add:
-        return _ADD, steps
-    if steps:
-        return _MODIFY, steps
-    # An insert without anything to carry is not lost (spec/xds.md 4.1).
-    return (_ADD, ()) if kind in _INSERTS else (None, ())
+def _becomes_add(rows: Sequence[CheckedRow], options: EventOptions) -> bool:
+    """Whether rows that begin with an insert whose values are read back are an add."""
+    return options.insert_query_back == "add" or any(event_type == INSERT_FIELD for _, event_type, _, _, _, _ in rows)
 
 
-def steps_of(rows: Sequence[CheckedRow], *, is_add: bool, keeps_noops: bool) -> Sequence[CheckedRow]:
+def _steps_of(rows: Sequence[CheckedRow], is_add: bool, options: EventOptions) -> Sequence[CheckedRow]:
     """What is written of rows (spec/xds.md 4.2, 4.3).
 
     The rows of a repeated attribute stand side by side at the place of the first; of a single-valued one only the last
-    counts in an add. Then rows that change nothing are dropped; with ``keeps_noops`` only those of two NULLs.
+    counts in an add. Then rows that change nothing are dropped; with noop ``emit`` only those of two NULLs.
     """
     if len(rows) > 1 and len({attribute for _, _, _, attribute, _, _ in rows}) < len(rows):
         by_attribute: dict[Attribute | None, list[CheckedRow]] = {}
@@ -305,7 +296,7 @@ def steps_of(rows: Sequence[CheckedRow], *, is_add: bool, keeps_noops: bool) -> 
             break
     else:  # as nearly always
         return rows
-    if keeps_noops:
+    if options.noop_updates == "emit":
         return [row for row in rows for _, _, _, _, old, new in (row,) if old is not None or new is not None]
     return [row for row in rows for _, _, _, _, old, new in (row,) if old != new]
 

@@ -21,6 +21,7 @@ import logging
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from itertools import chain
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
@@ -28,7 +29,7 @@ from sqlalchemy import Connection
 
 from eventlog.core.catalog import ObjectId
 from eventlog.core.checks import BadRow, Remark, check_rows
-from eventlog.core.events import Outgoing, build_event, decide, ids_of
+from eventlog.core.events import Outgoing, asks_for_values, build_event, decide, ids_of
 from eventlog.core.fold import Group, RowFolder
 from eventlog.errors import DatabaseError, number_of
 from eventlog.model import QUEUE_FIELDS, TIMED_FIELDS, LogRow, Origins, QueueRow, queue_rows
@@ -216,6 +217,8 @@ def split_by_rows(groups: Sequence[Group], most: int) -> Iterator[list[Group]]:
 def build_events(context: Context, groups: Sequence[Group]) -> list[Outgoing]:
     """The events of groups in their order; what their rows ask for is read back in one statement a class."""
     options = context.options.events
+    if not asks_for_values(chain.from_iterable(groups)):  # as in most logs
+        return [build_event(group, options) for group in groups]
     decided = decide(groups, context.query_back)
     return [build_event(group, options, decision, current) for group, decision, current in decided]
 
