@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final, Literal, TypeAlias
 
 from eventlog import __version__
@@ -142,7 +142,7 @@ def _envelope_start(header: Header) -> str:
 # --- what follows from names alone is made once ---
 
 
-Written: TypeAlias = tuple[Any, Any, Any, Any, Texts | Literal[All.ALL], Texts]
+Written: TypeAlias = tuple[Any, Any, Any, Any, Any, Texts]
 """A step as ``CheckedRow`` has it; its attribute has a name and a value_type, no more is looked at."""
 
 _NAMES_KEPT: Final = 65536
@@ -150,8 +150,6 @@ _SPECIAL_TYPES: Final = frozenset({"dn", "time"})
 """Types whose values are not all written alike: references bear more, and special times are strings."""
 
 _ASSOCIATION: Final = '"><association>'
-_END_MODIFY: Final = "</modify-attr>"
-_END_ADD: Final = "</add-attr>"
 
 
 @lru_cache(maxsize=_NAMES_KEPT)
@@ -173,30 +171,25 @@ class _Prepared(dict[Any, tuple[str, ...]]):
         return prepared
 
 
-def _modification(attribute: Any) -> tuple[str, str, str, str, str, str]:
-    """What stands around the values of a modify-attr: its start, what leads up to a value that goes, between it and the
+def _prepared(attribute: Any, element: str, before: str, after: str) -> tuple[str, str, str, str, str, str]:
+    """What stands around the values of an attribute: its start, what leads up to a value that goes, between it and the
     one that comes, up to the only value where all go, and where none goes, and what follows the last; this is empty for
-    a type of ``_SPECIAL_TYPES``.
+    a type of ``_SPECIAL_TYPES``. ``before`` and ``after``: the tags around values that come.
     """
-    start = f'<modify-attr attr-name="{escape_attribute(attribute.name)}">'
+    start = f'<{element} attr-name="{escape_attribute(attribute.name)}">'
     value = f'<value type="{attribute.value_type}">'
     return (
         start,
         f"{start}<remove-value>{value}",
-        f"</value></remove-value><add-value>{value}",
-        f"{start}<remove-all-values/><add-value>{value}",
-        f"{start}<add-value>{value}",
-        f"</value></add-value>{_END_MODIFY}" if attribute.value_type not in _SPECIAL_TYPES else "",
+        f"</value></remove-value>{before}{value}",
+        f"{start}<remove-all-values/>{before}{value}",
+        f"{start}{before}{value}",
+        f"</value>{after}</{element}>" if attribute.value_type not in _SPECIAL_TYPES else "",
     )
 
 
-def _addition(attribute: Any) -> tuple[str, str]:
-    """The start of an add-attr, and what leads up to its first value, empty for a type of ``_SPECIAL_TYPES``."""
-    start = f'<add-attr attr-name="{escape_attribute(attribute.name)}">'
-    return start, f'{start}<value type="{attribute.value_type}">' if attribute.value_type not in _SPECIAL_TYPES else ""
-
-
-_modifications, _additions = _Prepared(_modification), _Prepared(_addition)
+_modifications = _Prepared(partial(_prepared, element="modify-attr", before="<add-value>", after="</add-value>"))
+_additions = _Prepared(partial(_prepared, element="add-attr", before="", after=""))
 
 # A special time stands among the seconds of its attribute (spec/xds.md 6.3).
 _no_seconds = re.compile("[^-0-9]|[0-9]-").search
@@ -208,43 +201,36 @@ def _body(operation: str, steps: Sequence[Written]) -> str:
     """The attributes of an event. Steps of one attribute stand side by side and are written into one element."""
     parts: list[str] = []
     previous: Any = None
-    if operation == _ADD:
-        for _, _, _, attribute, _, new in steps:
-            start, first = _additions[attribute]
-            if type(new) is str and first:
-                part = f"{first}{escape_text(new)}</value>{_END_ADD}"
-            else:
-                part = f"{start}{_values(attribute.value_type, new)}{_END_ADD}"
-            if attribute is previous:
-                parts[-1] = parts[-1].removesuffix(_END_ADD)
-                part = part.removeprefix(start)
-            parts.append(part)
-            previous = attribute
-        return "".join(parts)
+    is_add = operation == _ADD
+    prepared, tag = (_additions, "</add-attr>") if is_add else (_modifications, "</modify-attr>")
     for _, _, _, attribute, old, new in steps:
-        start, remove, then_add, remove_all, add, end = _modifications[attribute]
+        start, remove, then_add, remove_all, add, end = prepared[attribute]
         # Types are compared, and the usual text is escaped here, since this runs for nearly every row.
-        if type(new) is not str or not end or isinstance(old, tuple):
-            part = f"{start}{_step(attribute.value_type, old, new)}{_END_MODIFY}"
+        if type(new) is not str or not end or type(old) is tuple:
+            part = f"{start}{_step(attribute.value_type, old, new, is_add)}{tag}"
         else:
             if "&" in new or "<" in new or ">" in new or "\r" in new or "\n" in new:
-                new = escape_text(new)
-            if old is ALL:
-                part = f"{remove_all}{new}{end}"
-            elif old is None:
+                new = new.translate(_TEXT_TABLE)
+            if old is None:
                 part = f"{add}{new}{end}"
+            elif old is ALL:
+                part = f"{remove_all}{new}{end}"
             else:
-                part = f"{remove}{escape_text(old)}{then_add}{new}{end}"
+                if "&" in old or "<" in old or ">" in old or "\r" in old or "\n" in old:
+                    old = old.translate(_TEXT_TABLE)
+                part = f"{remove}{old}{then_add}{new}{end}"
         if attribute is previous:
-            parts[-1] = parts[-1].removesuffix(_END_MODIFY)
+            parts[-1] = parts[-1].removesuffix(tag)
             part = part.removeprefix(start)
         parts.append(part)
         previous = attribute
     return "".join(parts)
 
 
-def _step(value_type: str, old: Texts | Literal[All.ALL], new: Texts) -> str:
+def _step(value_type: str, old: Texts | Literal[All.ALL], new: Texts, is_add: bool) -> str:
     """What goes and what comes, in all their forms."""
+    if is_add:
+        return _values(value_type, new)
     goes = ""
     if old is ALL:
         goes = "<remove-all-values/>"
