@@ -31,7 +31,7 @@ def spark() -> Iterator[SparkSession]:
         check_java()
     except ConfigError as error:
         pytest.skip(str(error))
-    session = open_session("local[2]")
+    session = open_session("local[2]", conf={"spark.sql.shuffle.partitions": "4"})  # by default 200, whatever the data
     yield session
     session.stop()
 

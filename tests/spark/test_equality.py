@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 import sqlalchemy as sa
 from backlog_job import (
     LOG,
@@ -25,12 +26,13 @@ from backlog_job import (
     statuses,
 )
 
-ROWS = 200_000
 
-
-def test_a_job_and_the_publisher_send_the_same_events_byte_for_byte(log: sa.Engine, tmp_path: Path) -> None:
-    rows = random_rows(ROWS, seed=4)
-    head = [next(rows) for _ in range(20_000)]
+@pytest.mark.parametrize("number", [50_000, pytest.param(200_000, marks=pytest.mark.soak)])
+def test_a_job_and_the_publisher_send_the_same_events_byte_for_byte(
+    log: sa.Engine, tmp_path: Path, number: int
+) -> None:
+    rows = random_rows(number, seed=4)
+    head = [next(rows) for _ in range(number // 10)]
     log_rows(log, head)
     leave_in_flight(config_of(log), documents=3)
     log_rows(log, rows)
@@ -38,15 +40,15 @@ def test_a_job_and_the_publisher_send_the_same_events_byte_for_byte(log: sa.Engi
 
     chance = random.Random(8)
     reports = {}
-    for number in range(2):
+    for run in range(2):
         config = config_of(log, publisher__batch_size=str(chance.randint(1, 128)))
-        out = tmp_path / str(number)
-        reports[out] = copy(config, out, partition_rows=chance.randint(15_000, 90_000))
+        out = tmp_path / str(run)
+        reports[out] = copy(config, out, partition_rows=chance.randint(number // 13, number // 2))
     before = statuses(log)
-    sent = publish(config_of(log, publisher__query_limit=str(chance.randint(500, 20_000))))
+    sent = publish(config_of(log, publisher__query_limit=str(chance.randint(500, number // 10))))
     after = statuses(log)
 
-    assert len(sent) > ROWS / 4
+    assert len(sent) > number / 4
     for out, report in reports.items():
         assert list(events_of(documents_of(out))) == sent
         became = letters_of(out, report)
@@ -92,11 +94,11 @@ def rows_with_one_that_never_rests(number: int) -> Iterator[Row]:
 
 
 def test_a_group_without_a_bound_is_folded_as_the_publisher_folds_it(log: sa.Engine, tmp_path: Path) -> None:
-    log_rows(log, rows_with_one_that_never_rests(50_000))
+    log_rows(log, rows_with_one_that_never_rests(20_000))
     config = config_of(log, publisher__fold_span="0")
-    copy(config, tmp_path / "out", partition_rows=10_000)
+    copy(config, tmp_path / "out", partition_rows=4_000)
     ours = list(events_of(documents_of(tmp_path / "out")))
-    assert len(ours) == 45_001
+    assert len(ours) == 18_001
     assert ours == publish(config)
 
 
