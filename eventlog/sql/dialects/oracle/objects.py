@@ -114,9 +114,9 @@ class OracleObjects(StepwiseDialect):
             case Kind.FIXED:
                 return partial(_fixed, size=2000, encoding="utf-8")
             case Kind.DATE | Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
-                canonical = converter(column.type, ValueOptions(time_syntax="canonical"))
+                full = converter(column.type, ValueOptions(time_syntax="full"))
                 has_fraction = column.type.sql.upper() != "DATE"
-                return lambda text: _moment(canonical(text), has_fraction)
+                return lambda text: _moment(full(text), has_fraction)
             case _:
                 return _character
 
@@ -384,10 +384,10 @@ def _bytes(text: str) -> bytes:
     return value
 
 
-def _moment(digits: str, has_fraction: bool) -> str:
-    date = f"{digits[:4]}-{digits[4:6]}-{digits[6:8]}"
-    if len(digits) == 8:
-        return date
-    if not has_fraction and digits[14:].strip("0"):
+def _moment(text: str, has_fraction: bool) -> str:
+    seconds, has_time, fraction = text.partition(".")
+    if not has_time:
+        return text
+    if not has_fraction and fraction != "0":
         raise NoSuchValue
-    return f"{date} {digits[8:10]}:{digits[10:12]}:{digits[12:14]}" + (f".{digits[14:]}" if has_fraction else "")
+    return f"{seconds}.{fraction:0<9}" if has_fraction else seconds

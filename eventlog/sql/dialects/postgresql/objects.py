@@ -19,11 +19,10 @@ is kept as canonical table_key text, and turned back into values here. The state
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final, LiteralString
 
 import sqlalchemy as sa
@@ -136,10 +135,8 @@ class PostgresObjects(Dialect):
         match column.type.kind:
             case Kind.APPROXIMATE | Kind.BOOLEAN:
                 return converter(column.type, ValueOptions())
-            case Kind.DATE | Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
-                return _instant(converter(column.type, ValueOptions(time_syntax="canonical")))
-            case Kind.TIME:
-                return _time(converter(column.type, ValueOptions(time_syntax="canonical")))
+            case Kind.DATE | Kind.TIME | Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
+                return partial(_moment, converter(column.type, ValueOptions(time_syntax="full")))
             case Kind.EXACT | Kind.INTEGER if not column.type.bits:
                 return _numeric
             case _:
@@ -416,35 +413,13 @@ def _numeric(text: str) -> str:
     return text
 
 
-def _instant(canonical: Callable[[str], str]) -> Callable[[str], str]:
-    def read(text: str) -> str:
-        digits = canonical(text)
-        if not digits.isdigit():  # a special time, which the server takes as it is; the session's zone is UTC
-            return text
-        date = f"{digits[:4]}-{digits[4:6]}-{digits[6:8]}"
-        if len(digits) == 8:
-            return date
-        return f"{date} {digits[8:10]}:{digits[10:12]}:{digits[12:14]}.{_microseconds(digits[14:])}+00"
-
-    return read
-
-
-def _time(canonical: Callable[[str], str]) -> Callable[[str], str]:
-    def read(text: str) -> str:
-        digits = canonical(text)
-        if not digits.isdigit():
-            return text
-        fraction = re.search(r"\.([0-9]+)", text)
-        microseconds = _microseconds(fraction[1].ljust(9, "0")) if fraction else "0"
-        return f"{digits[:2]}:{digits[2:4]}:{digits[4:6]}.{microseconds}"
-
-    return read
-
-
-def _microseconds(nanoseconds: str) -> str:
-    if nanoseconds[6:].strip("0"):
+def _moment(convert: Callable[[str], str], text: str) -> str:
+    moment = convert(text)
+    if moment is text:  # a special time stays itself, and the server takes it as it is; the session's zone is UTC
+        return text
+    if len(moment.partition(".")[2]) > 6:
         raise NoSuchValue
-    return nanoseconds[:6]
+    return f"{moment}+00" if " " in moment else moment
 
 
 # --- the walk of a resync ---------------------------------------------------------------------------------------------
