@@ -83,7 +83,7 @@ def is_still_valid(context: Context, writers: Writers) -> bool:
 
 # --- a window ---------------------------------------------------------------------------------------------------------
 
-UNLIMITED_WINDOW = 10_000
+_UNLIMITED_WINDOW = 10_000
 """Rows of a window with ``query_limit = 0``: windows do not change the result, and memory stays bounded."""
 
 
@@ -162,7 +162,7 @@ def take_window(
     behind it may be of the same transaction. None = the tail of the queue, where nothing is held back.
     """
     options = context.options
-    limit = options.query_limit or UNLIMITED_WINDOW
+    limit = options.query_limit or _UNLIMITED_WINDOW
     window = Window(first, last, limit, leave_user=options.leave_user)
     reader = WindowReader(context, in_flight, parked)
     needs_origins = context.output.needs_origins
@@ -181,7 +181,7 @@ def take_window(
 
 def _take(window: Window, chunks: Iterable[Iterable[list[QueueRow]]], reader: WindowReader) -> WindowResult | None:
     """What a window gives, of as many chunks as it needs, each in pieces; None if it needs more than there are."""
-    wanted = limit = reader.context.options.query_limit or UNLIMITED_WINDOW
+    wanted = limit = reader.context.options.query_limit or _UNLIMITED_WINDOW
     for chunk in chunks:
         rows, end = 0, window.first
         for piece in filter(None, chunk):
@@ -257,7 +257,7 @@ def take_due_window(
     they do not use up the window.
     """
     options = context.options
-    limit = options.query_limit or UNLIMITED_WINDOW
+    limit = options.query_limit or _UNLIMITED_WINDOW
     reader = WindowReader(context, in_flight, parked)
     rest: DueScan | None = None
     with closing(
@@ -381,7 +381,7 @@ def read_objects(context: Context, hold: Hold) -> HeldObjects:
     held = HeldObjects(writers)
     conn, log, options = context.connection, context.log, context.options
     window = Window(1, hold.last, None, leave_user=options.leave_user)
-    with closing(context.dialect.window_chunks(conn, log, window, UNLIMITED_WINDOW)) as chunks:
+    with closing(context.dialect.window_chunks(conn, log, window, _UNLIMITED_WINDOW)) as chunks:
         for chunk in chunks:
             for _, _, object_id, _, _, _ in check_rows(list(queue_rows(chunk)), context.catalog, None).good:
                 held.add(object_id)

@@ -47,24 +47,24 @@ def exposition(metrics: Collector) -> bytes:
     return text
 
 
-Labels = Mapping[str, str]
+_Labels = Mapping[str, str]
 """What every metric of a process is labelled with, such as the log and the type of the sink."""
 
 
-def build_info(labels: Labels) -> Metric:
+def _build_info(labels: _Labels) -> Metric:
     build = InfoMetricFamily("eventlog_build", "The version that runs.", labels=list(labels))
     build.add_metric(list(labels.values()), {"version": __version__})
     return build
 
 
-def counter(name: str, text: str, labels: Labels, number: float, created: float | None = None) -> Metric:
+def _counter(name: str, text: str, labels: _Labels, number: float, created: float | None = None) -> Metric:
     """Something that is counted. ``created``: since when, in seconds since 1970."""
     family = CounterMetricFamily(name, text, labels=list(labels))
     family.add_metric(list(labels.values()), number, created=created)
     return family
 
 
-def counters_by(name: str, text: str, labels: Labels, label: str, numbers: Mapping[str, float]) -> Metric:
+def _counters_by(name: str, text: str, labels: _Labels, label: str, numbers: Mapping[str, float]) -> Metric:
     """Something that is counted by the values of one more label."""
     family = CounterMetricFamily(name, text, labels=[*labels, label])
     for value, number in numbers.items():
@@ -72,14 +72,14 @@ def counters_by(name: str, text: str, labels: Labels, label: str, numbers: Mappi
     return family
 
 
-def gauge(name: str, text: str, labels: Labels, number: float) -> Metric:
+def _gauge(name: str, text: str, labels: _Labels, number: float) -> Metric:
     """Something that goes up and down."""
     family = GaugeMetricFamily(name, text, labels=list(labels), unit=_unit_of(name))
     family.add_metric(list(labels.values()), number)
     return family
 
 
-def state(name: str, text: str, labels: Labels, label: str, states: Iterable[str], now: str) -> Metric:
+def _state(name: str, text: str, labels: _Labels, label: str, states: Iterable[str], now: str) -> Metric:
     """Which one of some states holds now: that is 1, the others are 0."""
     family = GaugeMetricFamily(name, text, labels=[*labels, label])
     for each in states:
@@ -94,23 +94,23 @@ def _unit_of(name: str) -> str:
 
 
 class PublisherMetrics(Collector):
-    def __init__(self, activity: Activity, labels: Labels) -> None:
+    def __init__(self, activity: Activity, labels: _Labels) -> None:
         self._activity, self._labels = activity, labels
 
     def collect(self) -> Iterable[Metric]:
         activity, labels = self._activity, self._labels
-        yield build_info(labels)
+        yield _build_info(labels)
         for field, name, text in _COUNTERS:
-            yield counter(name, text, labels, getattr(activity.counters, field), activity.started)
+            yield _counter(name, text, labels, getattr(activity.counters, field), activity.started)
         answers = {level: getattr(activity.counters, f"answers_{level}") for level in _LEVELS}
-        yield counters_by("eventlog_answers", "Answers to events, by level.", labels, "level", answers)
+        yield _counters_by("eventlog_answers", "Answers to events, by level.", labels, "level", answers)
         text = "Waits before another try, by what is waited for."
-        yield counters_by("eventlog_back_offs", text, labels, "who", activity.back_offs)
+        yield _counters_by("eventlog_back_offs", text, labels, "who", activity.back_offs)
         text = "How often the connection to the database was made again."
-        yield counter("eventlog_reconnects", text, labels, activity.reconnects)
+        yield _counter("eventlog_reconnects", text, labels, activity.reconnects)
         for name, text, number in self._gauges():
-            yield gauge(name, text, labels, number)
-        yield state(
+            yield _gauge(name, text, labels, number)
+        yield _state(
             "eventlog_state", "1 for what the publisher does now.", labels, "state", Doing, activity.state.doing
         )
         text = "Time to read and fold a window of the queue."
@@ -163,19 +163,19 @@ class PublisherMetrics(Collector):
 
 
 class JobMetrics(Collector):
-    def __init__(self, activity: JobActivity, labels: Labels) -> None:
+    def __init__(self, activity: JobActivity, labels: _Labels) -> None:
         self._activity, self._labels = activity, labels
 
     def collect(self) -> Iterable[Metric]:
         activity, labels = self._activity, self._labels
-        yield build_info(labels)
+        yield _build_info(labels)
         for name, text, number in (
             ("eventlog_backlog_rows_read", "Rows that a backlog job has read.", activity.rows["converting"]),
             ("eventlog_backlog_rows_marked", "Rows that a backlog job has marked.", activity.rows["marking"]),
             ("eventlog_backlog_events_written", "Events that a backlog job has written.", activity.events),
         ):
-            yield counter(name, text, labels, number, activity.started)
-        yield state("eventlog_backlog_stage", "1 for what the job does now.", labels, "stage", STAGES, activity.stage)
+            yield _counter(name, text, labels, number, activity.started)
+        yield _state("eventlog_backlog_stage", "1 for what the job does now.", labels, "stage", STAGES, activity.stage)
         for name, text, figure in (
             ("eventlog_backlog_stage_ratio", "How much of the stage is done, 0 to 1.", activity.seen.share),
             ("eventlog_backlog_rows", "Rows that the stage has to do in all; 0 = not known.", activity.seen.total),
@@ -185,4 +185,4 @@ class JobMetrics(Collector):
                 activity.progress_wall,
             ),
         ):
-            yield gauge(name, text, labels, figure)
+            yield _gauge(name, text, labels, figure)

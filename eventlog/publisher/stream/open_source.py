@@ -49,7 +49,7 @@ def following(config: Config, counters: Counters, report: Report) -> Following:
     if config.format.type != "xds":
         raise ConfigError(f"format.type = {config.format.type} is for a log; a source is published as xds")
     source = source_of(config.source, report)
-    check_options(config)
+    _check_options(config)
     return Following(
         source,
         EventWriting(value_options(config), config.format.insert_query_back),
@@ -60,61 +60,34 @@ def following(config: Config, counters: Counters, report: Report) -> Following:
     )
 
 
-def position_of(config: Config, *, is_dry: bool = False) -> OpenPosition:
-    """What opens the position of the source, and makes the directory of the files sink, if it is that, the source's.
+def _catalog(config: Config) -> Catalog | None:
+    path = config.source.catalog
+    database = None if path is None else database_of(read_catalog(path))
+    if database is None:
+        return None
+    return build_catalog(
+        database,
+        values=value_options(config),
+        meta_identifiers=config.format.meta_identifiers,
+        referential=config.format.referential,
+    )
 
-    ``is_dry``: the position does not move, and no directory is written to. Raises ConfigError unless exactly one place
-    is named.
-    """
+
+def source_status(config: Config) -> SourceStatus:
+    """How far the source of ``[source]`` has been published. Raises ConfigError, DatabaseError."""
     settings = config.source
-    source, kept = settings.type or "", place_of(settings)
-    open_position: OpenPosition
+    source, kept = settings.type or "", _place_of(settings)
     if isinstance(kept, Path):
-        option, place = f"position_file {kept}", str(kept.resolve())
-        open_position = partial(position_file, kept, source)
+        status = status_in_file(kept, source)
     else:
-        table = settings.position_table
-        option, place = f"position_table {table}", f"{table} of {describe(parse_url(kept))}"
-        open_position = partial(position_table, kept, table, source)
-
-    @contextmanager
-    def opened() -> Iterator[Position]:
-        try:
-            with open_position() as position:
-                if is_dry:
-                    yield _Unmoved(position)
-                    return
-                if config.sink.type == "files" and config.sink.directory is not None:
-                    owner = Owner(f"{source}/{place}", f"the source {source} with its position in {place}")
-                    claim(config.sink.directory, owner, lambda: position.load().flight)
-                yield position
-        except BadToken as error:
-            raise ConfigError(f"{option}: {error}") from error
-
-    return opened
+        status = status_in_table(kept, settings.position_table, source)
+    try:
+        return replace(status, behind=source_of(settings, Report()).backlog(status.position.token))
+    except EventlogError as error:
+        return replace(status, unknown=str(error))
 
 
-def place_of(settings: SourceSettings) -> Path | str:
-    """What keeps the position: a file, or the database at a URL with its password.
-
-    Raises ConfigError unless exactly one is named.
-    """
-    in_table = settings.position_url is not None or settings.position_url_file is not None
-    if (settings.position_file is not None) == in_table:
-        raise ConfigError("where the position is kept: set either source.position_file or source.position_url")
-    if settings.position_file is not None:
-        return settings.position_file
-    return _url(settings.position_url, settings.position_url_file, settings.position_password, "position_url")
-
-
-class _Unmoved:
-    """A position that is read, and not saved."""
-
-    def __init__(self, position: Position) -> None:
-        self.load = position.load
-
-    def save(self, saved: Saved, failures: Sequence[Failure] = ()) -> None:
-        """Nothing is saved."""
+# --- the source -------------------------------------------------------------------------------------------------------
 
 
 def source_of(settings: SourceSettings, report: Report) -> Source:
@@ -138,19 +111,7 @@ def source_of(settings: SourceSettings, report: Report) -> Source:
 
 _INSTEAD: Final = {"properties": "set source.properties", "catalog": "set source.catalog"}
 _NOT_GIVEN: Final = frozenset({"final", "follow", "properties", "catalog", "empty_transactions"})
-
-
-def _catalog(config: Config) -> Catalog | None:
-    path = config.source.catalog
-    database = None if path is None else database_of(read_catalog(path))
-    if database is None:
-        return None
-    return build_catalog(
-        database,
-        values=value_options(config),
-        meta_identifiers=config.format.meta_identifiers,
-        referential=config.format.referential,
-    )
+_STANDARD_INPUT: Final = "-"
 
 
 def _stream(settings: SourceSettings, reader: Mapping[str, Any]) -> Source:
@@ -163,7 +124,7 @@ def _stream(settings: SourceSettings, reader: Mapping[str, Any]) -> Source:
         raise ConfigError("a source gbase needs either source.path or source.connect")
     options = parse_options(ReadOptions, reader, "source.reader")
     if settings.path is not None:
-        if settings.path.name == STANDARD_INPUT:
+        if settings.path.name == _STANDARD_INPUT:
             return StandardInput(options)
         return CaptureFiles(settings.path, options, settings.poll_interval)
     if settings.connect is None or settings.server is None or settings.capture is None:
@@ -175,7 +136,8 @@ def _stream(settings: SourceSettings, reader: Mapping[str, Any]) -> Source:
         Capture(table, columns, labels[table] if table in labels else next(free))
         for table, columns in settings.capture.items()
     ]
-    from eventlog.publisher.sinks.python import load_function  # brings the reader of XDS answers
+    # Here, since it brings the reader of XDS answers.
+    from eventlog.publisher.sinks.python import load_function
 
     connect = load_function(settings.connect, "source.connect", Path.cwd())
     named = replace(options, labels={capture.label: capture.table for capture in captures})
@@ -218,6 +180,66 @@ def _topics(settings: SourceSettings, reader: Mapping[str, Any], report: Report)
     return Topics(settings.brokers, settings.topics, options, properties, report)
 
 
+# --- its position -----------------------------------------------------------------------------------------------------
+
+
+def position_of(config: Config, *, is_dry: bool = False) -> OpenPosition:
+    """What opens the position of the source, and makes the directory of the files sink, if it is that, the source's.
+
+    ``is_dry``: the position does not move, and no directory is written to. Raises ConfigError unless exactly one place
+    is named.
+    """
+    settings = config.source
+    source, kept = settings.type or "", _place_of(settings)
+    open_position: OpenPosition
+    if isinstance(kept, Path):
+        option, place = f"position_file {kept}", str(kept.resolve())
+        open_position = partial(position_file, kept, source)
+    else:
+        table = settings.position_table
+        option, place = f"position_table {table}", f"{table} of {describe(parse_url(kept))}"
+        open_position = partial(position_table, kept, table, source)
+
+    @contextmanager
+    def opened() -> Iterator[Position]:
+        try:
+            with open_position() as position:
+                if is_dry:
+                    yield _Unmoved(position)
+                    return
+                if config.sink.type == "files" and config.sink.directory is not None:
+                    owner = Owner(f"{source}/{place}", f"the source {source} with its position in {place}")
+                    claim(config.sink.directory, owner, lambda: position.load().flight)
+                yield position
+        except BadToken as error:
+            raise ConfigError(f"{option}: {error}") from error
+
+    return opened
+
+
+def _place_of(settings: SourceSettings) -> Path | str:
+    """What keeps the position: a file, or the database at a URL with its password.
+
+    Raises ConfigError unless exactly one is named.
+    """
+    in_table = settings.position_url is not None or settings.position_url_file is not None
+    if (settings.position_file is not None) == in_table:
+        raise ConfigError("where the position is kept: set either source.position_file or source.position_url")
+    if settings.position_file is not None:
+        return settings.position_file
+    return _url(settings.position_url, settings.position_url_file, settings.position_password, "position_url")
+
+
+class _Unmoved:
+    """A position that is read, and not saved."""
+
+    def __init__(self, position: Position) -> None:
+        self.load = position.load
+
+    def save(self, saved: Saved, failures: Sequence[Failure] = ()) -> None:
+        """Nothing is saved."""
+
+
 def _url(url: str | None, file: Path | None, password: str | None, name: str) -> str:
     """A URL with its password, out of the settings or a file. Raises ConfigError."""
     if (url is None) == (file is None):
@@ -230,13 +252,13 @@ def _url(url: str | None, file: Path | None, password: str | None, name: str) ->
     return parsed.render_as_string(hide_password=False)
 
 
-STANDARD_INPUT: Final = "-"
+# --- the options that count -------------------------------------------------------------------------------------------
 
 _COUNTING: Final = frozenset({
     "profile", "publisher_disabled", "batch_size", "query_limit", "heartbeat_interval", "retry_initial", "retry_max",
     "on_retry", "max_parked", "concurrency", "flight_rows", "mark_interval", "health_file",
 })  # fmt: skip
-"""Of [publisher]."""
+"""Of [publisher]: what counts for a source that is no log."""
 
 _OF_FILE: Final = frozenset({"position_file"})
 _OF_TABLE: Final = frozenset({"position_url", "position_url_file", "position_password", "position_table"})
@@ -248,7 +270,7 @@ _OF_KIND: Final = {
 """Of the options for gbase, those that count for each kind of its sources."""
 
 
-def check_options(config: Config) -> None:
+def _check_options(config: Config) -> None:
     """Raises ConfigError for an option that was set and would have no effect on this source."""
     settings, kind = config.source, _kind(config.source)
     place = _OF_FILE if settings.position_file is not None else _OF_TABLE
@@ -287,18 +309,4 @@ def _kind(settings: SourceSettings) -> str:
         return settings.type or ""
     if settings.path is None:
         return "a session with a server"
-    return "a capture on standard input" if settings.path.name == STANDARD_INPUT else "a capture in files"
-
-
-def source_status(config: Config) -> SourceStatus:
-    """How far the source of ``[source]`` has been published. Raises ConfigError, DatabaseError."""
-    settings = config.source
-    source, kept = settings.type or "", place_of(settings)
-    if isinstance(kept, Path):
-        status = status_in_file(kept, source)
-    else:
-        status = status_in_table(kept, settings.position_table, source)
-    try:
-        return replace(status, behind=source_of(settings, Report()).backlog(status.position.token))
-    except EventlogError as error:
-        return replace(status, unknown=str(error))
+    return "a capture on standard input" if settings.path.name == _STANDARD_INPUT else "a capture in files"

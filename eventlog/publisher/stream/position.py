@@ -88,7 +88,7 @@ class FilePosition:
 
     def load(self) -> Saved:
         """What was saved last; of a file that is not there the beginning. Raises ConfigError."""
-        saved, moved = read_position(self._path, self._source)
+        saved, moved = _read_position(self._path, self._source)
         self._token, self._moved = saved.token, None if moved is None else moved.isoformat()
         return saved
 
@@ -122,7 +122,7 @@ class FilePosition:
             sync_path(path.parent)
 
 
-def read_position(path: Path, source: str) -> tuple[Saved, datetime | None]:
+def _read_position(path: Path, source: str) -> tuple[Saved, datetime | None]:
     """What was saved last of ``source``, and when its token changed; of a file that is not there the beginning.
 
     Raises ConfigError.
@@ -221,11 +221,11 @@ def _cut_torn_line(file: BinaryIO) -> None:
 
 # --- in a table -------------------------------------------------------------------------------------------------------
 
-PositionTables = tuple[sa.Table, sa.Table]
+_Tables = tuple[sa.Table, sa.Table]
 """That of the positions, and that of the failures."""
 
 
-def position_tables(name: str) -> PositionTables:
+def _position_tables(name: str) -> _Tables:
     """The table of this name (``schema.name`` or ``name``), and that of failures, ``<name>_error``."""
     schema, table_name = split_name(name)
     metadata = sa.MetaData(schema=schema)
@@ -256,7 +256,7 @@ def position_tables(name: str) -> PositionTables:
 def position_ddl(name: str, database: str) -> str:
     """The statements that make both tables in a database of this name (``postgresql``, ``oracle``, ``sqlite``)."""
     dialect = sa.make_url(f"{load_dialect(database).driver}://").get_dialect()()
-    return "".join(f"{str(CreateTable(table).compile(dialect=dialect)).strip()};\n" for table in position_tables(name))
+    return "".join(f"{str(CreateTable(table).compile(dialect=dialect)).strip()};\n" for table in _position_tables(name))
 
 
 class TablePosition:
@@ -264,7 +264,7 @@ class TablePosition:
 
     __slots__ = ("_connection", "_source", "_tables", "_token")
 
-    def __init__(self, connection: sa.Connection, tables: PositionTables, source: str) -> None:
+    def __init__(self, connection: sa.Connection, tables: _Tables, source: str) -> None:
         self._connection, self._tables, self._source = connection, tables, source
         self._token: Any = None
 
@@ -314,7 +314,7 @@ def position_table(url: str | sa.URL, name: str, source: str) -> Iterator[TableP
     The table is locked against a second publisher until the block is left. Raises ConfigError, DatabaseError,
     AnotherPublisher.
     """
-    url, source_tables = parse_url(url), position_tables(name)
+    url, source_tables = parse_url(url), _position_tables(name)
     position, _ = source_tables
     dialect = dialect_of(url)
     dialect.prepare(url)
@@ -370,7 +370,7 @@ class SourceStatus:
 
 def status_in_file(path: Path, source: str) -> SourceStatus:
     """What a position file and its file of failures hold. Raises ConfigError."""
-    saved, moved = read_position(path, source)
+    saved, moved = _read_position(path, source)
     status = SourceStatus(source, str(path), saved, moved, is_locked(path))
     lines: deque[bytes] = deque(maxlen=_SHOWN)
     number = 0
@@ -400,7 +400,7 @@ def _failure(line: bytes) -> tuple[datetime, Failure] | None:
 
 def status_in_table(url: str, table: str, source: str) -> SourceStatus:
     """What a position table and its table of failures hold. Raises ConfigError, DatabaseError."""
-    names = position_tables(table)
+    names = _position_tables(table)
     position, failures = names
     dialect = dialect_of(url)
     with connect(url, secret=POSITION_SECRET).connect() as connection, as_database_errors(connection):
