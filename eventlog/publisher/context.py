@@ -24,6 +24,7 @@ from eventlog.core.events import CurrentRow, EventOptions
 from eventlog.core.values import Kind
 from eventlog.errors import first_of, number_of
 from eventlog.model import Answer, Level
+from eventlog.publisher.flight import FlightInfo
 from eventlog.publisher.formats import OutputFormat
 from eventlog.publisher.sinks import Document
 from eventlog.sql.dialect import Dialect
@@ -231,14 +232,6 @@ class ParkedObject(NamedTuple):
     reason: str
 
 
-class FlightInfo(NamedTuple):
-    """A flight whose in-flight line is still in the database."""
-
-    number: int
-    events: int
-    rows: int
-
-
 @dataclass(frozen=True, slots=True)
 class Looked:
     """What costs a statement to know, as the publisher's own session saw it between two flights.
@@ -308,7 +301,7 @@ class Observer:
     def window_read(self, seconds: float, groups: int) -> None:
         """A window of the queue was read, with so many groups that are to be published."""
 
-    def flight_begins(self, number: int, event_times: Mapping[str, str | None]) -> None:
+    def flight_begins(self, flight: FlightInfo, event_times: Mapping[str, str | None]) -> None:
         """A flight is about to be sent. ``event_times``: of the first row of each envelope, by the event-id sent."""
 
     def flight_ended(self, number: int, result: str) -> None:

@@ -195,11 +195,10 @@ def _fly(
 ) -> Delivered:
     state.flights[flight.number] = flight
     before_flight()
-    event_times: dict[str, str | None] = {}
-    if times := flight.origins.event_times if context.observer is not SILENT else None:
-        firsts = [events[0] for events in flight.envelopes.values()]
+    if context.observer is not SILENT:
+        times, firsts = flight.origins.event_times, [events[0] for events in flight.envelopes.values()]
         event_times = {event.sent_id: times[event.ids[0]] for event in firsts if event.ids[0] in times}
-    context.observer.flight_begins(flight.number, event_times)
+        context.observer.flight_begins(flight.info(), event_times)
     begun = time.monotonic()
     line = InflightLine(context, flight, sink, state.parking)
     most = context.options.concurrency

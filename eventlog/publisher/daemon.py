@@ -29,7 +29,6 @@ from eventlog.publisher.context import (
     Context,
     Counters,
     Doing,
-    FlightInfo,
     Observer,
     ParkedObject,
     Reports,
@@ -304,14 +303,7 @@ def look(context: Context, state: State) -> None:
         ParkedObject(object_class.name, key, parked.due, parked.attempts, parked.reason)
         for (object_class, key), parked in state.parking.items()
     ]
-    flights = [
-        FlightInfo(
-            flight.number,
-            sum(map(len, flight.envelopes.values())),
-            sum(len(event.ids) for event in flight.events()),
-        )
-        for flight in state.flights.values()
-    ]
+    flights = [flight.info() for flight in state.flights.values()]
     oldest, seconds = max(writers, default=None), time.monotonic() - begun
     context.observer.looked(
         replace(queue, oldest_writer_seconds=oldest, parked=parked, flights=flights, seconds=seconds)

@@ -30,6 +30,14 @@ KIND: Final = "publisher"
 NO_ORIGINS: Final = Origins({}, {})
 
 
+class FlightInfo(NamedTuple):
+    """A flight whose in-flight line is still in the database."""
+
+    number: int
+    events: int
+    rows: int
+
+
 class Flight(NamedTuple):
     """What one in-flight line records. ``envelopes``: up to ``batch_size`` events each, which make one document, by
     their numbers from 1. ``first`` is the number of the first event, for formats that number them.
@@ -47,6 +55,11 @@ class Flight(NamedTuple):
     def events(self) -> Iterator[Outgoing]:
         """The events of all envelopes in order."""
         return chain.from_iterable(self.envelopes.values())
+
+    def info(self) -> FlightInfo:
+        """What an observer is told of it."""
+        events = sum(map(len, self.envelopes.values()))
+        return FlightInfo(self.number, events, sum(len(event.ids) for event in self.events()))
 
 
 def pack(

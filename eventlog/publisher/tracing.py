@@ -27,6 +27,7 @@ from eventlog.config.load import Config
 from eventlog.errors import ConfigError
 from eventlog.model import Answer, Level, Verdict
 from eventlog.publisher.context import Doing, Observer
+from eventlog.publisher.flight import FlightInfo
 from eventlog.publisher.sinks import SPAN_KINDS, Document, Sink
 
 _ROOT: Final = Context()
@@ -57,10 +58,10 @@ class Tracing(Observer):
         if groups:  # an idle publisher looks all the time
             self._window = Link(self._past("eventlog.window", seconds, _ROOT, groups=groups).get_span_context())
 
-    def flight_begins(self, number: int, event_times: Mapping[str, str | None]) -> None:
+    def flight_begins(self, flight: FlightInfo, event_times: Mapping[str, str | None]) -> None:
         self._end_flight("the publisher lost its connection")
         links = [] if self._window is None else [self._window]
-        self._flight = self.span("eventlog.flight", _ROOT, links=links, flight=number)
+        self._flight = self.span("eventlog.flight", _ROOT, links=links, flight=flight.number)
         self._context = trace.set_span_in_context(self._flight, _ROOT)
 
     def flight_ended(self, number: int, result: str) -> None:

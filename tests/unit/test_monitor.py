@@ -21,7 +21,6 @@ from eventlog.publisher.context import (
     SILENT,
     Counters,
     Doing,
-    FlightInfo,
     Looked,
     Observer,
     ParkedObject,
@@ -29,6 +28,7 @@ from eventlog.publisher.context import (
     _Several,
     together,
 )
+from eventlog.publisher.flight import FlightInfo
 from eventlog.publisher.monitor.activity import Activity, Histogram
 from eventlog.publisher.monitor.openmetrics import PublisherMetrics, exposition
 from eventlog.publisher.monitor.server import Monitor, parse_address, serving
@@ -269,6 +269,16 @@ def test_values_keys_and_receivers_texts_are_hidden_unless_they_are_wanted(activ
     assert "idu=17" in shown
 
 
+def test_a_flight_is_seen_as_soon_as_it_begins_and_until_it_has_ended(activity: Activity, clock: Clock) -> None:
+    activity.looked(Looked(3, 100, flights=[FlightInfo(4, 1, 2)]))
+    activity.flight_begins(FlightInfo(5, 1, 3), {})
+    clock.now += 7
+    assert scrape(activity)["eventlog_in_flight_rows",] == 5
+    assert scrape(activity)["eventlog_oldest_flight_seconds",] == 7
+    activity.flight_ended(5, "done")
+    assert scrape(activity)["eventlog_in_flight_rows",] == 2
+
+
 def delays(activity: Activity) -> dict[tuple[str, ...], float]:
     return {key: value for key, value in scrape(activity).items() if key[0].startswith("eventlog_delay_seconds")}
 
@@ -280,7 +290,7 @@ def test_the_delay_is_from_event_time_to_the_answer_by_the_logs_clock(activity: 
     assert delays(activity) == {}
     activity.looked(Looked(1, 100, clock=NOON))
     clock.now += 3
-    activity.flight_begins(1, {"1": "2026-03-01 11:59:58.5", "7": None})
+    activity.flight_begins(FlightInfo(1, 2, 2), {"1": "2026-03-01 11:59:58.5", "7": None})
     activity.answered(Document(1, 1, ("1", "2"), ""), Answer(), 0.1)  # at 12:00:03 by that clock
     activity.answered(Document(1, 2, ("4", "5"), ""), Answer(), 0.1)  # whose first row is not known
     activity.answered(Document(1, 3, ("7",), ""), Answer(), 0.1)
@@ -290,18 +300,18 @@ def test_the_delay_is_from_event_time_to_the_answer_by_the_logs_clock(activity: 
 
 def test_an_event_that_is_to_be_sent_again_has_no_delay_yet(activity: Activity, clock: Clock) -> None:
     activity.looked(Looked(1, 100, clock=NOON))
-    activity.flight_begins(1, {"5": "2026-03-01 12:00:00"})
+    activity.flight_begins(FlightInfo(1, 2, 2), {"5": "2026-03-01 12:00:00"})
     activity.answered(Document(1, 1, ("5",), ""), said("retry"), 0.1)
     assert delays(activity)["eventlog_delay_seconds_count",] == 0
     clock.now += 60
-    activity.flight_begins(1, {"5": "2026-03-01 12:00:00"})
+    activity.flight_begins(FlightInfo(1, 2, 2), {"5": "2026-03-01 12:00:00"})
     activity.answered(Document(1, 1, ("5",), ""), Answer(), 0.1)
     assert delays(activity)["eventlog_delay_seconds_sum",] == 60
 
 
 def test_the_delay_of_a_sink_that_speaks_when_it_is_flushed_ends_there(activity: Activity, clock: Clock) -> None:
     activity.looked(Looked(1, 100, clock=NOON))
-    activity.flight_begins(1, {"5": "2026-03-01 12:00:00"})
+    activity.flight_begins(FlightInfo(1, 2, 2), {"5": "2026-03-01 12:00:00"})
     activity.answered(Document(1, 1, ("5",), ""), Answer(is_pending=True), 0.1)
     assert delays(activity)["eventlog_delay_seconds_count",] == 0
     clock.now += 2

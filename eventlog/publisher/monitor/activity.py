@@ -19,6 +19,7 @@ from typing import Final, NamedTuple, Protocol
 
 from eventlog.model import Answer, Level, Verdict
 from eventlog.publisher.context import QUEUE_CAP, Counters, Doing, Looked, Observer, WaitFor, event_age
+from eventlog.publisher.flight import FlightInfo
 from eventlog.publisher.sinks import Document
 
 HISTORY_SECONDS: Final = 3600
@@ -168,7 +169,8 @@ class Activity(Watched, Observer):
         self.back_offs: Mapping[str, int] = {who.value: 0 for who in WaitFor}
         self.looked_at: Looked | None = None
         self.looked_time: float | None = None
-        self.flights_since: Mapping[int, float] = {}
+        self.flights: Mapping[int, tuple[FlightInfo, float]] = {}
+        """What is in flight, and since when it has been seen. Replaced whole, since the server reads it meanwhile."""
         self.windows, self.envelopes, self.delays = Histogram(_SHORT), Histogram(_SHORT), Histogram(_LONG)
         self.sent: deque[Sent] = deque(maxlen=_SENT_KEPT)
         self._times: deque[float] = deque(maxlen=_TIMES_KEPT)
@@ -218,7 +220,9 @@ class Activity(Watched, Observer):
         if groups:
             self._works()
 
-    def flight_begins(self, number: int, event_times: Mapping[str, str | None]) -> None:
+    def flight_begins(self, flight: FlightInfo, event_times: Mapping[str, str | None]) -> None:
+        # Not by the next look alone: if this flight hangs, that comes when it no longer does.
+        self.flights = {**self.flights, flight.number: (flight, self.clock())}
         self._works()
         self._event_times = dict(event_times)
         if event_times:
@@ -227,6 +231,10 @@ class Activity(Watched, Observer):
     @property
     def wants_event_times(self) -> bool:
         return self.clock() >= self._event_times_due
+
+    def flight_ended(self, number: int, result: str) -> None:
+        # What is left of it, if anything, the next look tells.
+        self.flights = {each: seen for each, seen in self.flights.items() if each != number}
 
     def answered(self, document: Document, answer: Answer, seconds: float) -> None:
         self._works()
@@ -279,13 +287,10 @@ class Activity(Watched, Observer):
 
     def looked(self, looked: Looked) -> None:
         now = self.clock()
-        self.flights_since = {flight.number: self.flights_since.get(flight.number, now) for flight in looked.flights}
+        self.flights = {
+            flight.number: (flight, self.flights.get(flight.number, (flight, now))[1]) for flight in looked.flights
+        }
         self.looked_at, self.looked_time = looked, now
-
-    def flight_seconds(self, number: int) -> float:
-        """For how long a flight has been seen that is not done."""
-        now = self.clock()
-        return now - self.flights_since.get(number, now)
 
     # --- what the server asks ---
 

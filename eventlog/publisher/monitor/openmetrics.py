@@ -143,12 +143,12 @@ class PublisherMetrics(Collector):
         yield (
             "eventlog_in_flight_rows",
             "Rows that are recorded in flight.",
-            sum(flight.rows for flight in looked.flights),
+            sum(flight.rows for flight, _ in activity.flights.values()),
         )
         yield (
             "eventlog_oldest_flight_seconds",
             "Age of the oldest flight that is not done; 0 if there is none.",
-            max((activity.flight_seconds(flight.number) for flight in looked.flights), default=0.0),
+            max((activity.clock() - since for _, since in activity.flights.values()), default=0.0),
         )
         yield (
             "eventlog_oldest_writer_seconds",

@@ -121,9 +121,7 @@ def process_status(activity: Activity, log: str, sink: str, form: str, *, shows_
             }
             for parked in looked.parked[:_MOST_LISTED]
         ],
-        flights=[
-            {**each._asdict(), "seconds": round(activity.flight_seconds(each.number), 3)} for each in looked.flights
-        ],
+        flights=[{**flight._asdict(), "seconds": round(now - since, 3)} for flight, since in activity.flights.values()],
         sent=[{**sent._asdict(), "reason": private(sent.reason)} for sent in activity.newest_sent()[:_MOST_LISTED]],
     )
 
