@@ -137,6 +137,18 @@ class Heard(PlainSink):
         raise AssertionError("nothing is published here")
 
 
+def test_a_publisher_that_runs_again_warns_of_the_rows_of_that_run_alone(
+    home: sa.Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    config, counters = load(Path("eventlog.toml"), {}), Counters()
+    execute(home, "INSERT INTO hr.usr VALUES (1, NULL)")
+    for _ in range(2):
+        stop = StopRequest()
+        publish(lambda: open_context(config, counters), Heard, stop, stop.set)
+    assert counters.rows_loopback == len(statuses(home)) > 0
+    assert sum("without being published" in record.message for record in caplog.records) == 1
+
+
 def test_a_running_publisher_warns_at_most_once_a_minute(
     home: sa.Engine, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
