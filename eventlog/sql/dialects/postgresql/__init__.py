@@ -40,6 +40,7 @@ from eventlog.sql.dialects.postgresql.triggers import PostgresTriggers
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import fetch, qualified, quote_identifier, statements, without_collector
 from eventlog.sql.statements import fetch_chunks as fetch_pieces
+from eventlog.sql.triggers import LOCK_TIMEOUT
 from eventlog.sql.windows import Ranges, Window
 
 if TYPE_CHECKING:
@@ -82,9 +83,6 @@ _RESYNC: Final = {
     "autovacuum_vacuum_scale_factor": "0",
     "fillfactor": "50",
 }
-
-LOCK_TIMEOUT: Final = 5.0
-"""Seconds that a change of guard waits for the log; whoever writes it meanwhile waits behind it."""
 
 _SETTING: Final = "pg_catalog.current_setting('{}')"
 _LETTER: Final = "'^[A-Za-z]$'"

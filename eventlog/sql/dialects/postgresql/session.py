@@ -15,7 +15,7 @@ from sqlalchemy import Connection, text
 
 from eventlog.sql.database import Wake
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.dialects.postgresql.text import MAX_IDENTIFIER, literal
+from eventlog.sql.dialects.postgresql.text import MAX_IDENTIFIER, TEXT_SETTINGS, literal
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import qualified, quote_identifier, statements
 
@@ -27,13 +27,8 @@ class PostgresSessions(Dialect):
 
     driver = "postgresql+psycopg"
     session = (
-        # What a session can change in the text of values: pinned to what the triggers pin it to (spec/triggers.md 6).
-        "SET TimeZone = 'UTC'",
-        "SET DateStyle = 'ISO, YMD'",
-        "SET IntervalStyle = 'postgres'",
-        "SET extra_float_digits = 1",
-        "SET bytea_output = 'hex'",
-        "SET lc_monetary = 'C'",
+        # As the triggers have it (spec/triggers.md 6).
+        *(f"SET {name} = '{value}'" for name, value in TEXT_SETTINGS.items()),
         # Statements here are short, and compiling one takes longer than running it.
         "SET jit = off",
     )

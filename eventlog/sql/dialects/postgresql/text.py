@@ -167,13 +167,14 @@ def is_one_spelling(column: Column) -> bool:
 # --- settings ---------------------------------------------------------------------------------------------------------
 
 _FLOATS: Final = {"extra_float_digits": "1"}
-_ALL: Final = _FLOATS | {
+TEXT_SETTINGS: Final = _FLOATS | {
     "DateStyle": "ISO, YMD",
     "TimeZone": "UTC",
     "IntervalStyle": "postgres",
     "bytea_output": "hex",
     "lc_monetary": "C",
 }
+"""What a session can change in the text of values, and what it is pinned to."""
 
 # Types of Kind.OTHER whose text no setting changes; the first word of format_type.
 _FIXED_TEXT: Final = frozenset(
@@ -197,11 +198,11 @@ def session_settings(columns: Iterable[Column], fixed_text: Iterable[str] = ()) 
         if column.type.kind is Kind.APPROXIMATE or sql in _FLOAT_TEXT:
             settings |= _FLOATS
         elif sql == "interval" or sql.startswith("interval "):
-            settings["IntervalStyle"] = _ALL["IntervalStyle"]
+            settings["IntervalStyle"] = TEXT_SETTINGS["IntervalStyle"]
         elif sql == "money":
-            settings["lc_monetary"] = _ALL["lc_monetary"]
+            settings["lc_monetary"] = TEXT_SETTINGS["lc_monetary"]
         elif sql.startswith(("time ", "time(")):
             continue  # with time zone, which is a value of Kind.OTHER
         elif column.type.kind is Kind.OTHER and (sql.endswith("[]") or not {sql, first_word} & known):
-            settings |= _ALL
+            settings |= TEXT_SETTINGS
     return dict(sorted(settings.items()))
