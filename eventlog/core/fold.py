@@ -77,41 +77,21 @@ class RowFolder:
     """Rows that come in pieces, in queue order, and leave in groups (spec/event-log.md 8.2).
 
     A group leaves as soon as no later row can join it, so that whoever reads a long log holds few rows at once.
-    ``at_a_time``: how many rows ``take`` waits for before it folds them.
+    ``rows``: those that have come and not left, in queue order. ``at_a_time``: how many of them ``take`` waits for
+    before it folds them.
     """
 
-    __slots__ = ("_at_a_time", "_enough", "_fold_distance", "_fold_span", "_new", "_open")
-
     def __init__(self, fold_distance: int, fold_span: int, at_a_time: int = AT_A_TIME) -> None:
-        self._fold_distance, self._fold_span = fold_distance, fold_span
+        self.rows: list[CheckedRow] = []
+        self._distances = fold_distance, fold_span
         self._at_a_time = self._enough = at_a_time
-        self._open: list[Group] = []
-        self._new: list[CheckedRow] = []
-
-    @property
-    def rows(self) -> list[CheckedRow]:
-        """The rows that have come and not left, in queue order."""
-        if self._open:
-            self._new = sorted(chain.from_iterable(self._open), key=itemgetter(0)) + self._new
-            self._open = []
-        return self._new
-
-    @property
-    def oldest_open(self) -> int | None:
-        """The record_id of the first row that ``close`` has held back; None if it has held none back."""
-        return first_id(self._open[0]) if self._open else None
-
-    def add(self, rows: Sequence[CheckedRow]) -> None:
-        """The next rows."""
-        self._new += rows
 
     def take(self, rows: Sequence[CheckedRow]) -> list[Group]:
         """Add rows, and return the groups that can leave, if enough rows have come to be worth folding."""
-        self._new += rows
-        rows = self.rows
-        if len(rows) < self._enough:
+        self.rows += rows
+        if len(self.rows) < self._enough:
             return []
-        last_id, *_ = rows[-1]
+        last_id, *_ = self.rows[-1]
         groups = self.close(last_id)
         # Where groups stay open for long, not every piece is worth folding all of them again.
         self._enough = max(self._at_a_time, 2 * len(self.rows))
@@ -119,9 +99,9 @@ class RowFolder:
 
     def close(self, read_to: int | None) -> list[Group]:
         """The groups, in queue order, that no row behind record_id ``read_to`` can join; None = no more rows."""
-        groups = fold(self.rows, self._fold_distance, self._fold_span)
+        groups = fold(self.rows, *self._distances)
         closed = len(groups)
         if read_to is not None:
-            closed = next(open_groups(groups, read_to, self._fold_distance, self._fold_span), closed)
-        self._new, self._open = [], groups[closed:]
+            closed = next(open_groups(groups, read_to, *self._distances), closed)
+        self.rows = sorted(chain.from_iterable(groups[closed:]), key=itemgetter(0))
         return groups[:closed]

@@ -30,7 +30,7 @@ from sqlalchemy import Connection
 from eventlog.core.catalog import ObjectId
 from eventlog.core.checks import BadRow, Remark, check_rows
 from eventlog.core.events import Outgoing, asks_for_values, build_event, decide, ids_of
-from eventlog.core.fold import Group, RowFolder
+from eventlog.core.fold import Group, RowFolder, first_id
 from eventlog.errors import DatabaseError, number_of
 from eventlog.model import QUEUE_FIELDS, TIMED_FIELDS, LogRow, Origins, QueueRow, queue_rows
 from eventlog.publisher.context import Context
@@ -137,7 +137,7 @@ class WindowReader:
         good, bad, loopback, remarks = check_rows(free, self.context.catalog, self.context.options.driver_user)
         if self._parked:
             good = [row for row in good for _, _, object_id, _, _, _ in (row,) if object_id not in self._parked]
-        self.folder.add(good)
+        self.folder.rows += good
         self._bad += bad
         self._loopback += loopback
         self._remarks += remarks
@@ -193,9 +193,9 @@ def _take(window: Window, chunks: Iterable[Iterable[list[QueueRow]]], reader: Wi
         if reader.taken < wanted:
             continue
         groups = reader.folder.close(end)
-        held_back = reader.folder.oldest_open
-        if groups or held_back is None:
-            return reader.result(groups, end + 1 if held_back is None else held_back)
+        held_back = reader.folder.rows
+        if groups or not held_back:
+            return reader.result(groups, first_id(held_back) if held_back else end + 1)
         wanted += limit
     return None
 

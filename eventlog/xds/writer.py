@@ -120,11 +120,6 @@ def file_form(events: Iterable[str], header: Header, indent: int = 0) -> str:
     return f"{DECLARATION}\n{_indented(envelope, indent) if indent else envelope}"
 
 
-def heartbeat(header: Header) -> str:
-    """The heartbeat document in the line form (spec/xds.md 7)."""
-    return line_form((HEARTBEAT,), header)
-
-
 def _envelope(events: Iterable[str], header: Header) -> str:
     body = "".join(events)
     if not body:

@@ -17,7 +17,7 @@ from eventlog import __version__
 from eventlog.errors import ConfigError
 from eventlog.model import AttributeSteps, Event, Op, Step
 from eventlog.xds.format import read_events
-from eventlog.xds.writer import HEARTBEAT, Header, file_form, heartbeat, line_form, write_event
+from eventlog.xds.writer import HEARTBEAT, Header, file_form, line_form, write_event
 
 HEADER = Header("eventlog", "1.0")
 USR = "idu=1,table=usr,schema=indirect"
@@ -240,12 +240,12 @@ def test_product_that_xml_cannot_hold_is_refused(header: dict[str, str]) -> None
 
 
 def test_heartbeat() -> None:
-    assert heartbeat(HEADER) == (
+    assert line_form((HEARTBEAT,), HEADER) == (
         '<?xml version="1.0" encoding="UTF-8"?>'
         '<nds dtdversion="2.0"><source><product version="1.0">eventlog</product></source>'
         '<input><status level="success" type="heartbeat"/></input></nds>\n'
     )
-    validate(heartbeat(HEADER))
+    validate(line_form((HEARTBEAT,), HEADER))
 
 
 def test_indent_moves_elements_that_have_element_children_and_nothing_else() -> None:
