@@ -183,23 +183,62 @@ def deliver(
     def halted() -> bool:
         return ended.result is not FlightResult.DONE or stopping()
 
-    with closing(_until_culprits_are_known(envelopes, errand, halted, threads)) as sent:
-        for envelope, events, answer, is_part in sent:
-            if isinstance(answer, ReceiverAway):
-                if ended.result is not FlightResult.FATAL:
-                    ended = ended._replace(result=FlightResult.AWAY, reason=str(answer))
+    def take(envelope: int, events: Sequence[E], answer: Answer | ReceiverAway) -> set[Hashable]:
+        """Settle what came back; the objects of events that got retry for themselves."""
+        nonlocal ended
+        if isinstance(answer, ReceiverAway):
+            if ended.result is not FlightResult.FATAL:
+                ended = ended._replace(result=FlightResult.AWAY, reason=str(answer))
+            return set()
+        judged = _judge(events, answer)
+        settled = _settle(envelope, judged, answer, errand)
+        if (why := errand.take(envelope, events, judged)) and settled.result is FlightResult.DONE:
+            settled = settled._replace(result=FlightResult.RETRY, reason=why)
+        if settled.result is FlightResult.FATAL or ended.result is FlightResult.DONE:
+            ended = settled
+        return {event.object_id for event in judged.retried} if answer.verdicts else set()
+
+    with closing(_returned(envelopes, errand, halted, threads)) as returned:
+        for envelope, events, answer in returned:
+            if (why := _refusal(events, answer)) is None:
+                take(envelope, events, answer)
                 continue
-            judged = _judge(events, answer)
-            settled = _settle(envelope, judged, answer, errand)
-            if (why := errand.take(envelope, events, judged)) and settled.result is FlightResult.DONE:
-                settled = settled._replace(result=FlightResult.RETRY, reason=why)
-            if settled.result is FlightResult.FATAL or ended.result is FlightResult.DONE:
-                ended = settled
-            if is_part and not halted():
-                errand.save()
+            where = {"flight": errand.flight, "envelope": envelope}
+            _log.info("envelope %d is sent in halves: %s", envelope, why, extra=where)
+            _send_halves(envelope, events, errand, take, halted)
     if ended.result is FlightResult.DONE and stopping():
         return Delivered(FlightResult.STOPPED, "told to stop")
     return ended
+
+
+def _send_halves(
+    envelope: int,
+    events: Sequence[E],
+    errand: Errand[E],
+    take: Callable[[int, Sequence[E], Answer | ReceiverAway], set[Hashable]],
+    halted: Callable[[], bool],
+) -> None:
+    """Send the halves of an envelope that got an error without saying for which event, until an event that gets one is
+    alone: one culprit among n events costs 2 log2 n further requests at most.
+
+    A half goes under the number of its envelope when what was decided before is struck off, so that a crash repeats
+    only the rest. The first half is decided before the second is sent: the events of an object keep their order.
+    """
+    parts = _halves(events)
+    while parts and not halted():
+        part = parts.pop(0)
+        answer = _send(errand, envelope, part)
+        if _refusal(part, answer) is not None:
+            parts[:0] = _halves(part)
+            continue
+        retried = take(envelope, part, answer)
+        # They were in the envelope, and the receiver may have applied them before it refused it.
+        behind = [(SUCCESS, event) for left in parts for event in left if event.object_id in retried]
+        if behind:
+            errand.take(envelope, [event for _, event in behind], Judged([], (), behind))
+            parts = [rest for left in parts if (rest := [event for event in left if event.object_id not in retried])]
+        if parts and not halted():
+            errand.save()
 
 
 _Returned = tuple[int, Sequence[E], Answer | ReceiverAway]
@@ -207,40 +246,9 @@ _Returned = tuple[int, Sequence[E], Answer | ReceiverAway]
 """
 
 
-def _until_culprits_are_known(
-    envelopes: Collection[Envelope[E]], errand: Errand[E], halted: Callable[[], bool], threads: Executor | None
-) -> Generator[tuple[int, Sequence[E], Answer | ReceiverAway, bool]]:
-    """What came back, and whether more of the envelope follows. In place of an envelope that got an error without
-    saying for which event, its halves, until an event that gets one is alone: one culprit among n events costs 2 log2 n
-    further requests at most.
-
-    A half goes under the number of its envelope when what was decided before is struck off, so that a crash repeats
-    only the rest. The first half is decided before the second is sent: the events of an object keep their order.
-    """
-    for number, events, answer in _returned(envelopes, errand, halted, threads):
-        if (why := _refusal(events, answer)) is None:
-            yield number, events, answer, False
-            continue
-        where = {"flight": errand.flight, "envelope": number}
-        _log.info("envelope %d is sent in halves: %s", number, why, extra=where)
-        parts = _halves(events)
-        while parts and not halted():
-            part = parts.pop(0)
-            answer = _send(errand, number, part)
-            if _refusal(part, answer) is not None:
-                parts[:0] = _halves(part)
-                continue
-            yield number, part, answer, bool(parts)
-            if parts and (retried := _retried_objects(part, answer)):
-                # They were in the envelope, and the receiver may have applied them before it refused it.
-                behind = [(SUCCESS, event) for events in parts for event in events if event.object_id in retried]
-                errand.take(number, [event for _, event in behind], Judged([], (), behind))
-                parts = [left for events in parts if (left := [one for one in events if one.object_id not in retried])]
-
-
 def _returned(
     envelopes: Collection[Envelope[E]], errand: Errand[E], halted: Callable[[], bool], threads: Executor | None
-) -> Iterator[_Returned[E]]:
+) -> Generator[_Returned[E]]:
     """Each envelope after the answer to the one before; with ``threads`` up to ``concurrency`` in the air, begun in
     order, never two that hold one object.
     """
@@ -300,13 +308,6 @@ def _refusal(events: Sequence[E], answer: Answer | ReceiverAway) -> str | None:
 def _halves(events: Sequence[E]) -> list[Sequence[E]]:
     middle = len(events) // 2
     return [events[:middle], events[middle:]]
-
-
-def _retried_objects(events: Sequence[E], answer: Answer | ReceiverAway) -> set[Hashable]:
-    """The objects of events that got retry for themselves."""
-    if isinstance(answer, ReceiverAway) or not answer.verdicts:
-        return set()
-    return {event.object_id for event in events if answer.verdict(event.sent_id).level is Level.RETRY}
 
 
 def send_heartbeat(sink: Sink, document: Document, counters: Counters) -> bool:
