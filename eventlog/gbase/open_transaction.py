@@ -1,16 +1,21 @@
-"""A transaction that is not committed: its records, in memory or, above a limit, in a file (spec/gbase-cdc.md 4)."""
+"""A transaction that is not committed: its records, in memory or, above a limit, in a file, and what operations they
+are, after savepoints and with update pairs (spec/gbase-cdc.md 4).
+"""
 
 from __future__ import annotations
 
 import struct
 import tempfile
 from array import array
+from collections import Counter
 from collections.abc import Iterator
+from heapq import merge
 from itertools import chain
 from typing import IO, Final, NamedTuple
 
 from eventlog.gbase.layout import Layout
-from eventlog.gbase.records import UPDBEF
+from eventlog.gbase.records import DELETE, INSERT, TRUNCATE, UPDAFT, UPDBEF
+from eventlog.model import ChangeOp
 
 
 class Entry(NamedTuple):
@@ -28,6 +33,16 @@ class Entry(NamedTuple):
     before_at: int = -1
     before: Entry | None = None
 
+
+Operation = tuple[ChangeOp, Entry, Entry | None]
+"""What one change is made of: the record that gives its place and row, and of an update the one with the old row."""
+
+_OPERATIONS: Final = {
+    INSERT: ChangeOp.INSERT,
+    DELETE: ChangeOp.DELETE,
+    UPDBEF: ChangeOp.DELETE,  # one that is no half of an update
+    TRUNCATE: ChangeOp.TRUNCATE,
+}
 
 ENTRY_OVERHEAD: Final = 240
 """Bytes that an entry takes in memory beside its record."""
@@ -56,7 +71,7 @@ class _Block(NamedTuple):
 class OpenTransaction:
     """The records of an open transaction in order of arrival, each at a place that stays the same.
 
-    ``bytes_in_memory`` (their ``weight``) is kept by who appends. UPDBEFs without UPDAFT are ``unpaired``, by label.
+    ``bytes_in_memory`` (their ``weight``) is kept by who appends.
     """
 
     __slots__ = (
@@ -64,15 +79,15 @@ class OpenTransaction:
         "_file",
         "_gone",
         "_highest",
+        "_in_file",
         "_layouts",
         "_ordered",
         "_seen",
+        "_unpaired",
         "begin_seq",
         "bytes_in_memory",
         "entries",
-        "in_file",
         "os_user",
-        "unpaired",
     )  # fmt: skip
 
     def __init__(self, begin_seq: int, os_user: int) -> None:
@@ -80,8 +95,8 @@ class OpenTransaction:
         self.os_user = os_user
         self.entries: list[Entry] = []
         self.bytes_in_memory = 0
-        self.in_file = 0  # entries in the file; entries[0] is at this place
-        self.unpaired: dict[int, array[int]] = {}
+        self._in_file = 0  # entries in the file; entries[0] is at this place
+        self._unpaired: dict[int, array[int]] = {}  # UPDBEFs without UPDAFT, by label
         self._file: IO[bytes] | None = None
         self._blocks: list[_Block] = []
         self._layouts: list[Layout | None] = []
@@ -95,12 +110,12 @@ class OpenTransaction:
         """Note an UPDBEF that comes next as unpaired, or give an UPDAFT the nearest unpaired one of its label."""
         label = entry.label
         if entry.number == UPDBEF:
-            places = self.unpaired.get(label)
+            places = self._unpaired.get(label)
             if places is None:
-                places = self.unpaired[label] = array("Q")
-            places.append(self.in_file + len(self.entries))
+                places = self._unpaired[label] = array("Q")
+            places.append(self._in_file + len(self.entries))
             return entry
-        places = self.unpaired.get(label)
+        places = self._unpaired.get(label)
         if not places:
             return entry
         place = places.pop()
@@ -116,35 +131,76 @@ class OpenTransaction:
                 self.bytes_in_memory -= weight(dropped)
                 if dropped.before is not None:
                     befores.add(dropped.before_at)
-            befores = {place for place in befores if place < self.in_file + len(self.entries)}
+            befores = {place for place in befores if place < self._in_file + len(self.entries)}
             # A record kept at the tail ends it, but for records out of order.
-            if not self.in_file or (self._ordered and (self.entries or self._blocks[-1].highest < seq)):
+            if not self._in_file or (self._ordered and (self.entries or self._blocks[-1].highest < seq)):
                 break
             self._load_last_block()
-        end = self.in_file + len(self.entries)
+        end = self._in_file + len(self.entries)
         self._seen = min(self._seen, end)
         self._gone = {place for place in self._gone if place < end} | befores
         if not self._ordered:
-            for place, entry in enumerate(self.entries, self.in_file):
+            for place, entry in enumerate(self.entries, self._in_file):
                 if entry.sequence >= seq:
                     self._gone.update(place for place in (place, entry.before_at) if place >= 0)
-        for label, places in self.unpaired.items():
+        for label, places in self._unpaired.items():
             while places and places[-1] >= end:
                 places.pop()
             if not self._ordered:
-                self.unpaired[label] = array("Q", [place for place in places if place not in self._gone])
+                self._unpaired[label] = array("Q", [place for place in places if place not in self._gone])
 
-    def kept(self) -> Iterator[tuple[int, Entry]]:
+    def operations(self, counters: Counter[str]) -> Iterator[Operation]:
+        """The operations of the records that are left, in order of arrival; counts unpaired_updaft, unpaired_updbef."""
+        if self._in_file or self._gone or any(self._unpaired.values()):
+            yield from self._resolved(counters)
+            return
+        for entry in self.entries:  # all in memory, none dropped, every UPDBEF paired
+            number = entry.number
+            if number == UPDAFT:
+                if entry.before is None:
+                    counters["unpaired_updaft"] += 1
+                yield ChangeOp.UPDATE, entry, entry.before
+            elif number != UPDBEF:
+                yield _OPERATIONS[number], entry, None
+
+    def _resolved(self, counters: Counter[str]) -> Iterator[Operation]:
+        """The operations where an UPDBEF is left without its UPDAFT: with an INSERT beside it it is an update, else a
+        delete (spec/gbase-cdc.md 4). Both wait for the record that follows them.
+        """
+        unpaired = merge(*self._unpaired.values())
+        next_unpaired = next(unpaired, None)
+        waiting: Entry | None = None  # the first half of what may be an update
+        for place, entry in self._kept():
+            number = entry.number
+            while next_unpaired is not None and next_unpaired < place:
+                next_unpaired = next(unpaired, None)
+            lone = place == next_unpaired
+            if lone:
+                counters["unpaired_updbef"] += 1
+            is_half = lone or number == INSERT
+            if waiting is not None:
+                half, waiting = waiting, None
+                if is_half and entry.label == half.label and number != half.number:
+                    yield (ChangeOp.UPDATE, entry, half) if number == INSERT else (ChangeOp.UPDATE, half, entry)
+                    continue
+                yield _OPERATIONS[half.number], half, None
+            if is_half:
+                waiting = entry
+            elif number == UPDAFT:
+                if entry.before is None:
+                    counters["unpaired_updaft"] += 1
+                yield ChangeOp.UPDATE, entry, entry.before
+            elif number != UPDBEF:
+                yield _OPERATIONS[number], entry, None
+        if waiting is not None:
+            yield _OPERATIONS[waiting.number], waiting, None
+
+    def _kept(self) -> Iterator[tuple[int, Entry]]:
         """The records that are left, with their places, in order of arrival."""
         in_file = (entry for block in self._blocks for entry in self._read(block))
         for place, entry in enumerate(chain(in_file, self.entries)):
             if place not in self._gone:
                 yield place, entry
-
-    @property
-    def plain(self) -> bool:
-        """Whether the records are all in memory, none dropped, every UPDBEF paired."""
-        return not self.in_file and not self._gone and not any(self.unpaired.values())
 
     def move_to_file(self) -> None:
         """Move what is in memory to the file."""
@@ -153,7 +209,7 @@ class OpenTransaction:
             self._file = tempfile.TemporaryFile(prefix="eventlog-gbase-")  # noqa: SIM115  # closed by close()
         file = self._file
         at = file.seek(0, 2)
-        for place, entry in enumerate(self.entries, self.in_file):
+        for place, entry in enumerate(self.entries, self._in_file):
             data = self._to_bytes(entry)
             file.write(data)
             last = self._blocks[-1] if self._blocks else None
@@ -163,7 +219,7 @@ class OpenTransaction:
                 highest = max(last.highest, entry.sequence)
                 self._blocks[-1] = last._replace(length=last.length + 1, highest=highest)
             at += len(data)
-        self.in_file += len(self.entries)
+        self._in_file += len(self.entries)
         self.entries.clear()
         self.bytes_in_memory = 0
 
@@ -174,14 +230,14 @@ class OpenTransaction:
             self._file = None
 
     def _check_order(self) -> None:
-        for entry in self.entries[self._seen - self.in_file :]:
+        for entry in self.entries[self._seen - self._in_file :]:
             self._ordered = self._ordered and entry.sequence >= self._highest
             self._highest = max(self._highest, entry.sequence)
-        self._seen = self.in_file + len(self.entries)
+        self._seen = self._in_file + len(self.entries)
 
     def _entry_at(self, place: int) -> Entry:
-        if place >= self.in_file:
-            return self.entries[place - self.in_file]
+        if place >= self._in_file:
+            return self.entries[place - self._in_file]
         block = next(block for block in reversed(self._blocks) if block.first <= place)
         return self._read(block)[place - block.first]
 
@@ -192,7 +248,7 @@ class OpenTransaction:
         self.bytes_in_memory += sum(map(weight, loaded))
         assert self._file is not None
         self._file.truncate(block.offset)
-        self.in_file = block.first
+        self._in_file = block.first
 
     def _read(self, block: _Block) -> list[Entry]:
         file = self._file

@@ -1,6 +1,4 @@
-"""A stream to Changes: records to the transactions that they commit, with interleaving, rollback, savepoints and update
-pairs, and these to Changes (spec/gbase-cdc.md 4).
-"""
+"""A stream to Changes: records to the transactions that they commit, and these to Changes (spec/gbase-cdc.md 4)."""
 
 from __future__ import annotations
 
@@ -9,22 +7,19 @@ import struct
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from heapq import merge
 from itertools import chain
 from typing import Final
 
 from eventlog.errors import FormatError
 from eventlog.gbase.layout import Layout, Layouts
-from eventlog.gbase.open_transaction import ENTRY_OVERHEAD, Entry, OpenTransaction, weight
+from eventlog.gbase.open_transaction import ENTRY_OVERHEAD, Entry, OpenTransaction, Operation, weight
 from eventlog.gbase.options import ReadOptions, Token
 from eventlog.gbase.records import (
     BEGINTX,
     COMMTX,
-    DELETE,
     DISCARD,
     ERROR,
     FIELDS,
-    INSERT,
     RBTX,
     RECORD_NAMES,
     ROWS,
@@ -46,16 +41,6 @@ _log = logging.getLogger(__name__)
 
 _ROW: Final = struct.Struct(">QII")  # what row records and TRUNCATE begin with
 _LAST: Final = Change._fields.index("last_in_transaction")
-
-Operation = tuple[ChangeOp, Entry, Entry | None]
-"""What one change is made of: the record that gives its place and row, and of an update the one with the old row."""
-
-_OPERATIONS: Final = {
-    INSERT: ChangeOp.INSERT,
-    DELETE: ChangeOp.DELETE,
-    UPDBEF: ChangeOp.DELETE,  # one that is no half of an update
-    TRUNCATE: ChangeOp.TRUNCATE,
-}
 
 
 class DuplicateBegin(FormatError):
@@ -248,7 +233,7 @@ class StreamReader:
         self._delivering = transaction
         try:
             if delivered_before is None or seq > delivered_before:
-                operations: Iterator[Operation] = _operations(transaction, self.counters)
+                operations = transaction.operations(self.counters)
                 first = next(operations, None)
                 if first is not None or self._options.empty_transactions:
                     whole = operations if first is None else chain((first,), operations)
@@ -307,53 +292,6 @@ class StreamReader:
             event_number += 1
         if waiting is not None:
             yield tuple.__new__(Change, (*waiting[:_LAST], True, *waiting[_LAST + 1 :]))
-
-
-def _operations(transaction: OpenTransaction, counters: Counter[str]) -> Iterator[Operation]:
-    if not transaction.plain:
-        yield from _resolved(transaction, counters)
-        return
-    for entry in transaction.entries:
-        number = entry.number
-        if number == UPDAFT:
-            if entry.before is None:
-                counters["unpaired_updaft"] += 1
-            yield ChangeOp.UPDATE, entry, entry.before
-        elif number != UPDBEF:
-            yield _OPERATIONS[number], entry, None
-
-
-def _resolved(transaction: OpenTransaction, counters: Counter[str]) -> Iterator[Operation]:
-    """The operations where an UPDBEF is left without its UPDAFT: with an INSERT beside it it is an update, else a
-    delete (spec/gbase-cdc.md 4). Both wait for the record that follows them.
-    """
-    unpaired = merge(*transaction.unpaired.values())
-    next_unpaired = next(unpaired, None)
-    waiting: Entry | None = None  # the first half of what may be an update
-    for place, entry in transaction.kept():
-        number = entry.number
-        while next_unpaired is not None and next_unpaired < place:
-            next_unpaired = next(unpaired, None)
-        lone = place == next_unpaired
-        if lone:
-            counters["unpaired_updbef"] += 1
-        is_half = lone or number == INSERT
-        if waiting is not None:
-            half, waiting = waiting, None
-            if is_half and entry.label == half.label and number != half.number:
-                yield (ChangeOp.UPDATE, entry, half) if number == INSERT else (ChangeOp.UPDATE, half, entry)
-                continue
-            yield _OPERATIONS[half.number], half, None
-        if is_half:
-            waiting = entry
-        elif number == UPDAFT:
-            if entry.before is None:
-                counters["unpaired_updaft"] += 1
-            yield ChangeOp.UPDATE, entry, entry.before
-        elif number != UPDBEF:
-            yield _OPERATIONS[number], entry, None
-    if waiting is not None:
-        yield _OPERATIONS[waiting.number], waiting, None
 
 
 def _maker(options: ReadOptions, committed: Committed) -> Callable[[Operation, int], Change]:
