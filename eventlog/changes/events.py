@@ -290,7 +290,11 @@ def _net_of_one(steps: Sequence[Step], read: ReadValue) -> _Net:
     return is_known, old, current
 
 
-def net_of_many(steps: Iterable[tuple[Op, tuple[Value, ...]]]) -> _Net:
+ValueStep: TypeAlias = tuple[Op, tuple[Value, ...]]
+"""A step of an attribute in values, which its text has or is to have."""
+
+
+def net_of_many(steps: Iterable[ValueStep]) -> _Net:
     """The net effect of steps on a multi-valued attribute; what remove-all-values removes is not known."""
     removed: list[Value] = []
     added: list[Value] = []
@@ -395,10 +399,6 @@ def _check_written(change: Change, what: str, text: str) -> None:
         raise NotExpressible(f"the {what} of {change.table!r} cannot be written: {error}") from error
 
 
-_Values: TypeAlias = tuple[Op, tuple[Value, ...]]
-"""A step before its values are text."""
-
-
 def _insert(change: Change, object_class: ObjectClass | None, options: EventWriting, key: Key, event_id: str) -> Event:
     """add; what was queried back as a modify, unless it has nothing to carry (spec/xds.md 4.1, 4.3)."""
     write = partial(_attribute, change, object_class, options)
@@ -427,13 +427,13 @@ def _update(change: Change, object_class: ObjectClass | None, options: EventWrit
     return [attribute for attribute in attributes if attribute.steps]
 
 
-def _replaced(new: Value) -> tuple[_Values, ...]:
+def _replaced(new: Value) -> tuple[ValueStep, ...]:
     values = values_of(new)
     return ((Op.REMOVE_ALL, ()), *(((Op.ADD, values),) if values else ()))
 
 
 def _attribute(
-    change: Change, object_class: ObjectClass | None, options: EventWriting, name: str, steps: Sequence[_Values]
+    change: Change, object_class: ObjectClass | None, options: EventWriting, name: str, steps: Sequence[ValueStep]
 ) -> AttributeSteps:
     attributes = () if object_class is None else object_class.attributes
     attribute = next((one for one in attributes if one.name == name), None)

@@ -83,12 +83,12 @@ def load(
     document = file if isinstance(file, Mapping) else _read_toml(file) if file is not None else {}
     errors: list[ConfigError] = []
     named: dict[tuple[str, str], list[_Setting]] = {}
-    for setting in (*_from_file(document, path), *from_environment(environ), *_from_flags(flags or {})):
+    for setting in (*_from_file(document, path), *_from_environment(environ), *_from_flags(flags or {})):
         if isinstance(setting, ConfigError):
             errors.append(setting)
         else:
             named.setdefault((setting.section, setting.key), []).append(setting)
-    read = list(watches_of(document.get("watch", []), path))
+    read = list(_watches_of(document.get("watch", []), path))
     watches = tuple(watch for watch in read if isinstance(watch, WatchSettings))
     errors += [error for error in read if isinstance(error, ConfigError)]
     chosen: dict[tuple[str, str], _Setting] = {}
@@ -326,7 +326,7 @@ def _from_file(document: Mapping[str, Any], path: Path | None) -> Read:
             )
 
 
-def from_environment(environ: Mapping[str, str]) -> Read:
+def _from_environment(environ: Mapping[str, str]) -> Read:
     """The settings of the variables ``EVENTLOG_<SECTION>_<KEY>``."""
     for section in SECTIONS:
         prefix = f"EVENTLOG_{section.upper()}_"
@@ -386,7 +386,7 @@ def _from_flags(flags: Mapping[str, str]) -> Read:
         yield _text_setting(target, value, _Layer.FLAG, source)
 
 
-def watches_of(tables: Any, path: Path | None) -> Iterator[WatchSettings | ConfigError]:
+def _watches_of(tables: Any, path: Path | None) -> Iterator[WatchSettings | ConfigError]:
     """The ``[[watch]]`` tables of a file, or of what a program hands over in its place."""
     place = _place(path)
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):

@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
-from eventlog.changes.events import net_of_many
+from eventlog.changes.events import ValueStep, net_of_many
 from eventlog.changes.format import Key, Report, key_reader
 from eventlog.core import table_key
 from eventlog.core.catalog import Attribute, Catalog, Column, Database, ForeignKey, Table
@@ -265,7 +265,7 @@ def _logged(
     """Old and new values of the columns that rows hold a value of; key columns say nothing (spec/xds.md 4.2)."""
     before: _Columns = {}
     after: _Columns = {}
-    steps: dict[str, list[_ValueStep]] = {}
+    steps: dict[str, list[ValueStep]] = {}
     for record_id, event_type, _, attribute, goes, _ in rows:
         if attribute is None or attribute.is_key or event_type in READS:
             continue
@@ -288,12 +288,9 @@ def _logged(
     return before, after
 
 
-_ValueStep: TypeAlias = tuple[Op, tuple[Value, ...]]
-
-
-def _steps(event_type: int, old: Value, new: Value) -> list[_ValueStep]:
+def _steps(event_type: int, old: Value, new: Value) -> list[ValueStep]:
     """The steps of a row of a multi-valued attribute."""
-    steps: list[_ValueStep] = [(Op.REMOVE_ALL, ())] if event_type == UPDATE_FIELD_REMOVE_ALL else []
+    steps: list[ValueStep] = [(Op.REMOVE_ALL, ())] if event_type == UPDATE_FIELD_REMOVE_ALL else []
     if old is not None:
         steps.append((Op.REMOVE, (old,)))
     if new is not None:

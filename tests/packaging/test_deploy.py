@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from eventlog import cli
-from eventlog.config.load import from_environment, load
+from eventlog.config.load import _from_environment, load
 from eventlog.config.settings import SinkSettings
 from eventlog.publisher.monitor.server import parse_address
 
@@ -106,7 +106,7 @@ def test_the_units_name_commands_options_and_variables_that_there_are() -> None:
         named = dict(line.split("=", 1) for line in section["Environment"] if line.startswith("EVENTLOG_"))
         assert {value.removeprefix("%d/") for value in named.values()} == credentials
         for variable in named:
-            error = next(from_environment({variable: "/nowhere"}))
+            error = next(_from_environment({variable: "/nowhere"}))
             assert "is not known" not in str(error)
 
 
