@@ -39,11 +39,11 @@ from eventlog.files.atomic import whole_file
 from eventlog.files.text import LONGEST, numbered_lines, parsed_json, source_files, text_of
 from eventlog.model import ALL, Change, ChangeOp, Operation, Row, Value
 
-SPECVERSION: Final = "1.0"
+_SPECVERSION: Final = "1.0"
 DATA_TYPE: Final = "application/json"
 
-OPERATION_NAMES: Final = {op: op.value.lower() for op in ChangeOp}
-_OPS: Final = {name: op for op, name in OPERATION_NAMES.items()}
+_OPERATION_NAMES: Final = {op: op.value.lower() for op in ChangeOp}
+_OPS: Final = {name: op for op, name in _OPERATION_NAMES.items()}
 _NOTHING: Final[Mapping[str, Value]] = {}
 
 
@@ -60,7 +60,7 @@ class CloudEvent(NamedTuple):
     def attributes(self) -> dict[str, str]:
         """All attributes but ``datacontenttype``, in the order in which they are written."""
         event_id, source, event_type, subject, time, _ = self
-        written = {"specversion": SPECVERSION, "id": event_id, "source": source, "type": event_type}
+        written = {"specversion": _SPECVERSION, "id": event_id, "source": source, "type": event_type}
         if subject is not None:
             written["subject"] = subject
         if time is not None:
@@ -73,7 +73,7 @@ class CloudEvent(NamedTuple):
         subject_text = "" if subject is None else f',"subject":{_string(subject)}'
         time_text = "" if time is None else f',"time":"{time}"'
         return (
-            f'{{"specversion":"{SPECVERSION}","id":{_string(event_id)},"source":{_string(source)},'
+            f'{{"specversion":"{_SPECVERSION}","id":{_string(event_id)},"source":{_string(source)},'
             f'"type":{_string(event_type)}{subject_text}{time_text},"datacontenttype":"{DATA_TYPE}","data":{data}}}'
         )
 
@@ -124,7 +124,7 @@ def type_writer(template: str) -> Callable[[ChangeOp, str | None, str], str]:
 
     @lru_cache(maxsize=4096)
     def type_of(op: ChangeOp, schema: str | None, table: str) -> str:
-        text = template.format(operation=OPERATION_NAMES[op], schema=schema or "", **{"class": table})
+        text = template.format(operation=_OPERATION_NAMES[op], schema=schema or "", **{"class": table})
         return "".join(quote(one, errors="surrogatepass") if is_no_text(one) else one for one in text)
 
     return type_of
@@ -133,7 +133,7 @@ def type_writer(template: str) -> Callable[[ChangeOp, str | None, str], str]:
 def data_of(change: Change) -> dict[str, Any]:
     """The data of an event (spec/cloudevents.md 4)."""
     op, key = change.op, change.key
-    data: dict[str, Any] = {"operation": OPERATION_NAMES[op]}
+    data: dict[str, Any] = {"operation": _OPERATION_NAMES[op]}
     if change.schema is not None:
         data["schema"] = change.schema
     data["class"] = change.table
@@ -214,7 +214,7 @@ class _ClassWriter:
         named = "" if schema is None else f'"schema":{_string(schema)},'
         rest = f'{named}"class":{_string(object_class.name)},"key":{{'
         self._heads = {
-            operation: f'{{"operation":"{OPERATION_NAMES[op]}",{rest}' for operation, op in OPERATIONS.items()
+            operation: f'{{"operation":"{_OPERATION_NAMES[op]}",{rest}' for operation, op in OPERATIONS.items()
         }
         self._read_key, self._values = key_reader(object_class), values
         self._key_names = {column.name: f"{_string(column.name)}:" for column in object_class.key}
@@ -276,8 +276,8 @@ def change_of(event: Any) -> Change | None:
     for name in ("specversion", "id", "source", "type"):
         if not isinstance(event.get(name), str) or not event[name]:
             raise FormatError(f"{name} of a CloudEvent is a text that is not empty, not {shown(repr(event.get(name)))}")
-    if event["specversion"] != SPECVERSION:
-        raise FormatError(f"specversion {shown(event['specversion'])} is not {SPECVERSION}, which is read")
+    if event["specversion"] != _SPECVERSION:
+        raise FormatError(f"specversion {shown(event['specversion'])} is not {_SPECVERSION}, which is read")
     data = event.get("data")
     if not isinstance(data, dict) or "operation" not in data or "class" not in data:
         return None

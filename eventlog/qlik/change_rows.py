@@ -193,9 +193,6 @@ def row_order(row: ChangeRow) -> tuple[str, bool]:
 
 # --- reading ----------------------------------------------------------------------------------------------------------
 
-RowReader = Callable[[Sequence[Any]], ChangeRow]
-"""The values of one row in the order of the table's columns -> the row."""
-
 
 def row_reader(
     layout: TableLayout,
@@ -204,8 +201,9 @@ def row_reader(
     counters: Counter[str],
     masks_at: Callable[[str], MaskLayout] | None = None,
     what: str,
-) -> RowReader:
-    """The function that reads the rows of one change table. A header that it lacks reads as NULL.
+) -> Callable[[Sequence[Any]], ChangeRow]:
+    """The function that reads the rows of one change table, their values in the order of its columns. A header that it
+    lacks reads as NULL.
 
     Masks may be binary or hex text, change_seq text or a whole number, timestamp a datetime or text. ``masks_at``: the
     mask layout by change_seq where that of the present columns is not the only one; ``counters`` counts
@@ -325,9 +323,6 @@ def _moment(value: Any, what: str) -> datetime | None:
 
 # --- writing ----------------------------------------------------------------------------------------------------------
 
-RowWriter = Callable[[ChangeRow], list[Any]]
-"""A row -> its values in the order of the table's columns."""
-
 
 def row_writer(
     layout: TableLayout,
@@ -336,8 +331,9 @@ def row_writer(
     byteorder: Literal["little", "big"] = "little",
     empty_mask: Literal["empty", "null"] = "empty",
     what: str,
-) -> RowWriter:
-    """The function that gives the stored values of rows: the timestamp naive and in UTC, a Lob as its bytes.
+) -> Callable[[ChangeRow], list[Any]]:
+    """The function that gives the stored values of rows in the order of the table's columns: the timestamp naive and in
+    UTC, a Lob as its bytes.
 
     ``byteorder`` and ``empty_mask`` are of binary masks only. The function raises NotExpressible for a multi-valued
     attribute, ValueRange for a stream position of more than 128 characters.

@@ -32,7 +32,7 @@ CLASSES: Final[Mapping[str, type]] = {
 """The types, and the Python class of the values of each."""
 
 TEXT_TYPES: Final = frozenset(name for name, value_type in CLASSES.items() if value_type is str)
-LOB_TYPES: Final = frozenset({"CLOB", "NCLOB", "BLOB"})
+_LOB_TYPES: Final = frozenset({"CLOB", "NCLOB", "BLOB"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class QlikColumn:
     @property
     def is_lob(self) -> bool:
         """LOB columns have no bit in the masks of updates (spec/qlik.md 1.2)."""
-        return self.type in LOB_TYPES
+        return self.type in _LOB_TYPES
 
 
 class MomentColumn(QlikColumn):
@@ -206,7 +206,7 @@ class ColumnsSeen:
         types = self._types
         for row in (dict(change.key or ()), change.after or {}, change.before or {}):
             for name, value in row.items():
-                known, type = types.get(name), infer_type(value)
+                known, type = types.get(name), _type_of(value)
                 common = _common(known, type)
                 if name not in types or common != known:
                     types[name], self._columns = common, None
@@ -233,7 +233,7 @@ def _common(one: str | None, other: str | None) -> str | None:
     return "STRING"
 
 
-def infer_type(value: Value) -> str | None:
+def _type_of(value: Value) -> str | None:
     """The type of a column that holds this value; None for NULL."""
     match value:
         case None:

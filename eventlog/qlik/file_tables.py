@@ -60,7 +60,7 @@ from eventlog.qlik.stored_tables import (
 )
 from eventlog.qlik.values import converter, open_part
 
-METADATA_SUFFIX: Final = ".dfm"
+_METADATA_SUFFIX: Final = ".dfm"
 """What the file that describes a data file is called, after the data file's name."""
 
 STATE_FILE: Final = "_change_sequence.json"
@@ -122,19 +122,19 @@ class FileSource:
 
     def tables(self, reading: Reading) -> list[tuple[SourceTable, Iterator[ChangeRow]]]:
         tables, reading = described_tables(self._path, reading)
-        return [(source_of(table, reading), sorted_rows(table, reading)) for table in tables]
+        return [(source_of(table, reading), _sorted_rows(table, reading)) for table in tables]
 
 
 def described_tables(source: Path, reading: Reading) -> tuple[list[TableFiles], Reading]:
     """The change tables of a directory (or one of them) that the options want, and the same reading with what the files
     tell of their columns. Raises FormatError.
     """
-    tables = table_files(source, reading)
+    tables = _table_files(source, reading)
     refuse_unread(tables, reading.options)
     return tables, with_metadata(reading, tables)
 
 
-def table_files(source: Path, reading: Reading) -> list[TableFiles]:
+def _table_files(source: Path, reading: Reading) -> list[TableFiles]:
     """The change tables of a directory (or one of them) that the options want. Raises FormatError."""
     options = reading.options
     tables = []
@@ -186,7 +186,7 @@ def source_of(files: TableFiles, reading: Reading) -> SourceTable:
     return source_table(files.schema, files.table, reading, rows)
 
 
-def sorted_rows(files: TableFiles, reading: Reading) -> Iterator[ChangeRow]:
+def _sorted_rows(files: TableFiles, reading: Reading) -> Iterator[ChangeRow]:
     """The rows of a table in change_seq order, those of each partition sorted in memory."""
     for group in _groups(files.parts):
         yield from sorted((row for part in group for row in rows_of_part(part, files, reading)), key=row_order)
@@ -215,7 +215,7 @@ def _columns_beside(table: TableFiles, reading: Reading) -> tuple[QlikColumn, ..
     """The data columns of all metadata files of a table: what a later version of the table says counts."""
     versions: list[tuple[int, tuple[QlikColumn, ...]]] = []
     for part in table.parts:
-        path = part.path.with_name(bare_name(part.path) + METADATA_SUFFIX)
+        path = part.path.with_name(bare_name(part.path) + _METADATA_SUFFIX)
         try:
             versions.append(read_file_metadata(path.read_bytes()))
         except FileNotFoundError:
@@ -339,7 +339,7 @@ class FileStore:
             except (OSError, ValueError, KeyError, TypeError) as error:
                 raise FormatError(f"{path} is no state of a writer: {error!r}; restore it or remove it") from None
         context = reading(self._read_options, (), Report(strict=True))
-        rows = (row for files in table_files(self._directory, context) for row in sorted_rows(files, context))
+        rows = (row for files in _table_files(self._directory, context) for row in _sorted_rows(files, context))
         return resume(max((row.change_seq for row in rows), default=None))
 
     def table(self, schema: str | None, table: str, columns: Sequence[QlikColumn]) -> WriteRows:

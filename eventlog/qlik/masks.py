@@ -149,16 +149,16 @@ def check_capacity(layout: MaskLayout) -> None:
 def message_text(layout: MaskLayout, value: int) -> str:
     """Upper-case hex, most significant byte first, of the width that the number of columns gives, never trimmed."""
     check_capacity(layout)
-    return f"{value:0{2 * message_size(layout)}X}"
+    return f"{value:0{2 * _message_size(layout)}X}"
 
 
 def message_bytes(layout: MaskLayout, value: int, byteorder: Literal["little", "big"] = "little") -> bytes:
     """Avro bytes of the width that the number of columns gives, not trimmed."""
     check_capacity(layout)
-    return value.to_bytes(message_size(layout), byteorder)
+    return value.to_bytes(_message_size(layout), byteorder)
 
 
-def message_size(layout: MaskLayout) -> int:
+def _message_size(layout: MaskLayout) -> int:
     """Bytes of a mask in messages, which have no header columns."""
     return layout.width // 8 + 1
 

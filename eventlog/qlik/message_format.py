@@ -40,7 +40,6 @@ from eventlog.qlik.sequence import count_events
 if TYPE_CHECKING:
     from eventlog.transport.kafka import Place
 
-_NAME: Final = "qlik-messages"
 _REST: Final = 0.2
 """Seconds between looks at the metadata topic for what a message waits for."""
 
@@ -76,7 +75,7 @@ def write(changes: Iterable[Change], target: str, options: WriteOptions, report:
             file.write(line_of(message))
 
 
-FORMAT: Final = Format(_NAME, read, write, (ReadOptions,), (WriteOptions,))
+FORMAT: Final = Format("qlik-messages", read, write, (ReadOptions,), (WriteOptions,))
 
 
 def open_reader(options: ReadOptions, report: Report, **more: Any) -> MessageReader:
@@ -134,11 +133,8 @@ def _counted(changes: Iterable[Change], options: WriteOptions) -> Iterator[Chang
     if first is None:
         return rest
     everything = chain((first,), rest)
-    return count_events(everything, input_complete=options.input_complete) if _is_row(first) else everything
-
-
-def _is_row(change: Change) -> bool:
-    return "change_seq" in change.extras  # spec/change-model.md 2
+    is_row = "change_seq" in first.extras  # spec/change-model.md 2
+    return count_events(everything, input_complete=options.input_complete) if is_row else everything
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

@@ -156,15 +156,14 @@ class MessageReader:
         first = value[:1]
         if first == b"\0":
             schema_id, body = split(value)
-            return Envelope(None, None, self._need_registry().schema(schema_id), body)
+            if self._registry is None:
+                raise UnknownSchema(
+                    "a message has the prefix of a registry, and no registry is given; set option registry"
+                )
+            return Envelope(None, None, self._registry.schema(schema_id), body)
         if first == MAGIC[:1].encode():
             return open_avro(value)
         return open_text(value) if value.lstrip(b" \t\r\n\xef\xbb\xbf")[:1] == b"{" else open_avro(value)
-
-    def _need_registry(self) -> Registry:
-        if self._registry is None:
-            raise UnknownSchema("a message has the prefix of a registry, and no registry is given; set option registry")
-        return self._registry
 
     def _take_metadata(self, envelope: Envelope) -> None:
         message = envelope.message

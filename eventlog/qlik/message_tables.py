@@ -33,7 +33,7 @@ class BadMetadata(FormatError):
 
 Columns = Mapping[str, Sequence[str | Mapping[str, Any]]]
 
-DEFAULT_METADATA_TOPIC: Final = "eventlog.metadata"
+_DEFAULT_METADATA_TOPIC: Final = "eventlog.metadata"
 
 
 def _parse_columns(value: Any) -> Columns:
@@ -67,7 +67,7 @@ class ReadOptions(CheckedOptions):
     )
     topic: str | None = option(None, STRING, "the one topic of all tables, whose name names no table")
     metadata_topic: str | None = option(
-        DEFAULT_METADATA_TOPIC, _NULLABLE, "topic of the metadata messages, which is read too"
+        _DEFAULT_METADATA_TOPIC, _NULLABLE, "topic of the metadata messages, which is read too"
     )
     metadata_wait: float = option(30.0, number(0), "seconds that a message waits for its metadata")
     byteorder: str = option("little", choice("little", "big", "auto"), "byte order of masks")
@@ -92,7 +92,7 @@ class WriteOptions(CheckedOptions):
     metadata: str = option(
         "publish", choice("publish", "none", "registry"), "publish metadata, or register schemas (Avro)"
     )
-    metadata_topic: str = option(DEFAULT_METADATA_TOPIC, STRING, "topic of the metadata messages")
+    metadata_topic: str = option(_DEFAULT_METADATA_TOPIC, STRING, "topic of the metadata messages")
     registry: str | None = option(
         None, STRING, "URL of the schema registry; user:password by EVENTLOG_REGISTRY_AUTH",
         example="https://registry:8081",
@@ -205,7 +205,7 @@ class MessageTable:
 # --- Avro schemas -----------------------------------------------------------------------------------------------------
 
 
-HEADERS_NAMESPACE: Final = "com.attunity.queue.msg"
+_HEADERS_NAMESPACE: Final = "com.attunity.queue.msg"
 _MOST_DIGITS: Final = 18
 _MD_RECORDS: Final = ("MetadataMessage", "Lineage", "TableStructure", "TableColumns")
 
@@ -280,7 +280,7 @@ def _headers_schema(options: WriteOptions) -> _Schema:
     return {
         "type": "record",
         "name": "Headers",
-        "namespace": HEADERS_NAMESPACE,
+        "namespace": _HEADERS_NAMESPACE,
         "fields": [
             *_names(options.names == "headers"),
             {"name": "operation", "type": {"type": "enum", "name": "operation", "symbols": symbols}},

@@ -226,17 +226,13 @@ def layout_of(columns: Sequence[str], options: ChangeTableOptions, name: str) ->
     )
 
 
-ReadRows = Callable[[Iterable[Sequence[Any] | FormatError]], Iterator[ChangeRow]]
-"""Stored values of rows -> the rows, without those that cannot be read and may be passed over."""
-
-
 def stored_row_reader(
     columns: Sequence[str], schema: str | None, table: str, reading: Reading, file: Path | None = None
-) -> ReadRows:
+) -> Callable[[Iterable[Sequence[Any] | FormatError]], Iterator[ChangeRow]]:
     """The function that reads rows of a stored table with these columns, data typed as the options say.
 
-    ``file``: that of the rows, None in a database. A row that cannot be read goes to ``Report.skip``. Raises
-    MissingHeader, FormatError.
+    ``file``: that of the rows, None in a database. A row that cannot be read goes to ``Report.skip`` and is passed
+    over. Raises MissingHeader, FormatError.
     """
     name, options, skip = full_name(schema, table), reading.options, reading.report.skip
     layout = layout_of(columns, options, name)
