@@ -19,7 +19,7 @@ from eventlog.errors import FormatError, NotExpressible, UnknownOperation, Value
 from eventlog.model import Lob, Row, Value
 from eventlog.qlik import masks, sequence
 from eventlog.qlik.columns import QlikColumn
-from eventlog.qlik.masks import BadMask, ByteOrder, Mask, MaskLayout, check_capacity
+from eventlog.qlik.masks import ByteOrder, MaskLayout, check_capacity
 from eventlog.qlik.sequence import transaction_from_text, transaction_text
 
 
@@ -223,7 +223,7 @@ def row_reader(
         columns: frozenset[str] | None = None
         if has_mask:
             mask_layout = layout.masks if masks_at is None else masks_at(change_seq)
-            columns, extra = _read_mask(mask_layout, mask(values), byteorder)
+            columns, extra = masks.read(mask_layout, mask(values), byteorder)
             if extra:
                 counters["mask_extra_bits"] += extra
         return ChangeRow(
@@ -275,19 +275,6 @@ def _letter(change_oper: Any, operation: Any, change_seq: str, what: str) -> str
     return letter
 
 
-def _read_mask(layout: MaskLayout, value: Any, byteorder: ByteOrder) -> Mask:
-    if value is None or isinstance(value, str):
-        return masks.read_text(layout, value)
-    if isinstance(value, bytes | bytearray | memoryview):
-        return masks.read_bytes(layout, bytes(value), byteorder)
-    raise _no_mask(value)
-
-
-def _no_mask(value: Any) -> BadMask:
-    """A number may be meant as any of several masks (spec/qlik.md 2.2)."""
-    return BadMask(f"mask {shown(str(value))} is a {type(value).__name__}, and a mask is hex text or bytes")
-
-
 def header_text(header: str | None, value: Any) -> str | None:
     """A member of JSON as text, for Spark's columns. ``header`` None: a data column. Raises BadMask, FormatError, for
     what the reader of rows refuses and would take as text.
@@ -295,7 +282,7 @@ def header_text(header: str | None, value: Any) -> str | None:
     if value is None or isinstance(value, str):
         return value
     if header == "change_mask":
-        raise _no_mask(value)
+        raise masks.no_mask(value)
     if header == "timestamp" or isinstance(value, dict | list):
         raise FormatError(f"{shown(str(value))} is no {'timestamp' if header == 'timestamp' else 'single value'}")
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -198,6 +198,20 @@ def parse_text(text: str | None) -> int:
     return 0
 
 
+def read(layout: MaskLayout, value: Any, byteorder: ByteOrder = "little") -> Mask:
+    """The columns of a mask, whether it is hex text or bytes; NULL is 0. Raises BadMask."""
+    if value is None or isinstance(value, str):
+        return read_text(layout, value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return read_bytes(layout, bytes(value), byteorder)
+    raise no_mask(value)
+
+
+def no_mask(value: Any) -> BadMask:
+    """The error of what is neither text nor bytes: a number may be meant as any of several masks (spec/qlik.md 2.2)."""
+    return BadMask(f"mask {shown(str(value))} is a {type(value).__name__}, and a mask is hex text or bytes")
+
+
 def read_text(layout: MaskLayout, text: str | None) -> Mask:
     """The columns of a mask in hex text. Raises BadMask."""
     return layout.decode(parse_text(text))

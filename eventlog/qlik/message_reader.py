@@ -31,7 +31,7 @@ from eventlog.qlik.envelope import (
     open_text,
     split,
 )
-from eventlog.qlik.masks import BadMask, ByteOrder
+from eventlog.qlik.masks import ByteOrder
 from eventlog.qlik.message_tables import MessageTable, ReadOptions, avro_name, read_metadata
 from eventlog.qlik.sequence import BadSequence, transaction_from_text
 from eventlog.qlik.sequence import check as check_sequence
@@ -291,12 +291,7 @@ class MessageReader:
         """The columns of a mask in hex or in Avro's bytes; null = there is none."""
         if value is None or value is _ABSENT:
             return None
-        if isinstance(value, bytes):
-            columns, extra_bits = masks.read_bytes(table.layout, value, cast("ByteOrder", self._options.byteorder))
-        elif isinstance(value, str):
-            columns, extra_bits = masks.read_text(table.layout, value)
-        else:
-            raise BadMask(f"mask {shown(str(value))} is a {type(value).__name__}, and a mask is hex text or bytes")
+        columns, extra_bits = masks.read(table.layout, value, cast("ByteOrder", self._options.byteorder))
         if extra_bits:
             self._report.count("mask_extra_bits", extra_bits)
         return columns
