@@ -33,10 +33,8 @@ READS_ROW: Final = (INSERT_ROW_QUERY_BACK, UPDATE_ROW_QUERY_BACK)
 READS_FIELD: Final = (INSERT_FIELD_QUERY_BACK, UPDATE_FIELD_QUERY_BACK)
 """Types whose rows stand for the current value of one attribute."""
 
-READS: Final = (*READS_ROW, *READS_FIELD)
+READS: Final = frozenset((*READS_ROW, *READS_FIELD))
 """Types whose rows hold no value: it is read back."""
-
-_READS: Final = frozenset(READS)
 
 _INSERTS: Final = (INSERT_ROW_QUERY_BACK, INSERT_FIELD_QUERY_BACK)
 
@@ -137,7 +135,7 @@ def ids_of(rows: Iterable[CheckedRow]) -> list[int]:
 
 def asks_for_values(rows: Iterable[CheckedRow]) -> bool:
     """Whether values are read back for any of these rows, so that precedence is to be applied to their group."""
-    return not _READS.isdisjoint(map(_event_type, rows))
+    return not READS.isdisjoint(map(_event_type, rows))
 
 
 def apply_precedence(group: Group, dropped_before: Collection[int] | None = None) -> Decision:
@@ -160,17 +158,14 @@ def apply_precedence(group: Group, dropped_before: Collection[int] | None = None
         else:
             is_dropped = event_type < DELETE_ROW and attribute in read
         (dropped if is_dropped else surviving).append(row)
-    asked: dict[Attribute, None] | None = None
-    for _, event_type, (object_class, _), attribute, _, _ in surviving:
-        if event_type in READS_ROW:
-            asked = dict.fromkeys(object_class.attributes)
-            break
-        if event_type in READS_FIELD and attribute is not None:
-            asked = {} if asked is None else asked
-            asked[attribute] = None
-    if asked is None:
+    asking = [(event_type, attribute) for _, event_type, _, attribute, _, _ in surviving if event_type in READS]
+    if not asking:
         return Decision(surviving, dropped, None)
-    return Decision(surviving, dropped, tuple(attribute for attribute in asked if attribute.is_written))
+    object_class, _ = object_of(group)
+    asked: Iterable[Attribute | None] = dict.fromkeys(attribute for _, attribute in asking)
+    if any(event_type in READS_ROW for event_type, _ in asking):
+        asked = object_class.attributes
+    return Decision(surviving, dropped, tuple(each for each in asked if each is not None and each.is_written))
 
 
 def decide(

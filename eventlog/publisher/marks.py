@@ -64,19 +64,18 @@ class Marks:
 
     def write(self, context: Context) -> None:
         """Write them in the current transaction: one statement a letter, one for the error lines."""
+        connection, log = context.connection, context.log
+        deleted = (Status.SUCCESS, Status.WARNING) if context.options.delete_from_log else ()
         for letter, record_ids in self.letters.items():
             ranges = to_ranges(sorted(record_ids))
-            if not ranges:
-                continue
-            if context.options.delete_from_log and letter in (Status.SUCCESS, Status.WARNING):
-                context.dialect.delete(context.connection, context.log, ranges)
-            else:
-                context.dialect.mark(context.connection, context.log, letter, ranges)
+            if ranges and letter in deleted:
+                context.dialect.delete(connection, log, ranges)
+            elif ranges:
+                context.dialect.mark(connection, log, letter, ranges)
         if self.kept:
-            kept = to_ranges(sorted(self.kept))
-            context.dialect.mark(context.connection, context.log, Status.SUCCESS, kept)
+            context.dialect.mark(connection, log, Status.SUCCESS, to_ranges(sorted(self.kept)))
         if self.errors:
-            add_errors(context.connection, context.log, self.errors)
+            add_errors(connection, log, self.errors)
 
 
 class InflightLine:
