@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -87,11 +88,15 @@ def test_a_dry_run_counts_and_removes_nothing(home: sa.Engine, purge: Purge) -> 
 def test_each_batch_is_a_transaction_of_its_own(
     home: sa.Engine, purge: Purge, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    left = []
-    pauses = []
-    monkeypatch.setattr(
-        purge_command.time, "sleep", lambda seconds: (pauses.append(seconds), left.append(statuses(home)))
-    )
+    left: list[str] = []
+    pauses: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        left.append(statuses(home))
+
+    # In the place of the module, whose own sleep other threads of the session use.
+    monkeypatch.setattr(purge_command, "time", SimpleNamespace(sleep=sleep))
     report = purge("--older-than", "30d", "--batch", str(size), "--pause", "0.5")
     assert report["batches"] == len(left) == -(-10 // size)
     assert set(pauses) == {0.5}
@@ -129,7 +134,7 @@ def test_a_purge_that_is_stopped_has_done_what_it_has_done(
     def interrupt(_seconds: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(purge_command.time, "sleep", interrupt)
+    monkeypatch.setattr(purge_command, "time", SimpleNamespace(sleep=interrupt))
     assert cli.run(["purge", "--older-than", "30d", "--batch", "2", "--pause", "1"]) == 130
     assert statuses(home) == "NEFxSSSN"
     assert cli.run(["purge", "--older-than", "30d"]) == 0
