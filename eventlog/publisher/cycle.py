@@ -74,17 +74,13 @@ def recover(context: Context) -> State:
     return State(Parking(context.options.retry_initial, context.options.retry_max), flights, newest, hold=hold)
 
 
-def _nothing() -> None:
-    pass
-
-
 def run_cycle(
     context: Context,
     state: State,
     sink: Sink,
     stopping: Callable[[], bool],
-    before_flight: Callable[[], None] = _nothing,
-    before_bad: Callable[[], None] = _nothing,
+    before_flight: Callable[[], None] = lambda: None,
+    before_bad: Callable[[], None] = lambda: None,
 ) -> Delivered:
     """Send what is in flight and due, then take one window of the queue and send its flights.
 
@@ -255,11 +251,11 @@ def _prepare(
 ) -> Flight | None:
     """Build the events of a flight and record it; marks of rows that make no event are written with it."""
     events, current_rows = _with_current_rows(context, build_events(context, groups))
-    special = [event for event in events if event.fates is not None]
+    special = [(event.operation, event.fates) for event in events if event.fates is not None]
     if special:
-        if any(event.fates.bad for event in special if event.fates is not None):
+        if any(fates.bad for _, fates in special):
             before_bad()
-        marks.add_without_answer([event for event in special if event.operation is None])
+        marks.add_fates([fates for operation, fates in special if operation is None])
         events = [event for event in events if event.operation is not None]
     flight = None
     if events:
@@ -288,7 +284,7 @@ def _with_current_rows(context: Context, events: Sequence[Outgoing]) -> tuple[Se
 
 
 def rebuild(
-    context: Context, flight: Flight, parking: Parking[ObjectId], before_bad: Callable[[], None] = _nothing
+    context: Context, flight: Flight, parking: Parking[ObjectId], before_bad: Callable[[], None] = lambda: None
 ) -> Flight:
     """A recorded flight with its events built anew: the same rows, event-ids and envelopes, values read back anew.
 

@@ -6,10 +6,12 @@ import time
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from operator import itemgetter
+from typing import Final
 
 from eventlog.core.catalog import ObjectId
 from eventlog.core.checks import BadRow
-from eventlog.core.events import Outgoing
+from eventlog.core.events import Fates, Outgoing
 from eventlog.model import SUCCESS, Answer, Level, Status, Verdict
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.delivery import Answered, Judged, Parking, as_flushed
@@ -17,6 +19,9 @@ from eventlog.publisher.flight import Flight, encode
 from eventlog.publisher.sinks import Sink
 from eventlog.sql.rows import add_errors, strike_inflight, update_inflight
 from eventlog.sql.windows import to_ranges
+
+_ids_of: Final = itemgetter(Outgoing._fields.index("ids"))
+_fates_of: Final = itemgetter(Outgoing._fields.index("fates"))
 
 
 @dataclass(slots=True)
@@ -43,18 +48,19 @@ class Marks:
 
     def add_answered(self, events: Sequence[Outgoing], verdict: Verdict) -> None:
         """The rows of events that got an answer other than retry; what precedence dropped is S whatever it says."""
-        contributed = [ids if fates is None else fates.contributed for _, ids, _, _, _, fates, _, _, _ in events]
+        special = [fates for fates in map(_fates_of, events) if fates is not None]
+        contributed = [event.contributed for event in events] if special else map(_ids_of, events)
         record_ids = list(chain.from_iterable(contributed))
         self.counters.rows_published += len(record_ids)
         self.add(Status[verdict.level.name], record_ids)
         if verdict.level in (Level.ERROR, Level.FATAL):
             message = verdict.message or f"the receiver answered {verdict.level.name.lower()}"
             self.errors.extend(BadRow(record_id, "receiver", message) for record_id in record_ids)
-        self.add_without_answer(events)
+        self.add_fates(special)
 
-    def add_without_answer(self, events: Iterable[Outgoing]) -> None:
+    def add_fates(self, several: Iterable[Fates]) -> None:
         """Those rows of events that do not depend on an answer."""
-        for fates in [fates for _, _, _, _, _, fates, _, _, _ in events if fates is not None]:
+        for fates in several:
             self.counters.rows_dropped += len(fates.dropped)
             self.counters.rows_gone += len(fates.gone)
             self.counters.rows_empty += len(fates.empty)

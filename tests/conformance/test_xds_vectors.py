@@ -115,8 +115,8 @@ def publish(case: Case, tmp_path: Path) -> tuple[list[bytes], MemoryLog]:
             if event.operation is not None:
                 outgoing.append(event)
                 in_flight.update(event.ids)
-            else:
-                marks.add_without_answer([event])
+            elif event.fates is not None:
+                marks.add_fates([event.fates])
         memory.write(marks, context.options.delete_from_log)
         first = taken.next_first
     documents = []
