@@ -73,7 +73,7 @@ def _schemas_of(inspector: sa.Inspector) -> list[str | None]:
     return [name for name in names if name.lower() not in _SYSTEM_SCHEMAS and not name.startswith("pg_")]
 
 
-def _tables_named_so(inspector: sa.Inspector, suffix: str) -> list[tuple[str | None, str]]:
+def _change_tables_of(inspector: sa.Inspector, suffix: str) -> list[tuple[str | None, str]]:
     """Schema and name of the tables whose names end in the suffix, in any letter case."""
     ending = suffix.casefold()
     return [
@@ -105,13 +105,13 @@ class DatabaseSource:
         return self._inspector.has_table(_STATES.name)
 
     def control_rows(self, name: str) -> Iterator[dict[str, Any]]:
-        return control_rows(self._connection, name)
+        return _control_rows(self._connection, name)
 
     def tables(self, reading: Reading) -> list[tuple[SourceTable, Iterator[ChangeRow]]]:
         """Raises MissingHeader, FormatError, DatabaseError."""
         suffix = reading.options.suffix
         tables = []
-        for stored_schema, stored_name in _tables_named_so(self._inspector, suffix):
+        for stored_schema, stored_name in _change_tables_of(self._inspector, suffix):
             schema, name = reading.names(stored_schema), stored_name[: -len(suffix)]
             if reading.wants(schema, name):
                 tables.append(self._table(_table_named(self._inspector, stored_schema, stored_name), schema, reading))
@@ -163,7 +163,7 @@ def _control_table(inspector: sa.Inspector, name: str) -> sa.TableClause | None:
     return None
 
 
-def control_rows(connection: sa.Connection, name: str) -> Iterator[dict[str, Any]]:
+def _control_rows(connection: sa.Connection, name: str) -> Iterator[dict[str, Any]]:
     """The rows of a control table, by column names in upper case; none without the table."""
     table = _control_table(sa.inspect(connection), name)
     if table is not None:
@@ -231,6 +231,8 @@ class DatabaseStore:
 
     def __init__(self, connection: sa.Connection, options: WriteOptions) -> None:
         self._connection, self._options = connection, options
+        self._in_text = _AS_TEXT.get(connection.dialect.name, frozenset())
+        self._moment: Callable[[Any], Any] = timestamp_text if self._in_text else lambda moment: moment
         self._tables: dict[tuple[str | None, str], _TableRows] = {}
 
     def stored_state(self) -> WriterState:
@@ -260,7 +262,7 @@ class DatabaseStore:
     def _header_columns(self, header: str) -> Iterator[tuple[sa.TableClause, sa.ColumnElement[Any]]]:
         """A header column of every change table that has it."""
         inspector = sa.inspect(self._connection)
-        for place in _tables_named_so(inspector, self._options.suffix):
+        for place in _change_tables_of(inspector, self._options.suffix):
             table = _table_named(inspector, *place)
             for column in table.c:
                 if header_name(column.name, self._options.header_prefix) == header:
@@ -288,12 +290,10 @@ class DatabaseStore:
                     connection.execute(sa.schema.CreateSchema(quoted(stored_schema)))
                 change_table(*place, layout, columns).create(connection)
             stored = _clause(*place, layout.columns)
-        dialect = connection.dialect.name
-        moment, in_text = _moment_writer(dialect), _AS_TEXT.get(dialect, frozenset())
         converts = layout.for_each(
             columns,
-            lambda _, header: moment if header == "timestamp" else lambda value: value,
-            lambda column: text_writer(column) if column.type in in_text else typed_writer(column),
+            lambda _, header: self._moment if header == "timestamp" else lambda value: value,
+            lambda column: text_writer(column) if column.type in self._in_text else typed_writer(column),
         )
         convert = row_converter(converts, [f"{name}.{column}" for column in layout.columns])
         values = value_writer(layout, convert, "binary", options, name)
@@ -318,7 +318,7 @@ class DatabaseStore:
             table.flush()
 
     def control_rows(self, name: str) -> Iterator[dict[str, Any]]:
-        return control_rows(self._connection, name)
+        return _control_rows(self._connection, name)
 
     def partitions(self) -> Iterator[tuple[str | None, str, str]]:
         for table, column in self._header_columns(PARTITION_NAME):
@@ -336,9 +336,8 @@ class DatabaseStore:
                 sa.Table(quoted(CONTROL_TABLE), sa.MetaData(), *columns).create(self._connection)
             table = _clause(None, CONTROL_TABLE, CONTROL_COLUMNS)
         stored = _by_upper(table)
-        moment = _moment_writer(self._connection.dialect.name)
         for row in rows:
-            start, end = moment(row.partition_start_time), moment(row.partition_end_time)
+            start, end = self._moment(row.partition_start_time), self._moment(row.partition_end_time)
             values = row._replace(partition_start_time=start, partition_end_time=end)._asdict()
             with _database_errors():
                 self._connection.execute(
@@ -486,8 +485,3 @@ def _data_type(column: QlikColumn) -> TypeEngine[Any]:
             return sa.String(column.length).with_variant(sa.Text(), "sqlite")
         case _:
             return _PLAIN_TYPES.get(column.type, sa.Text)()
-
-
-def _moment_writer(dialect: str) -> Callable[[Any], Any]:
-    """The function that gives what the driver is to bind for a header timestamp."""
-    return timestamp_text if dialect in _AS_TEXT else lambda moment: moment

@@ -202,12 +202,7 @@ class MessageTable:
         return full_name(self.schema, self.name)
 
 
-# --- Avro schemas -----------------------------------------------------------------------------------------------------
-
-
-_HEADERS_NAMESPACE: Final = "com.attunity.queue.msg"
-_MOST_DIGITS: Final = 18
-_MD_RECORDS: Final = ("MetadataMessage", "Lineage", "TableStructure", "TableColumns")
+# --- Avro schemas of data and keys ------------------------------------------------------------------------------------
 
 _Schema: TypeAlias = dict[str, Any]
 
@@ -222,9 +217,6 @@ def id_of_schema(table: MessageTable, schema: str) -> str:
 
     parts = (table.schema or "", table.name, str(table.version), schema)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32].upper()
-
-
-# --- data and keys ----------------------------------------------------------------------------------------------------
 
 
 def data_schema(table: MessageTable, options: WriteOptions) -> str:
@@ -280,7 +272,7 @@ def _headers_schema(options: WriteOptions) -> _Schema:
     return {
         "type": "record",
         "name": "Headers",
-        "namespace": _HEADERS_NAMESPACE,
+        "namespace": "com.attunity.queue.msg",
         "fields": [
             *_names(options.names == "headers"),
             {"name": "operation", "type": {"type": "enum", "name": "operation", "symbols": symbols}},
@@ -319,7 +311,7 @@ def _decimal(precision: int, scale: int) -> _Schema:
 # --- metadata messages ------------------------------------------------------------------------------------------------
 
 
-def metadata_message(table: MessageTable, data_schema: str, options: WriteOptions, now: datetime) -> _Schema:
+def metadata_message(table: MessageTable, data_schema: str, options: WriteOptions, now: datetime) -> dict[str, Any]:
     """The payload of an MD message, the same in JSON and Avro. ``now`` is UTC."""
     return {
         "schemaId": table.schema_id,
@@ -352,7 +344,7 @@ def metadata_message(table: MessageTable, data_schema: str, options: WriteOption
 def metadata_schema(table: MessageTable) -> str:
     """The schema of an MD message of this table: a record for each column, named after it."""
     numbers = ("length", "precision", "scale", "primaryKeyPosition")
-    taken = set(_MD_RECORDS)
+    taken = {"MetadataMessage", "Lineage", "TableStructure", "TableColumns"}
     columns = []
     for name in table.fields.values():
         record = name
@@ -412,6 +404,9 @@ def read_file_metadata(content: bytes) -> tuple[int, tuple[QlikColumn, ...]]:
     if not all(isinstance(column.name, str) for column in columns):
         raise BadMetadata("metadata of a data file name a column with something that is no text")
     return version, tuple(columns)
+
+
+_MOST_DIGITS: Final = 18
 
 
 def _number(value: Any) -> int:
