@@ -26,7 +26,15 @@ from eventlog.config.load import Config, effective
 from eventlog.config.settings import PUBLISHED_FORMATS
 from eventlog.core.options import toml
 from eventlog.errors import ConfigError, number_of
-from eventlog.publisher.context import SILENT, Counters, Observer, remarks, stream_summary, together, warn_of_loopback
+from eventlog.publisher.context import (
+    SILENT,
+    Counters,
+    Observer,
+    join_observers,
+    remarks,
+    stream_summary,
+    warn_of_loopback,
+)
 from eventlog.publisher.context import Context as Opened
 from eventlog.publisher.cycle import dry_run
 from eventlog.publisher.daemon import publish as run_daemon
@@ -92,7 +100,7 @@ def publish(context: Context, once: bool, dry: bool, form: str | None, source: s
                 closing(open_its_sink()) as sink,
                 _bar(opened, quiet=context.quiet or (config.sink.type == "stdout" and sys.stdout.isatty())),
             ):
-                publish_once(opened, sink, stop, together(monitor, tracing))
+                publish_once(opened, sink, stop, join_observers(monitor, tracing))
         else:
             _log.info("publishing the log %s", config.database.log_table)
             with _watching(config, counters) as (progress, observer, open_its_sink):
@@ -139,7 +147,7 @@ def _watching(config: Config, counters: Counters) -> Iterator[tuple[Progress, Ob
         _traced(config) as (tracing, open_its_sink),
         watched_over(config) as watchdog,
     ):
-        observer = together(monitor, tracing, watchdog)
+        observer = join_observers(monitor, tracing, watchdog)
 
         def progress() -> None:
             touch()

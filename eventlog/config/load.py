@@ -77,7 +77,8 @@ def load(
     ``EVENTLOG_<SECTION>_<KEY>`` count, all else is passed over. ``flags``: ``section.key`` -> text. A flag beats the
     environment, that beats the file; there an option and an alias or a second place of it must agree; then come the
     profile and the default (spec/event-log.md 9). Relative paths in the file are taken from the file's directory.
-    Raises one ConfigError for all that is wrong, by file and key.
+    Raises one ConfigError for all settings that are wrong, by file and key; if none is, one for all that contradict
+    each other.
     """
     path = file if isinstance(file, Path) else None
     document = file if isinstance(file, Mapping) else _read_toml(file) if file is not None else {}

@@ -107,7 +107,7 @@ class OpenTransaction:
         self._highest = 0
 
     def pair(self, entry: Entry) -> Entry:
-        """Note an UPDBEF that comes next as unpaired, or give an UPDAFT the nearest unpaired one of its label."""
+        """Note an UPDBEF, which the caller appends next, as unpaired, or give an UPDAFT the nearest of its label."""
         label = entry.label
         if entry.number == UPDBEF:
             places = self._unpaired.get(label)

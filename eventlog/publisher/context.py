@@ -362,7 +362,7 @@ for _name in vars(Observer).keys() - vars(_Several).keys():
         setattr(_Several, _name, _telling_each(_name))
 
 
-def together(*observers: Observer) -> Observer:
+def join_observers(*observers: Observer) -> Observer:
     """One who is told for all of them: ``SILENT`` if none of them listens."""
     listening = [observer for observer in observers if observer is not SILENT]
     return listening[0] if len(listening) == 1 else _Several(listening) if listening else SILENT

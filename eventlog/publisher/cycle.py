@@ -65,7 +65,7 @@ class State:
 
 
 def recover(context: Context) -> State:
-    """The state of a publisher that has just got its lock: what is in flight is sent first."""
+    """The state of a publisher that has just got its lock, with what is in flight, which ``run_cycle`` sends first."""
     recorded, hold = read_recorded(context.connection, context.log)
     context.connection.commit()
     warn_of(hold)

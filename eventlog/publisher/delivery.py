@@ -26,7 +26,7 @@ _log = logging.getLogger("eventlog.publisher")
 
 class FlightResult(Enum):
     DONE = "every event was answered, or is parked"
-    RETRY = "the cycle stops: the receiver asked for a retry"
+    RETRY = "the cycle stops: the receiver asked for a retry, or too many objects wait for one"
     AWAY = "the cycle stops: the receiver is away"
     FATAL = "the publisher stops: the receiver answered fatal"
     STOPPED = "the publisher was told to stop"

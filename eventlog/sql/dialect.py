@@ -66,7 +66,8 @@ def child_of(cls: ObjectClass, attribute: Attribute) -> ChildTable | None:
 class Dialect(SqlDatabase):
     """One database: what the core asks of it. A database's package overrides what is its own.
 
-    The abstract methods are what a further database must write; the others have an answer that suits most.
+    The abstract methods, here and in ``SqlDatabase``, are what a further database must write; some of them
+    ``StepwiseDialect`` writes. The others have an answer that suits most.
     """
 
     triggers: Triggers
@@ -161,7 +162,10 @@ class Dialect(SqlDatabase):
         return str(now)
 
     def queue(self, conn: Connection, log: LogTable, event_time_zone: str = "utc") -> Queue:
-        """How many rows have status N, and the age of the oldest by the database's clock (spec/event-log.md 11)."""
+        """How many rows have status N, and the age of the oldest by the database's clock (spec/event-log.md 11).
+
+        Counts them all; ``sql.rows.count_queue`` stops at a number.
+        """
         ((rows, oldest),) = self.fetch(conn, self.log_statement(log, "queue", event_time_zone), {})
         return Queue(int(rows), None if oldest is None else float(oldest))
 

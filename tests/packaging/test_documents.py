@@ -99,6 +99,37 @@ def commands(page: Path) -> list[list[str]]:
     return [shlex.split(part, comments=True)[1:] for part in parts if part.startswith("eventlog ")]
 
 
+MAP = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+PLACES = re.findall(r"^\| (.+?) \| (.+) \|$", MAP.partition("## Where is")[2].partition("\n## ")[0], re.MULTILINE)[2:]
+
+
+@pytest.mark.parametrize(("what", "where"), PLACES, ids=[what for what, _ in PLACES])
+def test_the_map_names_what_is_in_the_files_that_it_names(what: str, where: str) -> None:
+    words = re.findall(r"`([^`]+)`", where)
+    paths = [
+        path
+        for word in words
+        for folder in ("eventlog", "", "eventlog/sql/dialects/postgresql", "eventlog/publisher/formats")
+        for path in [ROOT / folder / word.replace("<database>", "postgresql")]
+        if path.exists()
+    ]
+    assert paths, what
+    files = [file for path in paths for file in (path.rglob("*.py") if path.is_dir() else [path])]
+    text = "\n".join(file.read_text(encoding="utf-8") for file in files)
+    names = [word for word in words if re.fullmatch(r"\w+(\.\w+)?", word) and not word.endswith(".py")]
+    assert [name for name in names if not re.search(rf"\b{name.rpartition('.')[2]}\b", text)] == []
+
+
+def test_the_walk_of_one_row_names_what_is_there() -> None:
+    walk = MAP.partition("## The way of one row")[2].partition("\n## ")[0]
+    for name in re.findall(r"`(\w+\.[\w.]+)`", walk):
+        path = ROOT / "eventlog" / name.replace(".", "/")
+        if name.endswith((".py", ".sql")) or path.is_dir() or path.with_suffix(".py").exists():
+            continue
+        module = path.parent / "__init__.py" if path.parent.is_dir() else path.parent.with_suffix(".py")
+        assert re.search(rf"^(?:def|class) {path.name}\b", module.read_text(encoding="utf-8"), re.MULTILINE), name
+
+
 def test_the_pages_show_commands() -> None:
     assert sum(len(commands(page)) for page in PAGES) > 100
 

@@ -26,7 +26,7 @@ from eventlog.publisher.context import (
     ParkedObject,
     WaitFor,
     _Several,
-    together,
+    join_observers,
 )
 from eventlog.publisher.flight import FlightInfo
 from eventlog.publisher.monitor.activity import Activity, Histogram
@@ -384,7 +384,7 @@ def test_what_the_database_refuses_is_told_with_its_code(activity: Activity) -> 
 def test_several_observers_are_told_everything() -> None:
     told = {name for name in vars(Observer) if not name.startswith("_") and name != "wants_event_times"}
     assert told <= vars(_Several).keys()
-    assert together(SILENT, SILENT) is SILENT
+    assert join_observers(SILENT, SILENT) is SILENT
 
 
 def test_a_look_that_takes_long_comes_less_often(activity: Activity, clock: Clock) -> None:

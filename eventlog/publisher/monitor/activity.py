@@ -158,7 +158,9 @@ class Watched(ABC):
 
 
 class Activity(Watched, Observer):
-    """The listener of one publisher. It looks once in ``interval`` seconds at what costs a statement."""
+    """The listener of one publisher. What costs a statement it wants to be told every ``interval``
+    seconds, or less often if that takes long.
+    """
 
     def __init__(self, counters: Counters, interval: float, patience: float, **clocks: Callable[[], float]) -> None:
         """``clocks``: others than those of ``Watched``."""

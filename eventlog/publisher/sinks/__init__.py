@@ -1,4 +1,5 @@
-"""Where documents go. A sink takes one document at a time and answers for its events.
+"""Where documents go. A sink takes a document and answers for its events; ``TAKES_SEVERAL`` names the
+types that may be handed several at once.
 
 Each type of sink is a module of its name here, with a function ``open_sink`` as below; its options stand in
 ``config.settings.SinkSettings``.
