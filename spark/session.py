@@ -406,9 +406,17 @@ def _told(at: Done, began: float) -> str:
 # --- in tasks ---------------------------------------------------------------------------------------------------------
 
 
+_SELDOM: Final = (1_000_000, 20, 100)
+
+
 def tune_collector() -> None:
-    """Let the garbage collector run seldom: rows and events are many, short-lived and without cycles."""
-    gc.set_threshold(1_000_000, 20, 100)
+    """Let the garbage collector run seldom: rows and events are many, short-lived and without cycles.
+
+    Spark collects after every task. What a worker has imported before its first one is not looked at again.
+    """
+    if gc.get_threshold() != _SELDOM:
+        gc.set_threshold(*_SELDOM)
+        gc.freeze()
 
 
 def task_numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
