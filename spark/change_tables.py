@@ -36,7 +36,7 @@ from eventlog.qlik.masks import HISTORY_TABLE
 from eventlog.qlik.sequence import LENGTH, last_sequence_of
 from eventlog.qlik.stored_tables import Reading, ReadOptions, layout_of, reading, stored_row_reader
 from spark.change_frame import SCHEMA, batches_of
-from spark.session import READS_TIMES, arrow_schema, new_session
+from spark.session import READS_TIMES, arrow_schema, new_session, tune_collector
 
 _TOGETHER: Final = 10_000
 """Rows of whole objects that are brought up to date together."""
@@ -202,6 +202,7 @@ def _of_json(lines: DataFrame, first: Path, options: ReadOptions) -> DataFrame:
     members = [(name, header_name(name, options.header_prefix)) for name in names]
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        tune_collector()
         for batch in batches:
             rows = []
             for line, file in zip(batch.column("value").to_pylist(), batch.column(_FILE).to_pylist(), strict=True):
@@ -255,6 +256,7 @@ def _changes(spark: SparkSession, table: FoundTable, context: Reading) -> DataFr
     source = source_table(table.schema, table.table, context, _deletes(rows, layout, context.options))
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        tune_collector()
         stored_rows = (row for batch in batches for row in batch_rows(batch, f"a batch of {what}"))
         table_rows = stored_row_reader(stored, table.schema, table.table, context)(stored_rows)
         changes = changes_of_rows(table_rows, source, input_complete=True)
@@ -428,6 +430,7 @@ def _bring_up_to_date(
     names = schema.names
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        tune_collector()
         layout = layout_of(columns, options, "the live view")
         read = row_reader(layout, byteorder=options.byteorder, counters=Report().counters, what="the live view")
         arrow = arrow_schema(schema)

@@ -26,7 +26,7 @@ from eventlog.qlik.message_format import line_of, metadata_place, open_reader, r
 from eventlog.qlik.message_tables import ReadOptions, WriteOptions
 from eventlog.qlik.message_writer import MessageWriter
 from spark.change_frame import SCHEMA, batches_of, change_of
-from spark.session import task_numbers
+from spark.session import task_numbers, tune_collector
 from spark.sorting import numbered_tasks
 
 RECORDS: Final = t.StructType([
@@ -110,6 +110,7 @@ def _read(
     spark: SparkSession, number: int, messages: Callable[[int], Iterator[Message]], options: ReadOptions
 ) -> DataFrame:
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        tune_collector()
         for each in task_numbers(batches):
             reader = open_reader(options, Report(strict=True), clock=lambda: 0.0)
             yield from batches_of(change for message in messages(each) for change in reader.changes(message))
@@ -154,6 +155,7 @@ def to_records(changes: DataFrame, options: Mapping[str, Any] | None = None) -> 
     now = datetime.now(UTC)
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        tune_collector()
         writer = MessageWriter(chosen, registry=registry_of_writer(chosen), utc_now=lambda: now)
         for batch in batches:
             written = [message for row in batch.to_pylist() for message in writer.messages(change_of(row))]

@@ -415,6 +415,7 @@ def tune_collector() -> None:
     Spark collects after every task. What a worker has imported before its first one is not looked at again.
     """
     if gc.get_threshold() != _SELDOM:
+        pa.array([])  # Arrow's first array imports pandas, if that is installed
         gc.set_threshold(*_SELDOM)
         gc.freeze()
 

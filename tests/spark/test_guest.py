@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 from backlog_job import config_of, convert, copy, documents_of, log_rows, random_rows
@@ -20,7 +22,7 @@ from spark.captures import captures
 from spark.convert import convert as convert_captures
 from spark.log_source import register
 from spark.messages import read_messages, write_messages
-from spark.session import context_of, open_session, running_session
+from spark.session import context_of, open_session, running_session, tune_collector
 
 
 def settings_of(spark: SparkSession) -> dict[str, str]:
@@ -77,6 +79,16 @@ def test_our_session_has_settings_of_its_own(spark: SparkSession) -> None:
     assert own.conf.get("spark.sql.adaptive.enabled") == "false"
     assert spark.conf.get("spark.sql.adaptive.enabled") == "true"
     assert context_of(own) is context_of(spark)
+
+
+def test_what_a_worker_has_imported_is_not_looked_at_after_every_task(spark: SparkSession) -> None:
+    def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        tune_collector()
+        list(batches)
+        yield pa.RecordBatch.from_pydict({"frozen": [gc.get_freeze_count()], "others": [len(gc.get_objects())]})
+
+    looks = spark.range(0, 4, 1, 4).mapInArrow(look, "frozen long, others long").collect()
+    assert all(frozen > 50_000 and frozen > others for frozen, others in looks), looks
 
 
 def test_a_setting_for_a_spark_that_runs_already_is_refused(spark: SparkSession) -> None:
