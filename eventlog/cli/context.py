@@ -85,7 +85,7 @@ def session(config: Config, *, writes: bool = True) -> Iterator[tuple[Connection
     from eventlog.sql.connection import as_database_errors, will_write
 
     engine, dialect = engine_of(config)
-    with engine.connect() as conn, as_database_errors(conn):
+    with as_database_errors(engine), engine.connect() as conn:
         if writes:
             will_write(conn)
         yield conn, dialect

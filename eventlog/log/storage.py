@@ -293,7 +293,7 @@ def live(url: str, schema: str | None) -> Iterator[LiveDatabase]:
     dialect = dialect_of(url)
     engine = connect(url, secret=_PASSWORD)
     try:
-        with engine.connect() as connection, as_database_errors(connection):
+        with as_database_errors(engine), engine.connect() as connection:
             yield LiveDatabase(connection, dialect, schema)
     finally:
         engine.dispose()

@@ -116,7 +116,7 @@ def examine(config: Config, compare: Compare, limits: Limits = _NO_LIMITS) -> li
     """
     url = connection_url(config.database)
     dialect = dialect_of(url)
-    with connect(url).connect() as conn, as_database_errors(conn):
+    with as_database_errors(engine := connect(url)), engine.connect() as conn:
         pooled = is_pooled(conn, dialect)
         dialect.begin_reading(conn, limits.statement)
         case = Case(conn, dialect, config, limits, compare)

@@ -98,7 +98,7 @@ def open_unlocked(config: Config, counters: Counters) -> Iterator[Context]:
     """A context without the lock of the log: for reading only."""
     url = connection_url(config.database)
     dialect = dialect_of(url)
-    with connect(url).connect() as connection, as_database_errors(connection):
+    with as_database_errors(engine := connect(url)), engine.connect() as connection:
         log = find_log(connection, dialect, config)
         check_rights(connection, dialect, log, delete=config.publisher.delete_from_log)
         catalog = read_catalog(connection, dialect, config, log)

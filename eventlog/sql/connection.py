@@ -220,10 +220,14 @@ _RIGHT_ADVICE: Final = "; run this as the owner, or have the right granted: `eve
 
 
 @contextmanager
-def as_database_errors(connection: Connection) -> Iterator[None]:
-    """Turn errors of SQLAlchemy and of the bare driver into DatabaseAway (worth trying again) or DatabaseError."""
-    driver: Any = connection.dialect.loaded_dbapi
-    dialect = load_dialect(connection.dialect.name)
+def as_database_errors(source: Connection | Engine) -> Iterator[None]:
+    """Turn errors of SQLAlchemy and of the bare driver into DatabaseAway (worth trying again) or DatabaseError.
+
+    A connection is made in the block of its engine: SQLAlchemy asks the server for its version then, and a server that
+    goes away meanwhile is away.
+    """
+    driver: Any = source.dialect.loaded_dbapi
+    dialect = load_dialect(source.dialect.name)
     try:
         yield
     except DBAPIError as error:
@@ -254,7 +258,7 @@ def is_pooled(conn: Connection, dialect: Dialect) -> bool:
     session = dialect.session_id(conn)
     conn.commit()
     try:
-        with conn.engine.connect() as other:
+        with as_database_errors(conn), conn.engine.connect() as other:
             if dialect.session_id(other) == session:
                 return True
             pooled = dialect.session_id(conn) != session

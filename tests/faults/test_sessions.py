@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from publishers import Collecting, install, is_drained, opened, publishing, session, write_config
 from replay import Replay
 from shared import PATIENCE, execute, fetch, statuses, url_of, wait_until
+from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
 from eventlog.config.load import Config, load
 from eventlog.errors import AnotherPublisher, DatabaseAway, FatalAnswer, ReceiverAway
@@ -268,6 +269,26 @@ def test_a_publisher_whose_session_is_ended_connects_again_and_loses_nothing(
     # What was sent but not marked is sent again as it was.
     assert sorted(map(int, sink.event_ids)) == [1, 2, 3, 3, 4, 5, 6, 6, 7, 8]
     assert names_of(sink) == {f"id={i}": [f"n{i}"] for i in range(1, 9)}
+
+
+def test_a_session_that_is_ended_while_it_is_set_up_is_worth_another_try(
+    database: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = installed(database, tmp_path)
+    ask_version = PGDialect_psycopg._get_server_version_info
+
+    def version_of(dialect: Any, conn: Any) -> Any:
+        monkeypatch.setattr(PGDialect_psycopg, "_get_server_version_info", ask_version)
+        execute(
+            database, f"SELECT pg_terminate_backend({conn.exec_driver_sql('SELECT pg_backend_pid()').scalar_one()})"
+        )
+        return ask_version(dialect, conn)
+
+    monkeypatch.setattr(PGDialect_psycopg, "_get_server_version_info", version_of)
+    with pytest.raises(DatabaseAway), opened(config):
+        pass
+    with opened(config):
+        pass
 
 
 def test_a_server_that_is_restarted_in_the_middle_costs_nothing_but_time(tmp_path: Path) -> None:

@@ -320,7 +320,7 @@ def position_table(url: str | sa.URL, name: str, source: str) -> Iterator[TableP
     dialect.prepare(url)
     engine = connect(url, secret=POSITION_SECRET)
     try:
-        with engine.connect() as connection, as_database_errors(connection):
+        with as_database_errors(engine), engine.connect() as connection:
             will_write(connection)
             for table in source_tables:
                 table.create(connection, checkfirst=True)
@@ -403,7 +403,7 @@ def status_in_table(url: str, table: str, source: str) -> SourceStatus:
     names = _position_tables(table)
     position, failures = names
     dialect = dialect_of(url)
-    with connect(url, secret=POSITION_SECRET).connect() as connection, as_database_errors(connection):
+    with as_database_errors(engine := connect(url, secret=POSITION_SECRET)), engine.connect() as connection:
         if not sa.inspect(connection).has_table(position.name, position.schema):
             return SourceStatus(source, position.fullname, Saved())
         runs = dialect.is_locked(connection, LogTable(position.schema, position.name, ()))

@@ -93,7 +93,7 @@ class StepwiseDialect(Dialect):
         self, url: URL, log: LogTable, snapshot: str | None, status: str | None, part: Part, fields: Sequence[str]
     ) -> Iterator[pa.RecordBatch]:
         statement = self.bindable(self.part_statement(log, status, fields))
-        with connect(url).connect() as conn, as_database_errors(conn):
+        with as_database_errors(engine := connect(url)), engine.connect() as conn:
             if snapshot is not None:
                 self.join_snapshot(conn, snapshot)
             bounds = {"first": part.first, "last": part.last}

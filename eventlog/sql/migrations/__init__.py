@@ -122,7 +122,7 @@ def _connection(target: Engine | Connection | None) -> Iterator[Connection]:
         with as_database_errors(target):
             yield target
         return
-    with target.connect() as conn, as_database_errors(conn), conn.begin():
+    with as_database_errors(target), target.connect() as conn, conn.begin():
         yield conn
 
 
