@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, groupby, islice
 from pathlib import Path
@@ -18,7 +17,7 @@ from eventlog.changes.format import Format, Report
 from eventlog.changes.json_form import CATALOG, CatalogOption
 from eventlog.core.catalog import match_name
 from eventlog.core.options import FLAG, STRING, CheckedOptions, integer, option, parse_all_options, shared
-from eventlog.errors import ConfigError, DatabaseAway, DatabaseError, FormatError, with_location
+from eventlog.errors import ConfigError, DatabaseError, FormatError, with_location
 from eventlog.files import tabular
 from eventlog.files.atomic import directory_of, whole_path
 from eventlog.files.text import files_in
@@ -48,10 +47,11 @@ from eventlog.linter.rows import (
 )
 from eventlog.linter.writer import QueueWriter, WriterOptions, first_address, next_address
 from eventlog.model import Change
-from eventlog.sql.connection import connect_any
+from eventlog.sql.connection import any_database_errors, connect_any
 
 QUEUE: Final = "dispatch_queue"
 ATTRS: Final = "dispatch_attrs"
+PLACE: Final = "the database of the Linter queue"
 _SUFFIXES: Final = (".csv", ".jsonl", ".parquet")
 
 
@@ -144,7 +144,7 @@ def write(changes: Iterable[Change], target: str, place: TargetOptions, options:
 def _write_database(
     changes: Iterable[Change], url: str, place: TargetOptions, options: WriterOptions, report: Report
 ) -> None:
-    with database_errors(), connect_any(url).begin() as connection:
+    with any_database_errors(PLACE), connect_any(url).begin() as connection:
         queue, attrs = create_tables(connection, place)
         last = _last_address(connection, queue)
         writer = QueueWriter(options, report, first_address() if last is None else next_address(last, DATA_SIZE))
@@ -276,21 +276,6 @@ _INTEGERS: Final[Mapping[str, type[sa.types.TypeEngine[int]]]] = {
 }
 
 
-@contextmanager
-def database_errors() -> Iterator[None]:
-    """Errors of the driver as DatabaseAway (try again) and DatabaseError."""
-    try:
-        yield
-    except (sa.exc.OperationalError, sa.exc.InterfaceError) as error:
-        raise DatabaseAway(f"the database of the Linter queue fails: {_reason(error)}") from error
-    except sa.exc.SQLAlchemyError as error:
-        raise DatabaseError(f"the database of the Linter queue refuses: {_reason(error)}") from error
-
-
-def _reason(error: sa.exc.SQLAlchemyError) -> str:
-    return " ".join(str(getattr(error, "orig", None) or type(error).__name__).split())
-
-
 def find_table(connection: sa.Connection, name: str, schema: str | None = None) -> sa.Table:
     """The table of this name, matched exactly or else without case. Raises DatabaseError if there is none."""
     inspector = sa.inspect(connection)
@@ -419,7 +404,7 @@ class QueuePoller:
 
     def _fetch(self) -> list[QueueRow]:
         place = self._place
-        with database_errors(), self._engine.connect() as opened:
+        with any_database_errors(PLACE), self._engine.connect() as opened:
             connection = opened.execution_options(postgresql_readonly=True)
             if self._reads_attrs:
                 if self._attrs is None:

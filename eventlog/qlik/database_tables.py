@@ -14,7 +14,7 @@ from psycopg.sql import SQL, Identifier
 from sqlalchemy.dialects import mssql, mysql, oracle, postgresql
 from sqlalchemy.types import TypeEngine
 
-from eventlog.errors import ConfigError, DatabaseAway, DatabaseError, FormatError
+from eventlog.errors import ConfigError, DatabaseError, FormatError
 from eventlog.model import full_name
 from eventlog.qlik import sequence
 from eventlog.qlik.change_rows import PARTITION_NAME, TEXT_LENGTHS, ChangeRow, TableLayout, header_name
@@ -32,7 +32,7 @@ from eventlog.qlik.stored_tables import (
     value_writer,
 )
 from eventlog.qlik.values import row_converter, text_writer, timestamp_text, typed_writer
-from eventlog.sql.connection import connect_any
+from eventlog.sql.connection import any_database_errors, connect_any
 from eventlog.sql.log_table import quoted
 
 _STATES: Final = sa.Table(
@@ -46,18 +46,7 @@ _STATES: Final = sa.Table(
 
 _SYSTEM_SCHEMAS: Final = frozenset({"information_schema", "performance_schema", "mysql", "sys"})
 _ROWS_AT_A_TIME: Final = 2000
-
-
-@contextmanager
-def _database_errors() -> Iterator[None]:
-    """SQLAlchemy's errors as ours, with the driver's message and without statement and values."""
-    try:
-        yield
-    except sa.exc.DBAPIError as error:
-        kind = DatabaseAway if error.connection_invalidated else DatabaseError
-        raise kind(f"the database refuses: {error.orig}") from error
-    except sa.exc.SQLAlchemyError as error:
-        raise DatabaseError(f"the change tables cannot be read or written: {error}") from error
+_PLACE: Final = "the database of the change tables"
 
 
 def _default_schema(inspector: sa.Inspector) -> str | None:
@@ -140,13 +129,13 @@ class DatabaseSource:
 
 def _stream(connection: sa.Connection, select: sa.Select[Any]) -> Iterator[Sequence[Any]]:
     """The rows of a query, some thousands in memory at a time."""
-    with _database_errors():
+    with any_database_errors(_PLACE):
         yield from connection.execute(select, execution_options={"yield_per": _ROWS_AT_A_TIME})
 
 
 def _fetched(connection: sa.Connection, select: sa.Select[Any]) -> Iterator[Sequence[Any]]:
     """The few rows of a query, which is made when the first is asked for, and leaves no cursor open."""
-    with _database_errors():
+    with any_database_errors(_PLACE):
         rows = connection.execute(select).fetchall()
     yield from rows
 
@@ -196,7 +185,7 @@ def _is_listed(
 def database_source(url: str) -> Iterator[DatabaseSource]:
     """A source that sees one state of the database while it is read. Raises ConfigError, DatabaseError."""
     engine = connect_any(url)
-    with _database_errors(), engine.connect() as connection:
+    with any_database_errors(_PLACE), engine.connect() as connection:
         if "REPEATABLE READ" in engine.dialect.get_isolation_level_values(None):  # type: ignore[arg-type]
             connection = connection.execution_options(isolation_level="REPEATABLE READ")
         yield DatabaseSource(connection)
@@ -215,7 +204,7 @@ def database_store(url: str, options: WriteOptions) -> Iterator[DatabaseStore]:
 
     Raises ConfigError, DatabaseError.
     """
-    with _database_errors(), connect_any(url).begin() as connection:
+    with any_database_errors(_PLACE), connect_any(url).begin() as connection:
         begin = _BEGIN.get(connection.dialect.name)
         if begin is not None:
             connection.exec_driver_sql(begin)
@@ -238,7 +227,7 @@ class DatabaseStore:
     def stored_state(self) -> WriterState:
         """The task's state, its row locked until the end of the transaction."""
         task = self._options.task
-        with _database_errors():
+        with any_database_errors(_PLACE):
             _STATES.create(self._connection, checkfirst=True)
             row = self._connection.execute(
                 sa.select(_STATES).where(_STATES.c.task_name == task).with_for_update()
@@ -285,7 +274,7 @@ class DatabaseStore:
             layout = self._existing(stored, columns, name)
         else:
             layout = layout_of_new(schema, table, columns, options)
-            with _database_errors():
+            with any_database_errors(_PLACE):
                 if stored_schema is not None and stored_schema not in inspector.get_schema_names():
                     connection.execute(sa.schema.CreateSchema(quoted(stored_schema)))
                 change_table(*place, layout, columns).create(connection)
@@ -332,21 +321,21 @@ class DatabaseStore:
             types = {name: _moment() if name.endswith("_TIME") else sa.String(128) for name in CONTROL_COLUMNS}
             types["PARTITION_NAME"] = _header_type(PARTITION_NAME)
             columns = (sa.Column(name, type, quote=True) for name, type in types.items())
-            with _database_errors():
+            with any_database_errors(_PLACE):
                 sa.Table(quoted(CONTROL_TABLE), sa.MetaData(), *columns).create(self._connection)
             table = _clause(None, CONTROL_TABLE, CONTROL_COLUMNS)
         stored = _by_upper(table)
         for row in rows:
             start, end = self._moment(row.partition_start_time), self._moment(row.partition_end_time)
             values = row._replace(partition_start_time=start, partition_end_time=end)._asdict()
-            with _database_errors():
+            with any_database_errors(_PLACE):
                 self._connection.execute(
                     sa.insert(table).values({stored[name.upper()]: value for name, value in values.items()})
                 )
 
     def save(self, state: WriterState) -> None:
         saved = sa.update(_STATES).where(_STATES.c.task_name == self._options.task)
-        with _database_errors():
+        with any_database_errors(_PLACE):
             self._connection.execute(saved.values(prefix=state.prefix, number=str(state.number)))
 
 
@@ -372,7 +361,7 @@ class _TableRows:
     def flush(self) -> None:
         """Write the rows that wait."""
         if self._waiting:
-            with _database_errors():
+            with any_database_errors(_PLACE):
                 _append(self._connection, self._table, self._waiting)
             self._waiting = []
 

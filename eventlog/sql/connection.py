@@ -16,7 +16,14 @@ from typing import Any, Final
 from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection, ExceptionContext
 from sqlalchemy.engine.interfaces import Dialect as Driver
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DBAPIError,
+    InterfaceError,
+    NoSuchModuleError,
+    OperationalError,
+    SQLAlchemyError,
+)
 
 from eventlog.errors import ConfigError, DatabaseAway, DatabaseError
 from eventlog.sql import embedded
@@ -141,6 +148,24 @@ def connect_any(url: str) -> Engine:
         ),
     )
     return engine
+
+
+@contextmanager
+def any_database_errors(place: str) -> Iterator[None]:
+    """Turn errors of an engine of ``connect_any`` into DatabaseAway (worth trying again) or DatabaseError.
+
+    ``place``: the database for messages, which name neither statements nor values.
+    """
+    try:
+        yield
+    except (OperationalError, InterfaceError) as error:
+        raise DatabaseAway(f"{place} fails: {_reason(error)}") from error
+    except SQLAlchemyError as error:
+        raise DatabaseError(f"{place} refuses: {_reason(error)}") from error
+
+
+def _reason(error: SQLAlchemyError) -> str:
+    return " ".join(str(getattr(error, "orig", None) or error).split())
 
 
 def _log_statements(engine: Engine) -> None:

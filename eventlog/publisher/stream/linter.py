@@ -16,12 +16,12 @@ import sqlalchemy as sa
 
 from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, NeedsRowCodec
-from eventlog.linter.format import QueuePoller, SourceOptions, column_of, database_errors, find_table
+from eventlog.linter.format import PLACE, QueuePoller, SourceOptions, column_of, find_table
 from eventlog.linter.reader import ReaderOptions, place_of_token
 from eventlog.linter.rows import signed, stripped
 from eventlog.model import Change
 from eventlog.publisher.stream import Backlog, BadToken, Failure, Mark, Read, Step
-from eventlog.sql.connection import connect_any
+from eventlog.sql.connection import any_database_errors, connect_any
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class DispatchQueue:
         if saved is None:
             return
         if self.options.dbnode is None:
-            with database_errors(), connect_any(self.url).connect() as connection:
+            with any_database_errors(PLACE), connect_any(self.url).connect() as connection:
                 column = column_of(find_table(connection, self.place.queue_table, self.place.schema), "DBNODE")
                 nodes = {stripped(node) for node in connection.execute(sa.select(column).distinct()).scalars()}
         else:
@@ -93,7 +93,7 @@ class DispatchQueue:
 
     def _rows(self, behind: int | None = None) -> int:
         """The number of rows in the queue now, with ``behind`` of those with a greater address."""
-        with database_errors(), connect_any(self.url).connect() as connection:
+        with any_database_errors(PLACE), connect_any(self.url).connect() as connection:
             table = find_table(connection, self.place.queue_table, self.place.schema)
             count = sa.select(sa.func.count()).select_from(table)
             if behind is not None:
