@@ -151,7 +151,7 @@ def typed_key(parts: Sequence[table_key.Part], object_class: ObjectClass | None)
     """
     if object_class is None:
         return tuple((part.name, part.value) for part in parts)
-    return key_reader(object_class)(object_class.canonical_key(table_key.canonical(parts)))
+    return key_reader(object_class)(object_class.canonical_key(table_key.parts_text(parts)))
 
 
 @lru_cache(maxsize=1024)

@@ -336,7 +336,7 @@ class _Builder:
             key=key,
             attributes=tuple(attributes),
             children=tuple(child_tables),
-            canonical_key=table_key.key_reader([(column.name, column.type) for column in key]),
+            canonical_key=table_key.canonicalizer([(column.name, column.type) for column in key]),
             association_tail=self._association_tail(table.name),
         )
 

@@ -148,18 +148,18 @@ def key_text(columns: Iterable[tuple[str, str]]) -> str:
     return "+".join([f"{quote(name)}={quote(value)}" for name, value in columns])
 
 
-def canonical(parts: Iterable[Part]) -> str:
+def parts_text(parts: Iterable[Part]) -> str:
     """Canonical text of parts whose key columns are not known: rules 3 and 4 of spec/event-log.md 4.3 alone."""
     return key_text([(part.name, part.value) for part in parts])
 
 
-def key_reader(columns: Sequence[tuple[str, ColumnType]]) -> Callable[[str | None], str]:
+def canonicalizer(columns: Sequence[tuple[str, ColumnType]]) -> Callable[[str | None], str]:
     """The function that gives the canonical text of a class's table_key (spec/event-log.md 4.3).
 
     ``columns``: the key columns as the database spells them, with their types, in primary-key order (views: order of
     the ``pk_`` columns). The function raises BadTableKey with the code and the offset of spec/event-log.md 4.2.
     """
-    read = grammar_reader(columns)
+    read = grammar_canonicalizer(columns)
     if not columns:
         return read
     # Nearly every key of a log is canonical text already. One expression sees that of most of them; what it does not
@@ -176,8 +176,8 @@ def key_reader(columns: Sequence[tuple[str, ColumnType]]) -> Callable[[str | Non
     return read_fast
 
 
-def grammar_reader(columns: Sequence[tuple[str, ColumnType]]) -> Callable[[str | None], str]:
-    """As ``key_reader``, which gives the same results sooner: every text is parsed, resolved and normalised."""
+def grammar_canonicalizer(columns: Sequence[tuple[str, ColumnType]]) -> Callable[[str | None], str]:
+    """As ``canonicalizer``, which gives the same results sooner: every text is parsed, resolved and normalised."""
     order = {name: position for position, (name, _) in enumerate(columns)}
     normalizers = {name: key_normalizer(type) for name, type in columns}
     without_case: dict[str, list[str]] = {}

@@ -226,7 +226,7 @@ class Dialect(SqlDatabase):
 
     def key_values(self, cls: ObjectClass, keys: Iterable[str]) -> Iterator[tuple[str, tuple[Any, ...]]]:
         """The canonical keys that a row can have, each with its values as they are bound; the others are left out."""
-        readers = [(column.name, self.key_reader(column)) for column in cls.key]
+        readers = [(column.name, self.key_column_reader(column)) for column in cls.key]
         for key in keys:
             parts = {part.name: part.value for part in table_key.parse(key)}
             try:
@@ -235,7 +235,7 @@ class Dialect(SqlDatabase):
                 continue
 
     @abstractmethod
-    def key_reader(self, column: Column) -> Callable[[str], object]:
+    def key_column_reader(self, column: Column) -> Callable[[str], object]:
         """The function that turns a key value's text into what is bound for it.
 
         It raises BadValue or NoSuchValue for a text that no value of the column can have.

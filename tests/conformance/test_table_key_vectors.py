@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from vector_cases import known_members
 
-from eventlog.core.table_key import canonical, key_reader, parse
+from eventlog.core.table_key import canonicalizer, parse, parts_text
 from eventlog.core.values import parse_type
 from eventlog.errors import BadTableKey
 
@@ -16,8 +16,8 @@ Case = dict[str, Any]
 
 def canonical_text(case: Case) -> str:
     if "key_columns" not in case:
-        return canonical(parse(case["text"]))
-    return key_reader([(name, parse_type(column_type)) for name, column_type in case["key_columns"]])(case["text"])
+        return parts_text(parse(case["text"]))
+    return canonicalizer([(name, parse_type(column_type)) for name, column_type in case["key_columns"]])(case["text"])
 
 
 def test_valid_key(valid_key: Case) -> None:

@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventlog.core.table_key import Part, canonical, grammar_reader, key_reader, key_text, parse, quote
+from eventlog.core.table_key import Part, canonicalizer, grammar_canonicalizer, key_text, parse, parts_text, quote
 from eventlog.core.values import parse_type
 from eventlog.errors import BadTableKey
 
 
 def reader(*columns):
-    return key_reader([(name, parse_type(type_name)) for name, type_name in columns])
+    return canonicalizer([(name, parse_type(type_name)) for name, type_name in columns])
 
 
 def failure(read, text):
@@ -127,7 +127,7 @@ def test_only_what_needs_quotes_has_them(text, quoted):
 
 
 def test_without_key_columns_the_parts_keep_their_order():
-    assert canonical(parse(' b = "1" + a="x y"+ "c c"=" "')) == 'b=1+a=x y+c c=" "'
+    assert parts_text(parse(' b = "1" + a="x y"+ "c c"=" "')) == 'b=1+a=x y+c c=" "'
 
 
 def test_key_text_joins_columns_and_normal_values():
@@ -216,10 +216,10 @@ PARTS = st.lists(
 @given(PARTS)
 @settings(deadline=None, max_examples=300)
 def test_canonical_text_reads_back_the_same(parts):
-    text = canonical(parts)
+    text = parts_text(parts)
     again = parse(text)
     assert [part[:2] for part in again] == [part[:2] for part in parts]
-    assert canonical(again) == text
+    assert parts_text(again) == text
 
 
 @given(KEY_TEXTS)
@@ -232,7 +232,7 @@ def test_a_text_parses_to_parts_that_are_where_they_say_or_is_a_bad_table_key(te
     for name, value, name_offset, value_offset in parts:
         assert text[name_offset] == '"' or text.startswith(name, name_offset)
         assert text[value_offset] == '"' or text.startswith(value, value_offset)
-    assert parse(canonical(parts)) != ()
+    assert parse(parts_text(parts)) != ()
 
 
 DATES = r"[0-9]{4}-(02|[01][0-9])-([0-2][0-9]|3[01])"
@@ -285,7 +285,7 @@ def outcome(read, text):
 
 def assert_both_ways_are_one(names, text):
     columns = [(name, parse_type(type_name)) for name, type_name in names]
-    fast, slow = key_reader(columns), grammar_reader(columns)
+    fast, slow = canonicalizer(columns), grammar_canonicalizer(columns)
     result = outcome(fast, text)
     assert result == outcome(slow, text)
     if isinstance(result, str):

@@ -10,6 +10,7 @@
 ``triggers``  what triggers log, as SQL (``*.sql.j2``), how they are compared and applied    ``installed.sql``
 ============  =============================================================================  =================
 
-PostgreSQL, whose triggers call functions, has two more: ``compile``, the SQL of both, and ``installed``, what is there.
-Oracle has ``script``: what SQL*Plus needs. ``stepwise`` is what Oracle and SQLite have in common.
+PostgreSQL, whose triggers call functions, has two more: ``compile``, the SQL of triggers and functions, and
+``installed``, what is there. Oracle has ``script``: what SQL*Plus needs. ``stepwise`` is what Oracle and SQLite have in
+common.
 """

@@ -135,7 +135,7 @@ class MarkedTriggers(Triggers):
     """Triggers that hold, in a comment of their own text, the hash of what was compiled (``MARKER``).
 
     Their names are a schema's, and they go with their table when that is renamed. What a database of this kind must
-    write is the text of its triggers, how they are read and dropped, and what they do not see.
+    write is the text of its triggers, how they are read, and what they do not see.
     """
 
     replaces: bool = False

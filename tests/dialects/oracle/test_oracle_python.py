@@ -359,7 +359,7 @@ def test_keys_that_no_row_can_have_are_not_asked_for() -> None:
     ],
 )  # fmt: skip
 def test_a_key_value_is_bound_as_one_value_for_all_its_spellings(key: Column, spelled_so: str, value: object) -> None:
-    assert DIALECT.key_reader(key)(spelled_so) == value
+    assert DIALECT.key_column_reader(key)(spelled_so) == value
 
 
 @pytest.mark.parametrize(
@@ -379,7 +379,7 @@ def test_a_key_value_is_bound_as_one_value_for_all_its_spellings(key: Column, sp
 )
 def test_a_key_value_that_no_column_holds_is_refused(key: Column, spelled_so: str) -> None:
     with pytest.raises((NoSuchValue, BadValue)):
-        DIALECT.key_reader(key)(spelled_so)
+        DIALECT.key_column_reader(key)(spelled_so)
 
 
 # --- reflection -------------------------------------------------------------------------------------------------------

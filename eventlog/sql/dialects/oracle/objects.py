@@ -86,7 +86,7 @@ class OracleObjects(StepwiseDialect):
         columns: tuple[Column, ...],
         keys: Sequence[tuple[Any, ...]],
     ) -> Iterator[tuple[int, Sequence[Any]]]:
-        readers = [self.key_reader(column) for column in cls.key]
+        readers = [self.key_column_reader(column) for column in cls.key]
         places: dict[tuple[object, ...], list[int]] = {}
         for place, key in enumerate(keys):
             places.setdefault(key, []).append(place)
@@ -97,7 +97,7 @@ class OracleObjects(StepwiseDialect):
                 for place in places.get(key, ()):
                     yield place, row[len(readers) :]
 
-    def key_reader(self, column: Column) -> Callable[[str], object]:
+    def key_column_reader(self, column: Column) -> Callable[[str], object]:
         match column.type.kind:
             case Kind.INTEGER | Kind.EXACT:
                 return _number

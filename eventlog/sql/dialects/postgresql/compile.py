@@ -1,7 +1,7 @@
 """What the triggers of a table log, as SQL: functions and CREATE TRIGGER statements (spec/triggers.md 2, 4, 5, 6, 7.1).
 
-Nothing here asks the database. The functions' texts are in the .sql.j2 files beside this module; what creates, renames
-and drops is written here.
+Nothing here asks the database. The functions' texts are in the .sql.j2 files beside this module; what creates
+and drops triggers is written here.
 """
 
 from __future__ import annotations

@@ -130,7 +130,7 @@ class PostgresObjects(Dialect):
             }
         return rows
 
-    def key_reader(self, column: Column) -> Callable[[str], str]:
+    def key_column_reader(self, column: Column) -> Callable[[str], str]:
         # Of what a key may be written as, one form that the server is sure to take.
         match column.type.kind:
             case Kind.APPROXIMATE | Kind.BOOLEAN:

@@ -79,7 +79,7 @@ class SQLiteObjects(StepwiseDialect):
             for n, *values in fetch(conn, _statement(cls, child, columns, len(chunk)), binds):
                 yield first + n, values
 
-    def key_reader(self, column: Column) -> Callable[[str], object]:
+    def key_column_reader(self, column: Column) -> Callable[[str], object]:
         match column.type.kind:
             case Kind.BINARY:
                 return lambda text: b64decode(text, validate=True)
