@@ -44,7 +44,7 @@ _BY_PURPOSE: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         "errors": ("rows", "Show what was refused, by cause, and what puts it back."),
         "show": ("rows", "Explain one row of the log: its group, its document, what became of it."),
         "doctor": ("status", "Say what is wrong with log, triggers and rows, and what mends it."),
-        "health": ("publish", "Say whether the publisher makes progress, by its health file."),
+        "health": ("health", "Say whether the publisher makes progress, by its health file."),
     },
     "Repair": {
         "requeue": ("rows", "Put rows with status E or F back into the queue."),

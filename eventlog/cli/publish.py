@@ -8,11 +8,9 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from functools import partial
-from pathlib import Path
 from types import FrameType
 from typing import Final
 
@@ -20,12 +18,12 @@ import click
 
 from eventlog.changes.format import Report
 from eventlog.cli import Command
-from eventlog.cli.context import FILE, Context, json_option, print_json, result, source_option
+from eventlog.cli.context import Context, source_option
 from eventlog.cli.context import progress as progress_bar
 from eventlog.config.load import Config, effective
 from eventlog.config.settings import PUBLISHED_FORMATS
 from eventlog.core.options import toml
-from eventlog.errors import ConfigError, number_of
+from eventlog.errors import number_of
 from eventlog.publisher.context import (
     SILENT,
     Counters,
@@ -40,7 +38,8 @@ from eventlog.publisher.cycle import dry_run
 from eventlog.publisher.daemon import publish as run_daemon
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.formats import ignored_indent
-from eventlog.publisher.liveness import Progress, liveness_file, patience, read_health, watched_over
+from eventlog.publisher.health_file import Progress, liveness_file
+from eventlog.publisher.liveness import patience, watched_over
 from eventlog.publisher.open_log import open_to_publish, open_unlocked
 from eventlog.publisher.sinks import Sink, open_sink
 from eventlog.publisher.sinks.stdout import StreamSink
@@ -253,30 +252,3 @@ def _log_summary(config: Config, counters: Counters) -> None:
         f"{config.database.log_table}_error)"
     )
     _log.info("%s", ", ".join([done, *remarks(counters.old_unreadable, counters.truncated)]))
-
-
-# --- health -----------------------------------------------------------------------------------------------------------
-
-
-@click.command(cls=Command)
-@click.option("--file", "path", type=FILE, metavar="FILE", help="The health file, in place of publisher.health_file.")
-@json_option
-@click.pass_obj
-def health(context: Context, path: Path | None, as_json: bool) -> int:
-    """Say whether the publisher makes progress, by the file that it touches (publisher.health_file).
-
-    Exit code 1 means that no envelope was answered and no cycle ended well for too long: the publisher hangs, does not
-    run, or cannot reach the receiver or the database. The command does not ask the database.
-    """
-    file = path or context.config().publisher.health_file
-    if file is None:
-        raise ConfigError(
-            "no health file is given: set health_file in [publisher] of eventlog.toml, "
-            "EVENTLOG_PUBLISHER_HEALTH_FILE, or --file"
-        )
-    state = read_health(file, time.time())
-    if as_json:
-        print_json(state._asdict())
-    elif not (context.quiet and state.is_healthy):
-        result(f"{'healthy' if state.is_healthy else 'not healthy'}: {state.reason}")
-    return 0 if state.is_healthy else 1

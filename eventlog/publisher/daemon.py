@@ -38,7 +38,8 @@ from eventlog.publisher.context import (
 )
 from eventlog.publisher.cycle import State, recover, run_cycle, send_in_flight
 from eventlog.publisher.delivery import Delivered, FlightResult, send_heartbeat
-from eventlog.publisher.liveness import Progress, ReportingSink, liveness_file, patience
+from eventlog.publisher.health_file import Progress, liveness_file
+from eventlog.publisher.liveness import ReportingSink, patience
 from eventlog.publisher.open_log import CatalogDrifted, CatalogWatcher, open_to_publish
 from eventlog.publisher.sinks import Document, Sink
 from eventlog.publisher.waiting import (

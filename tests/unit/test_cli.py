@@ -21,17 +21,29 @@ from eventlog.cli.monitor import read_monitor
 from eventlog.errors import ConfigError, DatabaseError, EventlogError, FatalAnswer, first_of, number_of
 
 
-def test_help_lists_every_command_and_imports_none() -> None:
+def lines_and_imports(*arguments: str) -> tuple[list[str], str]:
+    """What a command prints, and which of the heavy modules it loads."""
     script = (
-        "import sys; from eventlog.cli import run; assert run(['--help']) == 0;"
+        f"import sys; from eventlog.cli import run; run({list(arguments)!r});"
         "print([name for name in sys.modules if name.partition('.')[0] in"
         " ('sqlalchemy', 'alembic', 'lxml', 'rich', 'psycopg', 'pyspark', 'spark', 'oracledb', 'confluent_kafka')])"
     )
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    *help_lines, imported = result.stdout.splitlines()
+    *lines, imported = result.stdout.splitlines()
+    return lines, imported
+
+
+def test_help_lists_every_command_and_imports_none() -> None:
+    lines, imported = lines_and_imports("--help")
     assert imported == "[]"
     for command in cli.COMMANDS:
-        assert any(line.strip().startswith(command) for line in help_lines)
+        assert any(line.strip().startswith(command) for line in lines)
+
+
+def test_a_probe_of_the_health_file_loads_nothing_that_speaks_to_a_database(tmp_path: Path) -> None:
+    lines, imported = lines_and_imports("health", "--file", str(tmp_path / "none"))
+    assert "not healthy" in lines[0]
+    assert imported == "[]"
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,8 @@ from eventlog.errors import ConfigError, ReceiverAway
 from eventlog.model import Answer, Level, Verdict
 from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish
-from eventlog.publisher.liveness import ReportingSink, liveness_file, patience, read_health
+from eventlog.publisher.health_file import liveness_file, read_health
+from eventlog.publisher.liveness import ReportingSink, patience
 from eventlog.publisher.open_log import open_context
 from eventlog.publisher.sinks import Document
 from eventlog.publisher.waiting import StopRequest

@@ -45,7 +45,8 @@ from eventlog.publisher.context import (
 )
 from eventlog.publisher.delivery import FlightResult, Judged, Parking, as_flushed, deliver, send_heartbeat
 from eventlog.publisher.formats import XdsFormat
-from eventlog.publisher.liveness import Progress, ReportingSink
+from eventlog.publisher.health_file import Progress
+from eventlog.publisher.liveness import ReportingSink
 from eventlog.publisher.sinks import Document, Sink
 from eventlog.publisher.stream import Failure, Mark, Pending, PendingEvent, Read, Source, SourceAway, Step
 from eventlog.publisher.stream.position import OpenPosition, Position, PositionAway, Saved

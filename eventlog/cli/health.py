@@ -1,0 +1,37 @@
+"""``eventlog health``: a probe, which runs often and loads little."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import click
+
+from eventlog.cli import Command
+from eventlog.cli.context import FILE, Context, json_option, print_json, result
+from eventlog.errors import ConfigError
+from eventlog.publisher.health_file import read_health
+
+
+@click.command(cls=Command)
+@click.option("--file", "path", type=FILE, metavar="FILE", help="The health file, in place of publisher.health_file.")
+@json_option
+@click.pass_obj
+def health(context: Context, path: Path | None, as_json: bool) -> int:
+    """Say whether the publisher makes progress, by the file that it touches (publisher.health_file).
+
+    Exit code 1 means that no envelope was answered and no cycle ended well for too long: the publisher hangs, does not
+    run, or cannot reach the receiver or the database. The command does not ask the database.
+    """
+    file = path or context.config().publisher.health_file
+    if file is None:
+        raise ConfigError(
+            "no health file is given: set health_file in [publisher] of eventlog.toml, "
+            "EVENTLOG_PUBLISHER_HEALTH_FILE, or --file"
+        )
+    state = read_health(file, time.time())
+    if as_json:
+        print_json(state._asdict())
+    elif not (context.quiet and state.is_healthy):
+        result(f"{'healthy' if state.is_healthy else 'not healthy'}: {state.reason}")
+    return 0 if state.is_healthy else 1
