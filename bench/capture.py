@@ -95,7 +95,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="times that everything is run (%(default)s)")
     parser.add_argument("--seconds", type=int, default=5, help="seconds of a pgbench run (%(default)s)")
     parser.add_argument("--clients", type=int, default=2, help="pgbench's clients (%(default)s)")
-    parser.add_argument("--batches", type=int, default=60, help="batches of 100 single rows (%(default)s)")
+    parser.add_argument("--batches", type=int, default=300, help="batches of 100 single rows (%(default)s)")
     parser.add_argument("--only-cpu", action="store_true", help="the CPU of single rows, and of bulk by `field`, alone")
     parser.add_argument("--before", type=Path, help="a checkout to compare with")
     parser.add_argument("--install", metavar="URL", help=argparse.SUPPRESS)  # what --before runs with its code
