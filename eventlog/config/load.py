@@ -21,7 +21,7 @@ from eventlog.config.settings import (
     CLOUDEVENTS,
     MESSAGE_OPTIONS,
     SECTIONS,
-    SINK_NEEDS,
+    SINKS,
     DatabaseSettings,
     FormatSettings,
     LogSettings,
@@ -146,8 +146,9 @@ def _contradictions(config: Config, chosen: Mapping[tuple[str, str], _Setting]) 
     if config.publisher.retry_max < config.publisher.retry_initial:
         yield ConfigError(f"publisher.retry_max = {toml(config.publisher.retry_max)} is less than retry_initial = "
                           f"{toml(config.publisher.retry_initial)}")  # fmt: skip
-    if config.format.type == "qlik-messages" and config.sink.type != "kafka":
-        yield ConfigError(f"format.type = qlik-messages needs sink.type = kafka, not {config.sink.type}")
+    if config.format.type == "qlik-messages" and not SINKS[config.sink.type].takes_records:
+        possible = " or ".join(name for name, sink in SINKS.items() if sink.takes_records)
+        yield ConfigError(f"format.type = qlik-messages needs sink.type = {possible}, not {config.sink.type}")
     if config.format.type == CLOUDEVENTS and (
         why := refused_mode(config.format.mode, config.sink.type, config.sink.form)
     ):
@@ -168,7 +169,7 @@ def _contradictions(config: Config, chosen: Mapping[tuple[str, str], _Setting]) 
             yield ConfigError(f"{source} and {section}.properties both have {name}; keep one")
         if settings.user is not None and "sasl.password" in secrets:
             yield ConfigError(f"{source} and EVENTLOG_{section.upper()}_PASSWORD both give sasl.password; keep one")
-    needed = SINK_NEEDS.get(config.sink.type)
+    needed = SINKS[config.sink.type].needs
     if needed is not None and getattr(config.sink, needed[0]) is None:
         yield ConfigError(f"{chosen['sink', 'type'].source}: {config.sink.type} needs sink.{needed[0]}, {needed[1]}")
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import time
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from eventlog.cloudevents import options as cloudevents
 from eventlog.config.kinds import (
@@ -148,11 +148,35 @@ class PublisherSettings:
     )  # fmt: skip
 
 
+class SinkType(NamedTuple):
+    """What sets a type of sink apart, for those who do not load its module.
+
+    ``needs``: the option that it cannot do without, and what that says. ``takes_records``: it takes the records of a
+    document, not its body. ``takes_several``: it may be sent several documents at once; a file or a stream is written
+    in order, by one thread, since its lines would mix and its names depend on luck. ``span_kind``: OpenTelemetry's kind
+    of the span of sending.
+    """
+
+    needs: tuple[str, str] | None = None
+    takes_records: bool = False
+    takes_several: bool = False
+    span_kind: str = "INTERNAL"
+
+
+SINKS: Final = {
+    "stdout": SinkType(),
+    "files": SinkType(("directory", "where the documents are written")),
+    "http": SinkType(("url", "where the documents are posted to"), takes_several=True, span_kind="CLIENT"),
+    "kafka": SinkType(("brokers", "where a broker is: host:port"), takes_records=True, span_kind="PRODUCER"),
+    "python": SinkType(("function", "which is called with each document"), takes_several=True),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class SinkSettings:
     """``[sink]``: where documents go. Which options a type takes stands in their help."""
 
-    type: str = option("stdout", choice("stdout", "files", "http", "kafka", "python"), "where documents go")
+    type: str = option("stdout", choice(*SINKS), "where documents go")
     directory: Path | None = option(
         None, PATH, "the directory, beside this file unless absolute", only_for="files", example="documents"
     )
@@ -218,15 +242,6 @@ class SinkSettings:
         None, REFERENCES, "those that are secrets, and where they are", only_for="kafka",
         example={"ssl.key.password": "file:/run/secrets/kafka-key"},
     )  # fmt: skip
-
-
-SINK_NEEDS: Final = {
-    "files": ("directory", "where the documents are written"),
-    "http": ("url", "where the documents are posted to"),
-    "kafka": ("brokers", "where a broker is: host:port"),
-    "python": ("function", "which is called with each document"),
-}
-"""The option that a type of sink cannot do without, and what it says."""
 
 
 def _writer_option(writer: type, format: str, name: str) -> Any:

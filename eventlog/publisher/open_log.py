@@ -20,14 +20,13 @@ from typing import Final
 from sqlalchemy import Connection
 
 from eventlog.config.load import Config, connection_url
-from eventlog.config.settings import WatchSettings
+from eventlog.config.settings import SINKS, WatchSettings
 from eventlog.core.catalog import Attribute, Catalog, Database, LogName, ObjectClass, build_catalog, match_name
 from eventlog.core.events import EventOptions
 from eventlog.core.options import same_fields
 from eventlog.errors import AnotherPublisher, ConfigError, DatabaseError, EventlogError, TriggerError, together
 from eventlog.publisher.context import Context, Counters, PublisherOptions
 from eventlog.publisher.formats import is_single, output_format, value_options
-from eventlog.publisher.sinks import TAKES_SEVERAL
 from eventlog.publisher.sinks.files import Owner, claim
 from eventlog.sql.connection import (
     TO_THE_PRIMARY,
@@ -275,7 +274,7 @@ def publisher_options(config: Config, current_user: str, fold_name: Callable[[st
     user = own_user(config, current_user, fold_name)
     changed = {
         "driver_user": None if settings.allow_loopback else user,
-        "concurrency": settings.concurrency if config.sink.type in TAKES_SEVERAL else 1,
+        "concurrency": settings.concurrency if SINKS[config.sink.type].takes_several else 1,
         "time_of_day": settings.time_of_day or (),
         "heartbeat_interval": settings.heartbeat_interval * 60.0,
         "singly": is_single(config),

@@ -24,11 +24,12 @@ from opentelemetry.trace import Link, Span, SpanKind, StatusCode, Tracer
 
 from eventlog import __version__
 from eventlog.config.load import Config
+from eventlog.config.settings import SINKS
 from eventlog.errors import ConfigError
 from eventlog.model import Answer, Level, Verdict
 from eventlog.publisher.context import Doing, Observer
 from eventlog.publisher.flight import FlightInfo
-from eventlog.publisher.sinks import SPAN_KINDS, Document, Sink
+from eventlog.publisher.sinks import Document, Sink
 
 _ROOT: Final = Context()
 _PROTOCOL: Final = "http/protobuf"
@@ -44,7 +45,7 @@ class Tracing(Observer):
     def __init__(self, tracer: Tracer, log: str, sink: str) -> None:
         self._tracer = tracer
         self._attributes = {"eventlog.log": log, "eventlog.sink": sink}
-        self.kind = SpanKind[SPAN_KINDS.get(sink, "INTERNAL")]
+        self.kind = SpanKind[SINKS[sink].span_kind]
         self._window: Link | None = None
         self._flight: Span | None = None
         self._context = _ROOT

@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol
 
 from eventlog.cloudevents.options import BATCHED, mode_of
 from eventlog.config.load import Config, connection_url
-from eventlog.config.settings import CLOUDEVENTS
+from eventlog.config.settings import CLOUDEVENTS, SINKS
 from eventlog.core.catalog import Attribute, Catalog, ObjectClass, ObjectId
 from eventlog.core.events import CurrentRow, Fates, Outgoing, QueryBack, association_of, public_event, sent_ids
 from eventlog.core.options import options_of, same_fields
@@ -23,7 +23,7 @@ from eventlog.core.values import ValueOptions
 from eventlog.errors import BadValue
 from eventlog.model import Event, KafkaRecord, Operation
 from eventlog.publisher.flight import Flight
-from eventlog.publisher.sinks import TAKES_RECORDS, TAKES_SEVERAL, Document
+from eventlog.publisher.sinks import Document
 from eventlog.sql.connection import parse_url
 from eventlog.sql.log_table import LogTable
 from eventlog.xds.writer import HEARTBEAT, Header, file_form, line_form, write_event, write_outgoing
@@ -224,14 +224,14 @@ def xds_format(config: Config) -> XdsFormat:
     """XDS documents in the form that the sink takes."""
     header = Header(config.format.product_name, config.format.product_version)
     form: Form = "lines" if config.sink.form == "lines" else "documents"
-    return XdsFormat(header, "records" if config.sink.type in TAKES_RECORDS else form, config.format.indent)
+    return XdsFormat(header, "records" if SINKS[config.sink.type].takes_records else form, config.format.indent)
 
 
 def ignored_indent(config: Config) -> str | None:
     """What is said of an ``indent`` that has no effect: envelopes of form ``lines``, and messages, are not indented."""
     if not config.format.indent:
         return None
-    if config.format.type != "xds" or config.sink.type in TAKES_RECORDS:
+    if config.format.type != "xds" or SINKS[config.sink.type].takes_records:
         return (
             f"{config.sources['format.indent']} has no effect: what is no XDS, and what goes to Kafka, is not indented"
         )
@@ -268,5 +268,5 @@ def cloudevents_mode(config: Config) -> str:
 
 def is_single(config: Config) -> bool:
     """Whether a document is one event: CloudEvents over HTTP and to functions that are not batched."""
-    is_cloudevent = config.format.type == CLOUDEVENTS and config.sink.type in TAKES_SEVERAL
+    is_cloudevent = config.format.type == CLOUDEVENTS and SINKS[config.sink.type].takes_several
     return is_cloudevent and cloudevents_mode(config) != BATCHED

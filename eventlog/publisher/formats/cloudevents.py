@@ -25,6 +25,7 @@ from eventlog.cloudevents.format import (
 )
 from eventlog.cloudevents.options import BATCHED, BINARY
 from eventlog.config.load import Config, connection_url
+from eventlog.config.settings import SINKS
 from eventlog.core.catalog import Catalog
 from eventlog.core.events import Outgoing, association_of, public_event, sent_ids
 from eventlog.core.values import ValueOptions
@@ -39,7 +40,7 @@ from eventlog.publisher.formats import (
     time_reader,
     value_options,
 )
-from eventlog.publisher.sinks import TAKES_RECORDS, Document
+from eventlog.publisher.sinks import Document
 from eventlog.sql.log_table import LogTable
 
 STRUCTURED_TYPE: Final = "application/cloudevents+json; charset=UTF-8"
@@ -52,7 +53,7 @@ def open_format(config: Config, log: LogTable) -> CloudEvents:
     """``[format]`` of type ``cloudevents``."""
     settings = config.format
     source = settings.source or source_of(connection_url(config.database), log)
-    in_records = config.sink.type in TAKES_RECORDS
+    in_records = SINKS[config.sink.type].takes_records
     mode, values = cloudevents_mode(config), value_options(config)
     return CloudEvents(mode, source, settings.event_type, values, in_records=in_records)
 

@@ -8,6 +8,7 @@ from functools import partial
 
 from eventlog.changes.events import ReadOutgoing, attribute_reader, outgoing_reader
 from eventlog.config.load import Config
+from eventlog.config.settings import SINKS
 from eventlog.core.catalog import Catalog, ObjectClass
 from eventlog.core.events import CurrentRow, Outgoing, public_event, sent_ids
 from eventlog.core.typed import ReadValue
@@ -26,14 +27,14 @@ from eventlog.publisher.formats import (
     time_reader,
     value_options,
 )
-from eventlog.publisher.sinks import TAKES_RECORDS, Document
+from eventlog.publisher.sinks import Document
 from eventlog.sql.log_table import LogTable
 
 
 def open_format(config: Config, _log: LogTable) -> DebeziumEvents:
     """``[format]`` of type ``debezium``."""
     options = WriteOptions(**configured_options(config, WriteOptions))
-    return DebeziumEvents(options, value_options(config), config.sink.type in TAKES_RECORDS)
+    return DebeziumEvents(options, value_options(config), SINKS[config.sink.type].takes_records)
 
 
 class DebeziumEvents(OutputFormat):

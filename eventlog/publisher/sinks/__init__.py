@@ -1,5 +1,4 @@
-"""Where documents go. A sink takes a document and answers for its events; ``TAKES_SEVERAL`` names the
-types that may be handed several at once.
+"""Where documents go. A sink takes a document and answers for its events.
 
 Each type of sink is a module of its name here, with a function ``open_sink`` as below; its options stand in
 ``config.settings.SinkSettings``.
@@ -10,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from types import MappingProxyType
-from typing import Final, NamedTuple, Protocol, TextIO
+from typing import NamedTuple, Protocol, TextIO
 
 from eventlog.config.load import Config
 from eventlog.model import Answer, Event, KafkaRecord, Verdict
@@ -67,17 +66,3 @@ def open_sink(config: Config, stream: TextIO) -> Sink:
     """
     sink: Sink = import_module(f"{__name__}.{config.sink.type}").open_sink(config, stream)
     return sink
-
-
-# --- what sets the types apart, without their modules -----------------------------------------------------------------
-
-TAKES_RECORDS: Final = frozenset({"kafka"})
-"""Types that take the records of a document; the others take its body."""
-
-TAKES_SEVERAL: Final = frozenset({"http", "python"})
-"""Types that may be sent several documents at once. A file or a stream is written in order, by one thread: its lines
-would mix, and its names depend on luck.
-"""
-
-SPAN_KINDS: Final = {"http": "CLIENT", "kafka": "PRODUCER"}
-"""The kind of the span of an envelope in traces (OpenTelemetry's ``SpanKind``); ``INTERNAL`` for the others."""
