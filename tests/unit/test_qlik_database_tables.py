@@ -278,6 +278,17 @@ def test_rows_that_the_database_refuses_are_an_error(url: str) -> None:
         put(url, [tag()])
 
 
+def test_what_the_database_refuses_at_the_commit_does_not_count(database: sa.Engine) -> None:
+    url = database.url.set(drivername="postgresql").render_as_string(hide_password=False)
+    query(url, "CREATE SCHEMA app")
+    headers = "header__change_seq varchar(35), header__change_oper varchar(1)"
+    query(url, f"CREATE TABLE app.tag__ct ({headers}, id varchar(20) UNIQUE DEFERRABLE INITIALLY DEFERRED)")
+    report = Report()
+    with pytest.raises(DatabaseError):
+        FORMAT.write([tag(), tag()], url, {"tables": TABLES}, report)
+    assert report.written == 0
+
+
 # --- types ------------------------------------------------------------------------------------------------------------
 
 DIALECTS: dict[str, Any] = {
