@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import sqlalchemy as sa
 
@@ -9,6 +11,7 @@ from eventlog.core.catalog import Database, ForeignKey, Table
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import DatabaseError
 from eventlog.sql.dialects.postgresql import DIALECT
+from eventlog.sql.statements import statements
 
 
 @pytest.fixture
@@ -196,3 +199,32 @@ def test_a_schema_that_is_missing_is_named(conn: sa.Connection) -> None:
     run(conn, "SET search_path = nowhere")
     with pytest.raises(DatabaseError, match="no current schema"):
         DIALECT.reflect(conn, None)
+
+
+QUESTIONS = [
+    name for name, sql in statements("eventlog.sql.dialects.postgresql", "reflect.sql").items() if ":tables" not in sql
+]
+
+
+@pytest.mark.parametrize("question", [name for name in QUESTIONS if name != "schema"])
+def test_twice_the_tables_are_twice_the_work_before_there_are_statistics(conn: sa.Connection, question: str) -> None:
+    statement = statements("eventlog.sql.dialects.postgresql", "reflect.sql")[question]
+
+    def pages_read() -> int:
+        schema = conn.exec_driver_sql("SELECT 'many'::regnamespace::oid").scalar_one()
+        explained = conn.execute(
+            sa.text(f"EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) {statement}"), {"schema": schema}
+        ).scalar_one()
+        (plan,) = explained if isinstance(explained, list) else json.loads(explained)
+        return int(plan["Plan"]["Shared Hit Blocks"]) + int(plan["Plan"]["Shared Read Blocks"])
+
+    def make_tables(first: int, last: int) -> None:
+        columns = ", ".join(f"c{number} many.code" for number in range(8))
+        for number in range(first, last):
+            run(conn, f"CREATE TABLE many.t{number} (id integer PRIMARY KEY REFERENCES many.t0, {columns})")
+
+    run(conn, "CREATE SCHEMA many", "CREATE DOMAIN many.code AS text", "CREATE TABLE many.t0 (id integer PRIMARY KEY)")
+    make_tables(1, 50)
+    few = pages_read()
+    make_tables(50, 100)
+    assert pages_read() < 3 * few

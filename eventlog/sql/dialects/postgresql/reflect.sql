@@ -9,32 +9,39 @@ WHERE nspname = coalesce(CAST(:schema AS pg_catalog.text), current_schema());
 -- Ordinary tables, partitioned roots (partitions are their roots' storage), views and materialized views, with their
 -- columns in order. Domains are followed to their base type, whose length is the innermost domain's. Virtual generated
 -- columns are left out: they are not stored, and a row trigger does not see them.
-WITH RECURSIVE relation AS (
-    SELECT c.oid, c.relname, c.relkind
-    FROM pg_catalog.pg_class c
-    WHERE c.relnamespace = CAST(:schema AS pg_catalog.oid)
-      AND c.relkind IN ('r', 'p', 'v', 'm')
-      AND NOT c.relispartition
-), base AS (
-    SELECT r.oid AS relation, a.attnum, a.atttypid AS type, a.atttypmod AS typmod
-    FROM relation r
-    JOIN pg_catalog.pg_attribute a ON a.attrelid = r.oid AND a.attnum > 0 AND NOT a.attisdropped
-    UNION ALL
-    SELECT b.relation, b.attnum, t.typbasetype, t.typtypmod
-    FROM base b
-    JOIN pg_catalog.pg_type t ON t.oid = b.type AND t.typtype = 'd'
-)
-SELECT r.oid AS relation, r.relname AS table_name, r.relkind AS kind, a.attnum AS position, a.attname AS column_name,
-       CASE WHEN t.typnamespace = 'pg_catalog'::pg_catalog.regnamespace THEN t.typname END AS type_name,
-       b.typmod, pg_catalog.format_type(b.type, b.typmod) AS sql,
-       coalesce(l.collisdeterministic, true) AND t.typname <> 'citext' AS is_deterministic
-FROM relation r
-LEFT JOIN (base b
-    JOIN pg_catalog.pg_type t ON t.oid = b.type AND t.typtype <> 'd'
-    JOIN pg_catalog.pg_attribute a ON a.attrelid = b.relation AND a.attnum = b.attnum
-        AND a.attgenerated <> 'v') ON b.relation = r.oid
-LEFT JOIN pg_catalog.pg_collation l ON l.oid = a.attcollation
-ORDER BY r.relname COLLATE "C", a.attnum;
+-- Every step is a look-up by an index, a row at a time (OFFSET 0 keeps it one): after a mass migration the server has no
+-- statistics yet, and a join that it plans by guesses may read all columns once a table.
+SELECT c.oid AS relation, c.relname AS table_name, c.relkind AS kind, a.attnum AS position, a.attname AS column_name,
+       CASE WHEN a.typnamespace = 'pg_catalog'::pg_catalog.regnamespace THEN a.typname END AS type_name,
+       a.typmod, pg_catalog.format_type(a.type, a.typmod) AS sql,
+       coalesce(a.collisdeterministic, true) AND a.typname <> 'citext' AS is_deterministic
+FROM pg_catalog.pg_class c
+LEFT JOIN LATERAL (
+    SELECT a.attnum, a.attname, b.type, b.typmod, b.typname, b.typnamespace,
+           (SELECT l.collisdeterministic FROM pg_catalog.pg_collation l WHERE l.oid = a.attcollation)
+    FROM pg_catalog.pg_attribute a
+    CROSS JOIN LATERAL (
+        WITH RECURSIVE base AS (
+            SELECT a.atttypid AS type, a.atttypmod AS typmod
+            UNION ALL
+            SELECT d.typbasetype, d.typtypmod
+            FROM base
+            CROSS JOIN LATERAL (
+                SELECT t.typbasetype, t.typtypmod FROM pg_catalog.pg_type t
+                WHERE t.oid = base.type AND t.typtype = 'd' OFFSET 0) AS d
+        )
+        SELECT base.type, base.typmod, t.typname, t.typnamespace
+        FROM base
+        CROSS JOIN LATERAL (
+            SELECT t.typname, t.typnamespace FROM pg_catalog.pg_type t
+            WHERE t.oid = base.type AND t.typtype <> 'd' OFFSET 0) AS t
+    ) AS b
+    WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated <> 'v' OFFSET 0
+) AS a ON true
+WHERE c.relnamespace = CAST(:schema AS pg_catalog.oid)
+  AND c.relkind IN ('r', 'p', 'v', 'm')
+  AND NOT c.relispartition
+ORDER BY c.relname COLLATE "C", a.attnum;
 
 -- name: unique_keys
 -- Indexes that hold at every moment for every row: unique, valid, neither partial nor over expressions. Columns that
