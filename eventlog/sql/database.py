@@ -314,6 +314,10 @@ class SqlDatabase(ABC):
         """The statements that make the log refuse a status that is no letter, where a CHECK costs its writers more."""
         return ()
 
+    def renew_guard(self, log: LogTable) -> Sequence[str]:
+        """The statements that bring what ``guard_by_index`` made before to what it makes now."""
+        return ()
+
     def guard_by_checks(self, log: LogTable) -> Sequence[str]:
         """The statements that take ``guard_by_index`` back."""
         return ()

@@ -67,9 +67,14 @@ def judge_indexes(
         )
 
 
+_GUARD: Final = re.compile(r" OR \((\(.+ <> 'S'::bpchar\) AND )?\(.+ !~ '\^\[A-Za-z\]\$'::text\) AND .+\(.+\)\)\)$")
+
+
 def _is_status_n(predicate: str, status: str, quote: Callable[[str], str]) -> bool:
     # As PostgreSQL writes it: (status = 'N'::bpchar), ((status)::text = 'N'::text), and the guard of a log of ours.
-    predicate = re.sub(r" OR \(\(.+ !~ '\^\[A-Za-z\]\$'::text\) AND .+\(.+\)\)\)$", "", predicate)
+    predicate = re.sub(
+        r" OR \((\(.+ <> 'S'::bpchar\) AND )?\(.+ !~ '\^\[A-Za-z\]\$'::text\) AND .+\(.+\)\)\)$", "", predicate
+    )
     plain = re.sub(r"::(bpchar|text|character varying)|[()\s]", "", predicate)
     return plain in (f"{status}='N'", f"{quote(status)}='N'")
 

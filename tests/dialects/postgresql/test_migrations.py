@@ -9,10 +9,11 @@ import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
 from eventlog.errors import ConfigError, DatabaseError, LogTableError
-from eventlog.sql import migrations
+from eventlog.sql import doctor, migrations
 from eventlog.sql.dialects import postgresql
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.log_table import locate_log
+from eventlog.sql.doctor import findings
+from eventlog.sql.log_table import LogTable, locate_log
 from eventlog.sql.rows import next_flight
 from eventlog.sql.windows import Window
 
@@ -87,7 +88,8 @@ def test_the_log_is_as_the_specification_says(database: Engine) -> None:
             conn.execute(sa.text("SELECT pg_get_indexdef('idx_eventlog_1'::regclass)"))
             .scalar_one()
             .endswith(
-                "WHERE ((status = 'N'::bpchar) OR ((status !~ '^[A-Za-z]$'::text) AND proc_eventlog_status(status)))"
+                "WHERE ((status = 'N'::bpchar) OR ((status <> 'S'::bpchar) AND (status !~ '^[A-Za-z]$'::text)"
+                " AND proc_eventlog_status(status)))"
             )
         )
         assert inspector.get_check_constraints("eventlog") == []
@@ -199,6 +201,45 @@ def test_a_log_that_is_locked_is_left_as_it_is_and_works(database: Engine, monke
         assert migrations.current(conn, log_table="eventlog") == ("0003", "0007")
         assert checks(conn) == ["eventlog_event_type_check", "eventlog_status_check"]
         conn.execute(sa.text(ROW.format(more="", type=1, value="")))
+
+
+OLD_GUARD = "status = 'N' OR (status !~ '^[A-Za-z]$' AND proc_eventlog_status(status))"
+
+
+def index_of_the_queue(conn: Connection, schema: str = "public") -> tuple[int, str]:
+    found = f"SELECT oid, pg_get_indexdef(oid) FROM pg_class WHERE oid = '{schema}.idx_eventlog_1'::regclass"
+    oid, definition = conn.execute(sa.text(found)).one()
+    return oid, definition
+
+
+def findings_of_indexes(conn: Connection, log: LogTable) -> list[doctor.Finding]:
+    columns = doctor.ask(conn, DIALECT, "indexes", doctor.row, log)
+    return list(findings.judge_indexes(columns, log, DIALECT.quote, (), ()))
+
+
+def test_a_log_with_rows_gets_the_guard_that_asks_for_s_first(database: Engine) -> None:
+    with database.connect() as conn:
+        migrations.upgrade(conn, log_table="eventlog")
+        _, now = index_of_the_queue(conn)
+        migrations.downgrade(conn, log_table="eventlog", revision="log@0006")
+        conn.exec_driver_sql("DROP INDEX idx_eventlog_1")
+        conn.exec_driver_sql(f"CREATE INDEX idx_eventlog_1 ON eventlog (record_id) WHERE {OLD_GUARD}")
+        for letter in "NSEq":
+            conn.execute(sa.text(ROW.format(more=", status", type=1, value=f", '{letter}'")))
+        log = locate_log(conn, DIALECT, name="eventlog")
+        assert findings_of_indexes(conn, log) == []
+        migrations.upgrade(conn, log_table="eventlog")
+        assert index_of_the_queue(conn)[1] == now
+        assert findings_of_indexes(conn, log) == []
+        assert [row.record_id for row in DIALECT.read_window(conn, log, Window(0, None, None))] == [1]
+
+
+def test_a_log_whose_guard_is_the_one_of_today_is_not_indexed_again(database: Engine) -> None:
+    with database.connect() as conn:
+        migrations.upgrade(conn, log_table="eventlog", revision=("log@0006", "companions@head"))
+        before = index_of_the_queue(conn)
+        migrations.upgrade(conn, log_table="eventlog")
+        assert index_of_the_queue(conn) == before
 
 
 def test_the_way_back_from_a_log_that_is_gone(database: Engine) -> None:

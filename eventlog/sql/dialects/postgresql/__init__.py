@@ -199,10 +199,18 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
 
     def guard_by_index(self, log: LogTable) -> list[str]:
         # event_type needs no guard: a row of another type is read, and marked E (spec/event-log.md 5).
-        # Two conditions and not one function, so that a mark pays for no call; and an OR, which status = 'N' implies.
-        predicate = f"status = 'N' OR (status !~ {_LETTER} AND {_status_function(log)}(status))"
-        statements = [_create_status_function(log), _drop_checks(log), *_index(log, predicate), *WAKE.create(log)]
-        return _while_locked(log, statements)
+        index = _index(log, _guard(log))
+        return _while_locked(log, [_create_status_function(log), _drop_checks(log), *index, *WAKE.create(log)])
+
+    def renew_guard(self, log: LogTable) -> list[str]:
+        index = literal(qualified(log.schema, log.own_name("idx_{}_1")))
+        # Only where the guard stands without its condition for S: the index of another log is not touched.
+        is_old = (
+            "EXISTS (SELECT FROM (SELECT pg_catalog.pg_get_expr(i.indpred, i.indrelid) AS predicate\n"
+            f"FROM pg_catalog.pg_index AS i WHERE i.indexrelid = pg_catalog.to_regclass({index})) AS queue\n"
+            "WHERE pg_catalog.strpos(predicate, '!~') > 0 AND pg_catalog.strpos(predicate, '<>') = 0)"
+        )
+        return [_only_if(is_old, _while_locked(log, _index(log, _guard(log))))]
 
     def guard_by_checks(self, log: LogTable) -> list[str]:
         # Also if the log is gone already.
@@ -210,11 +218,8 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
         # Rows of other types may stand there by now.
         checks = f"ADD CHECK (event_type BETWEEN 1 AND 8) NOT VALID, ADD CHECK (status ~ {_LETTER})"
         statements = _while_locked(log, [*_index(log, "status = 'N'"), f"ALTER TABLE {table} {checks}"])
-        # EXECUTE, since a statement that names what is gone would fail before it is reached.
-        guarded = "\n".join(f"        EXECUTE {literal(statement)};" for statement in statements)
         return [
-            f"DO $eventlog$\nBEGIN\n    IF pg_catalog.to_regclass({literal(table)}) IS NOT NULL THEN\n{guarded}\n"
-            "    END IF;\nEND\n$eventlog$",
+            _only_if(f"pg_catalog.to_regclass({literal(table)}) IS NOT NULL", statements),
             f"DROP FUNCTION IF EXISTS {_status_function(log)}(pg_catalog.bpchar)",
         ]
 
@@ -305,6 +310,21 @@ def _while_locked(log: LogTable, statements: Sequence[str]) -> list[str]:
         *statements,
         f"SELECT pg_catalog.set_config('lock_timeout', {_SETTING.format('eventlog.lock_timeout')}, true)",
     ]
+
+
+def _only_if(condition: str, statements: Sequence[str]) -> str:
+    # EXECUTE, since a statement that names what is gone would fail before it is reached.
+    guarded = "\n".join(f"        EXECUTE {literal(statement)};" for statement in statements)
+    return f"DO $eventlog$\nBEGIN\n    IF {condition} THEN\n{guarded}\n    END IF;\nEND\n$eventlog$"
+
+
+def _guard(log: LogTable) -> str:
+    """The predicate of the queue's index.
+
+    Conditions and not one function, so that a mark pays for no call; what nearly every mark writes, S, is asked for
+    before the regular expression; and an OR, which status = 'N' implies.
+    """
+    return f"status = 'N' OR (status <> 'S' AND status !~ {_LETTER} AND {_status_function(log)}(status))"
 
 
 def _index(log: LogTable, where: str) -> list[str]:
