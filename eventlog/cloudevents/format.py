@@ -33,6 +33,7 @@ from eventlog.changes.json_form import catalog_of, member, typed_change, utc_tex
 from eventlog.cloudevents.options import BATCHED, ReadOptions, WriteOptions, is_no_text
 from eventlog.core.catalog import Attribute, Catalog, ObjectClass
 from eventlog.core.events import Outgoing
+from eventlog.core.typed import is_multi_valued
 from eventlog.core.values import ValueOptions
 from eventlog.errors import FormatError, NotExpressible, shown, with_location
 from eventlog.files.atomic import whole_file
@@ -147,7 +148,10 @@ def data_of(change: Change) -> dict[str, Any]:
             changed = [*_changed_key(change), *written_columns(change)]
             unknown = frozenset(change.extras.get("changed_unknown") or ())
             known = {name: value for name, value in before.items() if name not in unknown} if unknown else before
-            data["columns"] = _old_and_new(changed, known, after)
+            data["columns"] = columns = _old_and_new(changed, known, after)
+            for name, column in columns.items():
+                if "old" not in column and is_multi_valued(after.get(name)):
+                    column["whole"] = True
             if unchanged := _old_and_new([name for name in others if name not in data["columns"]], before, after):
                 data["unchanged"] = unchanged
         else:

@@ -321,8 +321,31 @@ def test_values_that_are_removed_whatever_they_are_have_no_old_one() -> None:
     steps = [(12, 6, OBJECT, attribute, ALL, value) for attribute, value in read_back]
     (event,) = map(json.loads, document("structured", MODIFY._replace(steps=steps)).body.splitlines())
     assert event["data"]["columns"] == {
-        "fname": {"new": "b"}, "lname": {"new": None}, "usr_phone.phoneno": {"new": ["1", "2"]},
+        "fname": {"new": "b"}, "lname": {"new": None}, "usr_phone.phoneno": {"new": ["1", "2"], "whole": True},
     }  # fmt: skip
+
+
+def test_the_whole_set_of_a_child_table_is_told_apart_from_an_addition() -> None:
+    """A receiver puts the one in place of what it has, and the other beside it (spec/cloudevents.md 4)."""
+    set_of_two = [(12, 6, OBJECT, PHONE, ALL, ("1", "2"))]
+    one_more = [(12, 2, OBJECT, PHONE, None, "2")]
+    inserted = [(12, 1, OBJECT, PHONE, None, "2")]
+    found = [
+        json.loads(document("structured", MODIFY._replace(steps=steps, operation=operation)).body)
+        for steps, operation in (
+            (set_of_two, Operation.MODIFY),
+            (one_more, Operation.MODIFY),
+            (inserted, Operation.ADD),
+        )
+    ]
+    assert [event["data"]["columns"]["usr_phone.phoneno"] for event in found] == [
+        {"new": ["1", "2"], "whole": True}, {"old": [], "new": ["2"]}, {"new": ["2"]},
+    ]  # fmt: skip
+    whole, added = (change_of(event) for event in found[:2])
+    assert whole is not None
+    assert added is not None
+    assert (whole.before, whole.after) == (None, {"idu": 7, "usr_phone.phoneno": ("1", "2")})
+    assert (added.before or {})["usr_phone.phoneno"] == ()
 
 
 def test_a_value_that_python_cannot_hold_is_text() -> None:
