@@ -121,7 +121,8 @@ def convert(
     ``map``: the options as ``read_options`` takes them. ``strict``: stop at the first thing that cannot be read or
     written, else it is passed over and counted. ``report``: keep the counters that concern one column apart
     (spec/change-model.md 5.1), else they are added up by reason. ``progress`` is called with the report so far after
-    every change. Raises FormatError, ConfigError, DatabaseError, OSError; the target is then as it was.
+    every change. Raises FormatError, ConfigError, DatabaseError, OSError; the target is then as it was. NothingWritten
+    is the FormatError of a source of which nothing could be read or written; its ``report`` says why.
     """
     reader, writer = format_named(source_format), format_named(target_format)
     check_source(source_format, source)
@@ -298,6 +299,7 @@ def _write_lines(changes: Iterable[Change], target: str, _options: JsonlOptions,
         for change in changes:
             file.write(dumps(change).encode("utf-8", "surrogatepass") + b"\n")
             report.written += 1
+        report.refuse_nothing()
 
 
 FORMAT: Final = Format("jsonl", _read_lines, _write_lines, (JsonlOptions,), (JsonlOptions,))

@@ -104,7 +104,10 @@ class BadXmlChar(RowError):
     """A value with a character that XML 1.0 cannot hold (spec/xds.md 8)."""
 
     code = "bad_xml_char"
-    cure = "Take the character out of the value in the application, or the column out of the watch (`exclude`)."
+    cure = (
+        "Take the character out of the value in the application, or the column out of the watch (`exclude`); "
+        "formats other than XDS hold it."
+    )
 
     def __init__(self, message: str) -> None:
         super().__init__("bad_xml_char", message)

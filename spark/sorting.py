@@ -132,7 +132,7 @@ def _pieces(form: _SortedFormat, capture: Capture, options: Options) -> Sequence
 
 
 def _rows(form: _SortedFormat, number: int, piece: Any, options: Options, strict: bool) -> Iterator[tuple[bytes, Any]]:
-    """The rows of a piece, and how its reading ended: the counters and problems of its report, or the error."""
+    """The rows of a piece, and how its reading ended: the counters of its report, or the error."""
     report = Report(strict=strict)
     failure = piece if isinstance(piece, EventlogError) else None
     try:
@@ -142,7 +142,7 @@ def _rows(form: _SortedFormat, number: int, piece: Any, options: Options, strict
                     yield _ROW + key, row
     except EventlogError as error:  # foreseeable: another attempt would say the same
         failure = (ConfigError if isinstance(error, ConfigError) else FormatError)(str(error))
-    yield _TOLD + number.to_bytes(4), failure or (report.counters, report.problems)
+    yield _TOLD + number.to_bytes(4), failure or (report.counters, report.problems, report.passed_over)
 
 
 def _batches(capture: int, rows: Iterator[tuple[bytes, Any]]) -> Iterator[pa.RecordBatch]:
@@ -187,8 +187,9 @@ def _ready(rows: Iterator[tuple[bytes, bytes]], report: Report) -> Iterator[Any]
             continue
         if isinstance(row, EventlogError):
             raise row
-        counters, problems = row
+        counters, problems, passed_over = row
         report.counters.update(counters)
+        report.passed_over += passed_over
         report.problems += problems[: PROBLEMS_KEPT - len(report.problems)]
 
 

@@ -380,6 +380,7 @@ def _event(
     attributes: Sequence[AttributeSteps] = (),
 ) -> Event:
     association = association_text(change, key, object_class)
+    _check_written(change, "key or name", association)
     _check_written(change, "position", event_id)
     return Event(operation, change.table, association, event_id, tuple(attributes))
 
@@ -387,9 +388,7 @@ def _event(
 def association_text(change: Change, key: Key, object_class: ObjectClass | None) -> str:
     """The association (spec/xds.md 5.1) of an object of the change's table. Raises NotExpressible as ``key_text``."""
     schema = "" if change.schema is None else f",schema={table_key.quote(change.schema)}"
-    tail = f",table={table_key.quote(change.table)}{schema}"
-    _check_written(change, "name", tail)
-    return key_text(change, key, object_class) + tail
+    return f"{key_text(change, key, object_class)},table={table_key.quote(change.table)}{schema}"
 
 
 def _check_written(change: Change, what: str, text: str) -> None:

@@ -16,7 +16,7 @@ from eventlog.core import table_key
 from eventlog.core.catalog import Catalog, ObjectClass
 from eventlog.core.options import ANY, Option, parse_all_options
 from eventlog.core.typed import to_text, type_of, value_reader
-from eventlog.core.values import check_xml, key_normalizer
+from eventlog.core.values import key_normalizer
 from eventlog.errors import (
     ConfigError,
     EventlogError,
@@ -25,6 +25,7 @@ from eventlog.errors import (
     NeedsRowCodec,
     NotExpressible,
     RowError,
+    number_of,
 )
 from eventlog.model import Change, ChangeOp, Row, Value, column_name, differing, full_name, old_key
 
@@ -35,7 +36,8 @@ class Report:
 
     A counter is named after its reason (``truncate_skipped``), one that concerns a column
     ``reason table.column`` (``truncated app.item.made_at``). ``strict``: the first thing that cannot be read or written
-    stops it. ``problems``: messages of the first things passed over with their codes, ``PROBLEMS_KEPT`` at most.
+    stops it. ``passed_over``: how many things could not be read or written; ``problems``: messages of the first of
+    them with their codes, ``PROBLEMS_KEPT`` at most.
     """
 
     read: int = 0
@@ -43,6 +45,7 @@ class Report:
     counters: Counter[str] = field(default_factory=Counter)
     strict: bool = False
     problems: list[str] = field(default_factory=list)
+    passed_over: int = 0
 
     def count(self, reason: str, number: int = 1) -> None:
         """Count something skipped, lost or odd under its reason."""
@@ -54,12 +57,41 @@ class Report:
             raise error
         code = error.row_code if isinstance(error, RowError) else error.code
         column = error.column if isinstance(error, FormatError) else None
-        self.count(code if column is None else f"{code} {column}")
+        self.pass_over(code if column is None else f"{code} {column}")
         if len(self.problems) < PROBLEMS_KEPT:
             self.problems.append(f"{error} [{code}]")
 
+    def pass_over(self, reason: str, number: int = 1) -> None:
+        """Go on without what is nothing of the format's, counted under its reason."""
+        self.passed_over += number
+        self.count(reason, number)
+
+    def refuse_nothing(self) -> None:
+        """Raise NothingWritten if something was passed over and nothing written: a writer asks before its target
+        counts, so that a wrong format empties no file (spec/change-model.md 4).
+        """
+        if self.passed_over and not self.written:
+            raise NothingWritten(self)
+
 
 PROBLEMS_KEPT: Final = 100
+
+
+class NothingWritten(FormatError):
+    """Input of which no change could be read or written; the target is as it was (spec/change-model.md 4).
+
+    ``report`` says what was passed over.
+    """
+
+    code = "nothing_written"
+    cure = "Check the format's name in --from, and the options in --map; what was passed over says what is wrong."
+
+    def __init__(self, report: Report) -> None:
+        passed_over = f"{number_of(report.passed_over, 'thing')} passed over"
+        super().__init__(f"nothing was written, and the target is as it was: {passed_over}")
+        self.report = report
+        for problem in report.problems[:1]:
+            self.add_note(problem)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +136,7 @@ def written(
 ) -> Iterator[Written]:
     """What ``write`` makes of each change and its id, one after the other; a change that it refuses is passed over.
 
-    The id is the position of the change, or its number if it has none.
+    The id is the position of the change, or its number if it has none. Raises NothingWritten.
     """
     for number, change in enumerate(changes, 1):
         try:
@@ -117,6 +149,7 @@ def written(
         else:
             report.count("changes_nothing")
         yield from parts
+    report.refuse_nothing()
 
 
 # --- class and key ----------------------------------------------------------------------------------------------------
@@ -200,14 +233,13 @@ def old_and_new_key(change: Change) -> tuple[Key, Key]:
 def key_text(change: Change, key: Key, object_class: ObjectClass | None) -> str:
     """The canonical table_key (spec/event-log.md 4.3) of a key of the change's table.
 
-    Raises NotExpressible: a NULL or a value that the class's key column or XML cannot hold.
+    Raises NotExpressible: a NULL or a value that the class's key column cannot hold.
     """
     try:
         parts = [(name, _normal_text(change, name, value)) for name, value in key]
         text = table_key.key_text(parts)
         if object_class is not None:
             text = object_class.canonical_key(text)
-        check_xml(text)
     except RowError as error:
         raise NotExpressible(f"the key of {change.op} of {change.table!r} at {change.position}: {error}") from error
     return text

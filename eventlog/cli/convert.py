@@ -22,7 +22,7 @@ from typing import Any, Final
 import click
 
 from eventlog import conversion
-from eventlog.changes.format import Report
+from eventlog.changes.format import NothingWritten, Report
 from eventlog.changes.json_form import value_to_json
 from eventlog.cli import Command
 from eventlog.cli.context import (
@@ -90,7 +90,8 @@ def convert(
 
     IN and OUT are paths, `-` for standard input and output, or URLs if a format has live sources. OUT is written whole
     or not at all, into a directory that exists; it replaces a file that is there. What cannot be read or written is
-    passed over, and the closing report names it. With --spark, OUT counts only when it holds _SUCCESS; over an
+    passed over, and the closing report names it; if that is all, OUT stays as it was and the exit code is 1. With
+    --spark, OUT counts only when it holds _SUCCESS; over an
     unfinished one the command begins anew.
     """
     if as_json and target == _STANDARD:
@@ -119,14 +120,26 @@ def convert(
         path, named = stack.enter_context(_standard_input(source, source_format))
         out = stack.enter_context(_output(target))
         follow = stack.enter_context(_progress(context.quiet))
-        done = conversion.convert(
-            source_format, target_format, path, out, options, strict=strict, report=True, progress=follow
-        )
+        try:
+            done = conversion.convert(
+                source_format, target_format, path, out, options, strict=strict, report=True, progress=follow
+            )
+        except NothingWritten as error:
+            error.report.problems = list(map(named, error.report.problems))
+            _tell(error.report, as_json=as_json, quiet=context.quiet, err=True)
+            raise
         done.problems = list(map(named, done.problems))
+    _tell(done, as_json=as_json, quiet=context.quiet, err=target == _STANDARD)
+    if not (done.read or done.counters or context.quiet):
+        note("IN holds no change; if it should hold some, check --from and its path")
+
+
+def _tell(report: Report, *, as_json: bool, quiet: bool, err: bool) -> None:
+    """Print a report as it was asked for."""
     if as_json:
-        print_json(_as_data(done))
-    elif not context.quiet:
-        _print_report(done, err=target == _STANDARD)
+        print_json(_as_data(report))
+    elif not quiet:
+        _print_report(report, err=err)
 
 
 def _print_captures(converted: Any, target: str) -> None:

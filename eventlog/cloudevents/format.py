@@ -382,7 +382,7 @@ def read(source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
                     try:
                         change = change_of(event)
                         if change is None:
-                            report.count("other_events")
+                            report.pass_over("other_events")
                             continue
                         change = typed_change(change, catalog)
                     except FormatError as error:

@@ -14,7 +14,7 @@ from eventlog.core import table_key
 from eventlog.core.values import (
     ColumnType,
     ValueOptions,
-    check_xml,
+    character_check,
     converter,
     key_normalizer,
     with_special_values,
@@ -85,7 +85,7 @@ class Attribute:
 
     ``name`` is the attr-name that documents carry (view prefixes taken off; ``child.column`` for a child table's
     value). ``table`` is the table or view that holds ``column``. ``convert`` turns log text into the text that is
-    written and raises BadValue or BadXmlChar; ``value_type`` is its XDS type. ``is_written``: documents carry it, as
+    written and raises RowError; ``value_type`` is its XDS type. ``is_written``: documents carry it, as
     they do not a key column without ``emit_keys`` (spec/xds.md 4.2).
     """
 
@@ -114,7 +114,8 @@ class ObjectClass:
 
     ``attributes`` stand in the order that a whole row is written in: parent columns in table order, then child
     attributes by the child tables' names. ``canonical_key`` is spec/event-log.md 4.3 for this class; raises
-    BadTableKey. ``association_tail`` follows the canonical key in an association (spec/xds.md 5.1).
+    BadTableKey. ``check_characters`` refuses a key with a character that the format does not hold; raises RowError.
+    ``association_tail`` follows the canonical key in an association (spec/xds.md 5.1).
     """
 
     name: str
@@ -123,6 +124,7 @@ class ObjectClass:
     attributes: tuple[Attribute, ...]
     children: tuple[ChildTable, ...]
     canonical_key: Callable[[str | None], str]
+    check_characters: Callable[[str], None]
     association_tail: str
 
     @property
@@ -337,6 +339,7 @@ class _Builder:
             attributes=tuple(attributes),
             children=tuple(child_tables),
             canonical_key=table_key.canonicalizer([(column.name, column.type) for column in key]),
+            check_characters=character_check(self.values),
             association_tail=self._association_tail(table.name),
         )
 
@@ -350,9 +353,10 @@ class _Builder:
                     f"columns {other.column.name!r} and {attribute.column.name!r} of {table.name!r} are both "
                     f"attribute {attribute.name!r}; rename or exclude one"
                 )
+        check = character_check(self.values)
         for name in (table.name, self.schema or "", *names):
             try:
-                check_xml(name)
+                check(name)
             except RowError as error:
                 raise ConfigError(f"{table.name!r} cannot be published: name {name!r}: {error}") from None
 
@@ -389,10 +393,11 @@ class _Builder:
         (key,) = key_columns(target)
         normal = key_normalizer(key.type)
         tail = self._association_tail(target.name)
+        check = character_check(self.values)
 
         def association(text: str) -> str:
             written = table_key.key_text([(key.name, normal(text))]) + tail
-            check_xml(written)
+            check(written)
             return written
 
         return association

@@ -11,7 +11,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from eventlog.core.catalog import Attribute, Catalog, ObjectId
 from eventlog.core.moments import fraction_of
-from eventlog.core.values import TEMPORAL, check_xml
+from eventlog.core.values import TEMPORAL
 from eventlog.errors import BadValue, RowError, shown
 from eventlog.model import ALL, All, EventType, QueueRow
 
@@ -178,7 +178,7 @@ class _Table:
     def object_id(self, table_key: str | None) -> ObjectId:
         object_class = self._log_name.object_class
         key = object_class.canonical_key(table_key)
-        check_xml(key)
+        object_class.check_characters(key)
         object_id = self.objects[table_key] = object_class, key
         return object_id
 

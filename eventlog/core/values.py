@@ -57,12 +57,16 @@ class ColumnType:
 
 @dataclass(frozen=True, slots=True)
 class ValueOptions:
-    """The options of spec/event-log.md 9 that shape values. ``special_times`` counts where classes are built."""
+    """The options of spec/event-log.md 9 that shape values. ``special_times`` counts where classes are built.
+
+    ``characters``: those that the format holds, of XML 1.0 (``xml``) or all of Unicode (``unicode``).
+    """
 
     time_syntax: str = "integer"
     time_zone: str = "UTC"
     char_padding: str = "trim"
     special_times: str = "text"
+    characters: str = "xml"
 
 
 # --- types ------------------------------------------------------------------------------------------------------------
@@ -160,6 +164,23 @@ def check_xml(text: str) -> None:
         )
 
 
+_HALF_PAIR = re.compile("[\ud800-\udfff]")
+
+
+def check_unicode(text: str) -> None:
+    """Raises BadValue for half a surrogate pair, which no UTF-8 has: text that was no UTF-8 holds one."""
+    if text.isprintable():
+        return
+    match = _HALF_PAIR.search(text)
+    if match is not None:
+        raise BadValue(f"{shown(text)} is no text: half a surrogate pair, U+{ord(match[0]):04X}, at {match.start()}")
+
+
+def character_check(options: ValueOptions) -> Callable[[str], None]:
+    """The function that refuses a text with a character that the format does not hold; it raises RowError."""
+    return check_xml if options.characters == "xml" else check_unicode
+
+
 # --- converters -------------------------------------------------------------------------------------------------------
 
 Converter = Callable[[str], str]
@@ -168,8 +189,9 @@ Converter = Callable[[str], str]
 def converter(type: ColumnType, options: ValueOptions) -> Converter:
     """The function that turns log text of a column into the text that is written in XDS (spec/xds.md 6.1, 6.3, 8).
 
-    It raises BadValue for text that is no value of the type, BadXmlChar for a character that XML 1.0 cannot hold; it is
-    picked once a column, so that nothing is decided again per value. Raises ConfigError for an unknown option value.
+    It raises BadValue for text that is no value of the type, BadXmlChar for a character that XML 1.0 cannot hold where
+    ``characters`` says so; it is picked once a column, so that nothing is decided again per value. Raises ConfigError
+    for an unknown option value.
     """
     match type.kind:
         case Kind.INTEGER:
@@ -181,7 +203,7 @@ def converter(type: ColumnType, options: ValueOptions) -> Converter:
         case Kind.BOOLEAN:
             return _boolean
         case Kind.FIXED:
-            return _fixed(options.char_padding)
+            return _fixed(options.char_padding, _character if options.characters == "xml" else _unicode)
         case Kind.BINARY:
             return _binary
         case Kind.DATE:
@@ -191,7 +213,7 @@ def converter(type: ColumnType, options: ValueOptions) -> Converter:
         case Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
             return timestamp_converter(options.time_syntax, options.time_zone, special=type.special)
         case Kind.CHARACTER | Kind.UUID | Kind.OTHER:
-            return _character
+            return _character if options.characters == "xml" else _unicode
 
 
 def key_normalizer(type: ColumnType) -> Converter:
@@ -234,19 +256,22 @@ def _character(text: str) -> str:
     return text
 
 
+def _unicode(text: str) -> str:
+    if text.isprintable():
+        return text
+    check_unicode(text)
+    return text
+
+
 def _without_padding(text: str) -> str:
     return text.rstrip(" ")
 
 
-def _trimmed_character(text: str) -> str:
-    return _character(text.rstrip(" "))
-
-
-def _fixed(char_padding: str) -> Converter:
+def _fixed(char_padding: str, character: Converter) -> Converter:
     if char_padding == "trim":
-        return _trimmed_character
+        return lambda text: character(text.rstrip(" "))
     if char_padding == "keep":
-        return _character
+        return character
     raise ConfigError(f"char_padding {char_padding!r} is unknown; use trim or keep (spec/event-log.md 9)")
 
 

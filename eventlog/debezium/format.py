@@ -43,7 +43,7 @@ def read(source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
 
     A line that cannot be read is passed over; tombstones, and what is no change of a row, are counted.
     """
-    reader = _EnvelopeReader(options, catalog_of(options.catalog), report.count)
+    reader = _EnvelopeReader(options, catalog_of(options.catalog), report.pass_over)
 
     def change_of(line: bytes) -> Change | None:
         return reader.change(*_record(line))

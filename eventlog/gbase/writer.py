@@ -125,6 +125,7 @@ def write_stream(changes: Iterable[Change], options: WriteOptions, report: Repor
                 yield from writer.new_tables()
                 yield from iter(lambda: spool.read(_CHUNK), b"")
         report.written += written
+    report.refuse_nothing()
 
 
 _Table = tuple[int, frozenset[str], RowWriter]

@@ -180,6 +180,7 @@ class QueueWriter:
         """
         for transaction in transactions(changes):
             yield from self._transaction(list(transaction))
+        self._report.refuse_nothing()
 
     def _transaction(self, changes: Sequence[Change]) -> Iterator[QueueRow]:
         last, channel = changes[-1], self._options.channel

@@ -30,7 +30,7 @@ from eventlog.core.catalog import Catalog, Database, ObjectClass, build_catalog
 from eventlog.core.moments import time_zone_named
 from eventlog.core.options import STYLES, parse_options
 from eventlog.core.typed import is_multi_valued, to_text, values_of
-from eventlog.core.values import ValueOptions
+from eventlog.core.values import ValueOptions, check_unicode
 from eventlog.errors import BadValue, NotExpressible, shown
 from eventlog.files.text import spooled
 from eventlog.log.reading import inferred_database, rows_to_changes
@@ -45,6 +45,7 @@ from eventlog.log.storage import (
     write_rows,
 )
 from eventlog.model import Change, ChangeOp, EventType, LogRow, Row, Status, Value, changes_nothing
+from eventlog.sql.connection import dialect_of
 
 
 def read(source: str, options: LogReaderOptions, report: Report) -> Iterator[Change]:
@@ -97,7 +98,7 @@ def _changes(
     catalog = build_catalog(
         tables,
         tables=options.tables,
-        values=ValueOptions("full", options.time_zone, options.char_padding, options.special_times),
+        values=ValueOptions("full", options.time_zone, options.char_padding, options.special_times, "unicode"),
         meta_identifiers=options.meta_identifiers,
         ignore=ignored,
     )
@@ -120,7 +121,11 @@ def write(changes: Iterable[Change], target: str, options: LogWriterOptions, rep
         schema=options.schema or (None if catalog is None else catalog.schema),
         existing_keys=keys_of(options.existing_keys, catalog),
     )
-    file_format = None if is_url(target) else file_format_of(target, options.file_format)
+    file_format, holds_nul = None, True
+    if is_url(target):
+        holds_nul = "nul_characters" in dialect_of(target).capabilities
+    else:
+        file_format = file_format_of(target, options.file_format)
     now = datetime.now(UTC)
 
     def rows_of(change: Change, _: str) -> list[LogRow]:
@@ -128,9 +133,8 @@ def write(changes: Iterable[Change], target: str, options: LogWriterOptions, rep
         if options.schema is None and change.schema is not None:
             options = replace(options, schema=change.schema)
         rows = change_to_rows(change, catalog, options, now)
-        if file_format in (None, "parquet"):  # neither has a place for half a surrogate pair
-            for row in rows:
-                _check_text(row)
+        for row in rows:
+            _check_text(row, holds_nul=holds_nul)
         return rows
 
     rows = written(changes, rows_of, report)
@@ -279,14 +283,17 @@ class _RowWriter(NamedTuple):
         return LogRow(0, Status.NEW, int(kind), self.event_time, change.user, change.table, text, column, old, new)
 
 
-def _check_text(row: LogRow) -> None:
-    """Raise NotExpressible for a row with half a surrogate pair, which no UTF-8 has."""
+def _check_text(row: LogRow, *, holds_nul: bool) -> None:
+    """Raise NotExpressible for a row with half a surrogate pair, which no UTF-8 has and no reader of a log takes, and
+    for one with U+0000 where the database has no place for it.
+    """
     for name, text in zip(LogRow._fields, row, strict=True):
-        if isinstance(text, str) and not text.isascii():
-            try:
-                text.encode()
-            except UnicodeEncodeError:
-                raise NotExpressible(
-                    f"{name} of a row of {row.table_name!r} holds half a surrogate pair, which UTF-8 has no form for: "
-                    f"{shown(text)}"
-                ) from None
+        if not isinstance(text, str) or text.isprintable():
+            continue
+        what = None if holds_nul or "\0" not in text else "U+0000, which the database has no place for"
+        try:
+            check_unicode(text)
+        except BadValue:
+            what = "half a surrogate pair, which UTF-8 has no form for"
+        if what is not None:
+            raise NotExpressible(f"{name} of a row of {row.table_name!r} holds {what}: {shown(text)}")

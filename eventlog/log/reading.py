@@ -31,8 +31,8 @@ from eventlog.core.checks import (
 from eventlog.core.events import READS, READS_ROW, CurrentRow, Decision, QueryBack, decide, ids_of
 from eventlog.core.fold import AT_A_TIME, Group, RowFolder
 from eventlog.core.typed import ReadValue, moment_reader, value_reader
-from eventlog.core.values import ColumnType, Kind, check_xml
-from eventlog.errors import BadTableKey, BadValue, BadXmlChar, FormatError, RowError, with_location
+from eventlog.core.values import ColumnType, Kind, check_unicode
+from eventlog.errors import BadTableKey, BadValue, FormatError, RowError, with_location
 from eventlog.log.storage import LogReaderOptions
 from eventlog.model import ALL, Change, ChangeOp, LogRow, Op, Status, Value, full_name, queue_rows
 
@@ -355,10 +355,10 @@ def inferred_database(rows: Iterable[LogRow], schema: str | None) -> Database:
 
 
 def _is_name(text: str) -> bool:
-    """Whether documents can carry it: a row with another name is bad by itself, and spoils no class."""
+    """Whether a class can have it: a row with another name is bad by itself, and spoils no class."""
     try:
-        check_xml(text)
-    except BadXmlChar:
+        check_unicode(text)
+    except BadValue:
         return False
     return True
 

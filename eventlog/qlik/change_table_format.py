@@ -131,7 +131,6 @@ def write(changes: Iterable[Change], target: str, options: WriteOptions, report:
     with _open(target, options) as store:
         state = store.stored_state()
         tables: dict[tuple[str | None, str], tuple[TargetTable, WriteRows]] = {}
-        written = 0
         for change, columns in _with_columns(changes, options):
             name = change.schema, change.table
             if name not in tables:
@@ -148,9 +147,9 @@ def write(changes: Iterable[Change], target: str, options: WriteOptions, report:
                 report.skip(error)
             else:
                 state = numbered
-                written += bool(rows)
+                report.written += bool(rows)
+        report.refuse_nothing()
         _finish(store, options, state)
-    report.written += written
 
 
 def _open(target: str, options: WriteOptions) -> AbstractContextManager[Store]:

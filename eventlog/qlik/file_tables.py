@@ -19,7 +19,7 @@ import json
 import shutil
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -325,6 +325,7 @@ class FileStore:
         self._work = directory / f".writing-{uuid.uuid4().hex}"
         self._tables: list[_TableParts] = []
         self._control: list[tuple[Path, Path]] = []  # temporary name, final name
+        self._is_new = not directory.exists()
         try:
             self._work.mkdir(parents=True)
         except OSError as error:
@@ -400,9 +401,12 @@ class FileStore:
             sync_path(folder)
 
     def close(self) -> None:
-        """Remove what has not appeared."""
+        """Remove what has not appeared, the directory too if it is new and nothing has come of it."""
         self.flush()
         shutil.rmtree(self._work, ignore_errors=True)
+        if self._is_new:
+            with suppress(OSError):
+                self._directory.rmdir()
 
 
 class _TableParts:

@@ -124,6 +124,7 @@ def _messages(changes: Iterable[Change], options: WriteOptions, report: Report) 
             continue
         yield from messages
         report.written += bool(messages)
+    report.refuse_nothing()
 
 
 def _counted(changes: Iterable[Change], options: WriteOptions) -> Iterator[Change]:

@@ -43,6 +43,7 @@ CAPABILITIES: Final[Mapping[str, str]] = {
     "time_types": "types of dates and times",
     "time_zones": "a timestamp type that knows its zone",
     "empty_text": "'' is a value of its own, not NULL",
+    "nul_characters": "text holds U+0000",
     "binary_values": "binary columns are logged by value (spec/triggers.md 6.1)",
     "owner_look_up": "a child row's DELETE looks whether its owner is still there (spec/triggers.md 2)",
     "key_cascades": "child rows that follow their owner's new key log that themselves, after it (spec/triggers.md 2)",

@@ -339,7 +339,7 @@ def read(source: str, options: DocumentReaderOptions, report: Report) -> Iterato
                 report.skip(document)
                 continue
             if document.others:
-                report.count("other_elements", len(document.others))
+                report.pass_over("other_elements", len(document.others))
             for event in document.events:
                 try:
                     change = event_to_change(event, catalog, values)

@@ -286,7 +286,7 @@ def test_a_key_may_be_a_special_time() -> None:
 @pytest.mark.parametrize(
     ("changed", "event_id", "part"),
     [
-        ({"table": "\ud800"}, "1", "name of '\\\\ud800'"),
+        ({"table": "\ud800"}, "1", "key or name of '\\\\ud800'"),
         ({}, "\ud800", "position of 'usr'"),
         ({"after": {"idu": 1, "\ud800": 2}}, "1", "name of the column '\\\\ud800'"),
     ],

@@ -94,6 +94,26 @@ def test_an_old_value_that_cannot_be_converted_gives_way_to_a_good_new_one(new: 
     assert "'*' is not base64" in remark.reason
 
 
+UNICODE = catalog(values=ValueOptions("full", characters="unicode"))
+
+
+@pytest.mark.parametrize("text", ["\0", "a\x01", "\x7f\x85", "\ufffe", "\uffff"])
+def test_only_xml_lacks_characters(text: str) -> None:
+    rows = [row(1, 1, column="fname", new=text)]
+    if text != "\0":  # which no key has
+        rows.append(row(2, 4, f'code="{text}"', table="tag"))
+    assert [one.code for one in check_rows(queue_rows(rows), CATALOG, None).bad] == ["bad_xml_char"] * len(rows) or (
+        text == "\x7f\x85"  # which XML holds
+    )
+    checked = check_rows(queue_rows(rows), UNICODE, None)
+    assert (len(checked.good), checked.bad) == (len(rows), [])
+
+
+@pytest.mark.parametrize("one", [row(1, 1, column="fname", new="a\ud800"), row(1, 4, 'code="\udfff"', table="tag")])
+def test_half_a_surrogate_pair_is_no_text_in_any_format(one: LogRow) -> None:
+    assert [bad.code for bad in check_rows(queue_rows([one]), UNICODE, None).bad] == ["bad_value"]
+
+
 def test_an_old_value_that_xml_cannot_hold_stays_bad() -> None:
     checked = check_rows(queue_rows([row(1, 2, column="fname", old="\x07", new="ok")]), CATALOG, None)
     assert ([one.code for one in checked.bad], checked.remarks) == (["bad_xml_char"], [])

@@ -88,6 +88,56 @@ def test_what_was_passed_over_is_said(run: Run, tmp_path: Path) -> None:
     assert "not_expressible  1" in out
 
 
+KEPT = "what stood there\n"
+
+
+def test_a_wrong_from_leaves_the_target_as_it_was(run: Run, tmp_path: Path) -> None:
+    good = tmp_path / "good.jsonl"
+    good.write_text(KEPT)
+    code, _, err = run("convert", "--from", "debezium", "--to", "jsonl", "in.jsonl", str(good))
+    assert code == 1
+    assert good.read_text() == KEPT
+    assert "passed over: in.jsonl, line 1" in err
+    assert "nothing was written, and the target is as it was: 2 things passed over" in err
+
+
+@pytest.mark.parametrize("source", sorted(LETTERS))
+def test_no_format_read_as_another_empties_a_file(run: Run, tmp_path: Path, source: str) -> None:
+    SAMPLES[source](tmp_path / FORMS[source].target)
+    for other in FORMATS:
+        good = tmp_path / "good.jsonl"
+        good.write_text(KEPT)
+        code, _, err = run("convert", "--from", other, "--to", "jsonl", FORMS[source].target, str(good))
+        assert (code == 0) != (good.read_text() == KEPT), (other, code, err)
+        assert good.read_text() != "" or "IN holds no change" in err
+
+
+@pytest.mark.parametrize("target", sorted(LETTERS))
+def test_a_target_is_kept_where_its_format_can_hold_no_change(run: Run, tmp_path: Path, target: str) -> None:
+    (tmp_path / "in.jsonl").write_text("{}\n[]\n")
+    out = tmp_path / "out" / FORMS[target].target
+    out.parent.mkdir()
+    code, _, err = run("convert", "--from", "jsonl", "--to", LETTERS[target], "in.jsonl", str(out))
+    assert (code, list(out.parent.iterdir())) == (1, []), err
+
+
+def test_the_report_for_programs_is_there_where_nothing_was_written(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_text("{}\n")
+    code, out, _ = run("convert", "--from", "jsonl", "--to", "xds", "--json", "in.jsonl", "out.xmll")
+    told = json.loads(out)
+    assert (code, told["written"], told["counters"]) == (1, 0, {"format": 1})
+    assert not (tmp_path / "out.xmll").exists()
+
+
+def test_an_empty_source_is_said_and_is_no_error(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_text("")
+    code, _, err = run("convert", "--from", "jsonl", "--to", "xds", "in.jsonl", "out.xmll")
+    assert (code, (tmp_path / "out.xmll").read_text()) == (0, "")
+    assert "IN holds no change" in err
+    code, _, err = run("--quiet", "convert", "--from", "jsonl", "--to", "xds", "in.jsonl", "out.xmll")
+    assert (code, err) == (0, "")
+
+
 @pytest.mark.parametrize("arguments", [("--quiet",), ()])
 def test_standard_input_and_output_stand_for_files(
     run: Run, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]

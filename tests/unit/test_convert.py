@@ -11,7 +11,7 @@ import pytest
 from loss_forms import CATALOG
 
 from eventlog.changes import json_form as change_json
-from eventlog.changes.format import PROBLEMS_KEPT, Format, Report
+from eventlog.changes.format import PROBLEMS_KEPT, Format, NothingWritten, Report
 from eventlog.conversion import FORMATS, by_reason, convert, format_named, read_map, read_options
 from eventlog.errors import ConfigError, FormatError, NeedsQueryBack, NotExpressible
 from eventlog.model import Change, ChangeOp
@@ -204,16 +204,18 @@ def test_values_go_over_by_the_types_of_the_catalogue(tmp_path: Path) -> None:
     lines = line(after={"id": 1, "price": "1.50", "name": "x"})
     _, out = converted(tmp_path, lines, "xds", "out.xmll", {"catalog": ITEM})
     assert '<add-attr attr-name="price"><value type="string">1.50</value>' in out.read_text()
-    without, _ = converted(tmp_path, line("DELETE", key=None), "eventlog", "log.csv")
-    assert without.counters == {"not_expressible": 1}
+    with pytest.raises(NothingWritten) as without:
+        converted(tmp_path, line("DELETE", key=None), "eventlog", "log.csv")
+    assert without.value.report.counters == {"not_expressible": 1}
     with_catalog, out = converted(tmp_path, line("DELETE", key=None), "eventlog", "log.csv", {"catalog": ITEM})
     assert with_catalog.written == 1
     assert '"id=1"' in out.read_text()
 
 
 def test_a_value_that_is_not_of_its_column_is_passed_over(tmp_path: Path) -> None:
-    report, _ = converted(tmp_path, line(after={"id": "seven"}), "xds", "out.xmll", {"catalog": ITEM})
-    assert report.counters == {"format": 1}
+    lines = line(after={"id": "seven"}) + "\n" + line(after={"id": 1})
+    report, _ = converted(tmp_path, lines, "xds", "out.xmll", {"catalog": ITEM})
+    assert (report.counters, report.written) == ({"format": 1}, 1)
     assert "line 1: INSERT of 'item' at None: 'seven' is not an integer" in report.problems[0]
 
 

@@ -115,6 +115,20 @@ def test_changes_are_appended_to_a_live_log_which_numbers_them(url: str, databas
     assert (*inserted[1:3], *inserted[4:]) == ("N", 1, "bob", "usr", "idu=4", "fname", None, "Zoe")
 
 
+def test_what_a_live_log_has_no_place_for_is_passed_over_and_counted(url: str) -> None:
+    key = (("idu", 7),)
+    told = [
+        Change("public", "usr", ChangeOp.INSERT, key, None, {"idu": 7, "fname": text})
+        for text in ("a\0b", "a\x01\uffffb")
+    ]
+    report = Report()
+    format_named("eventlog").write(told, url, {}, report)
+    assert (report.written, report.counters) == (1, {"not_expressible": 1})
+    assert "new_value of a row of 'usr' holds U+0000, which the database has no place for" in report.problems[0]
+    found, _ = changes(url)
+    assert [change.after for change in found if change.key == key] == [{"idu": 7, "fname": "a\x01\uffffb"}]
+
+
 def test_what_fails_on_the_way_leaves_the_log_as_it_was(url: str, database: sa.Engine, tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").write_text('{"table":"usr","op":"DELETE","key":[["idu",3]]}\nnonsense\n')
     with pytest.raises(FormatError):

@@ -296,8 +296,8 @@ def test_a_name_that_no_document_can_carry_costs_its_row_alone(tmp_path: Path, b
     assert sum(report.counters.values()) == 1
 
 
-@pytest.mark.parametrize("target", ["log.parquet", "sqlite"])
-def test_half_a_surrogate_pair_is_passed_over_where_there_is_no_place_for_it(tmp_path: Path, target: str) -> None:
+@pytest.mark.parametrize("target", ["log.parquet", "log.csv", "log.jsonl", "sqlite"])
+def test_half_a_surrogate_pair_is_passed_over_since_no_reader_of_a_log_takes_it(tmp_path: Path, target: str) -> None:
     good = Change("app", "item", ChangeOp.DELETE, (("id", 1), ("code", "a")), user="scott")
     bad = good._replace(user="\ud800")
     place = str(tmp_path / target)
@@ -310,6 +310,22 @@ def test_half_a_surrogate_pair_is_passed_over_where_there_is_no_place_for_it(tmp
     assert report.counters == {"not_expressible": 1}
     assert "perpetrator of a row of 'item' holds half a surrogate pair" in report.problems[0]
     assert [change.user for change in changes(place, catalog=CATALOG)] == ["scott"]
+
+
+@pytest.mark.parametrize("target", ["log.parquet", "log.csv", "log.jsonl", "sqlite"])
+def test_characters_that_only_xml_lacks_go_into_a_log_and_come_back(tmp_path: Path, target: str) -> None:
+    key, text = (("id", 1), ("code", "\x01\ufffe")), "a\0b\x01c\ufffed\uffffe"
+    change = Change("app", "item", ChangeOp.INSERT, key, None, {**dict(key), "name": text})
+    place = str(tmp_path / target)
+    if target == "sqlite":
+        place = f"sqlite:///{tmp_path / 'log.db'}"
+        with sqlite3.connect(tmp_path / "log.db") as made:
+            made.executescript(LIVE)
+    report = Report(strict=True)
+    format_named("eventlog").write([change], place, {"catalog": CATALOG}, report)
+    (read,) = changes(place, report, catalog=CATALOG)
+    assert (read.key, read.after) == (change.key, change.after)
+    assert not report.counters
 
 
 def test_windows_do_not_change_the_groups(tmp_path: Path) -> None:

@@ -112,8 +112,8 @@ def test_what_is_refused_without_help_is_what_lacks_columns_or_has_several_value
 def test_any_history_loses_what_the_cell_says(source: str, target: str) -> None:
     of, to, codes = FORMS[source], FORMS[target], codes_of(source, target) - {"KEY"}
 
-    @settings(max_examples=10, deadline=None)
-    @given(histories(source))
+    @settings(max_examples=15, deadline=None)
+    @given(histories(source, target))
     def hold(history: list[Change]) -> None:
         with tempfile.TemporaryDirectory() as directory:
             path, written = Path(directory, of.target), Path(directory, "written", to.target)

@@ -244,10 +244,10 @@ def ignored_indent(config: Config) -> str | None:
 
 
 def value_options(config: Config) -> ValueOptions:
-    """How values are written. Messages have types of their own for times, so that XDS's loses nothing of them."""
+    """How values are written. Only XDS has its types of times, which lose a fraction, and only XML lacks characters."""
     settings = config.format
-    time_syntax = settings.time_syntax if settings.type == "xds" else "full"
-    return ValueOptions(time_syntax, settings.time_zone, settings.char_padding, settings.special_times)
+    time_syntax, characters = (settings.time_syntax, "xml") if settings.type == "xds" else ("full", "unicode")
+    return ValueOptions(time_syntax, settings.time_zone, settings.char_padding, settings.special_times, characters)
 
 
 def configured_options(config: Config, kind: type) -> dict[str, Any]:

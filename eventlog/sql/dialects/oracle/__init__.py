@@ -62,6 +62,7 @@ class Oracle(OracleSessions, OracleObjects):
             "sequences",
             "concurrent_writers",
             "statement_capture",
+            "nul_characters",
             "partitions",
             "deferrable_keys",
             "fixed_char",

@@ -92,7 +92,7 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
     """PostgreSQL by psycopg."""
 
     name = "postgresql"
-    capabilities = frozenset(CAPABILITIES)
+    capabilities = frozenset(CAPABILITIES) - {"nul_characters"}
     max_identifier = text.MAX_IDENTIFIER
     triggers = PostgresTriggers()
     wake = WAKE

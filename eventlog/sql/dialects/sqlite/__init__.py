@@ -27,7 +27,7 @@ class SQLite(SQLiteSessions, SQLiteObjects):
     """SQLite by the driver of Python's library."""
 
     name = "sqlite"
-    capabilities = frozenset({"partial_indexes", "transactional_ddl", "empty_text", "owner_look_up"})
+    capabilities = frozenset({"partial_indexes", "transactional_ddl", "empty_text", "nul_characters", "owner_look_up"})
     max_identifier = text.MAX_IDENTIFIER
     triggers = SQLiteTriggers()
     answers: ClassVar = {**ANSWERS, **trigger_answers(triggers, has_log)}

@@ -1,0 +1,52 @@
+"""Text with control characters, which only XML has no form for (spec/event-log.md 5, spec/xds.md 8)."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from publishers import install, write_config
+from shared import execute, fetch, url_of
+
+from eventlog.config.load import load
+from eventlog.publisher.context import Counters
+from eventlog.publisher.daemon import publish_once
+from eventlog.publisher.open_log import open_context
+from eventlog.publisher.sinks import open_sink
+
+BELL = "a\x01\x07\x1fb\ufffe"
+
+
+@pytest.mark.parametrize(
+    ("format", "of_new"),
+    [
+        ({"type": "cloudevents", "mode": "structured"}, lambda event: event["data"]["columns"]["fname"]["new"]),
+        ({"type": "debezium", "schemas_enable": False}, lambda event: event["after"]["fname"]),
+        ({"type": "xds"}, None),
+    ],
+)
+def test_json_carries_what_xml_cannot(database: sa.Engine, tmp_path: Path, format: dict[str, Any], of_new: Any) -> None:
+    execute(database, "CREATE TABLE usr (code text PRIMARY KEY, fname text)")
+    sent = tmp_path / "sent"
+    path = write_config(
+        tmp_path, url_of(database), [{"table": "usr"}], sink={"type": "files", "directory": str(sent), "form": "lines"},
+        publisher={"allow_loopback": True}, format=format,
+    )  # fmt: skip
+    config = load(path, {})
+    install(config)
+    with database.begin() as connection:
+        connection.execute(sa.text("INSERT INTO usr VALUES (:code, :fname)"), {"code": f"k{BELL}", "fname": BELL})
+    with open_context(config, Counters()) as context, closing(open_sink(config, None)) as sink:  # type: ignore[arg-type]
+        publish_once(context, sink)
+    letters = fetch(database, "SELECT DISTINCT status FROM eventlog")
+    if of_new is None:
+        assert letters == [("E",)]
+        assert fetch(database, "SELECT DISTINCT code FROM eventlog_error") == [("bad_xml_char",)]
+        return
+    assert letters == [("S",)]
+    (line,) = (line for file in sent.glob("*.jsonl") for line in file.read_text().splitlines())
+    assert of_new(json.loads(line)) == BELL
