@@ -89,7 +89,11 @@ def connect(url: str | URL, *, password: str | None = None, connect_timeout: int
         parsed = parsed.set(password=password)
     try:
         engine = create_engine(
-            parsed, poolclass=NullPool, hide_parameters=True, connect_args=dict(dialect.connect_args(connect_timeout))
+            parsed,
+            poolclass=NullPool,
+            hide_parameters=True,
+            connect_args=dict(dialect.connect_args(connect_timeout)),
+            **dialect.engine_options,
         )
     except (ImportError, NoSuchModuleError) as error:
         raise ConfigError(

@@ -113,6 +113,9 @@ class SqlDatabase(ABC):
     utc_now: str
     """SQL of the time in UTC as event_time holds it."""
 
+    engine_options: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    """What SQLAlchemy's dialect is given, by which it compiles."""
+
     # The session
 
     @abstractmethod

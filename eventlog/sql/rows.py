@@ -20,9 +20,12 @@ from eventlog.model import EventType, LogRow, Status
 from eventlog.sql.connection import TO_THE_PRIMARY, as_database_errors, load_dialect
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable, quoted, schema_of, storable
-from eventlog.sql.windows import Ranges
+from eventlog.sql.windows import Ranges, to_ranges
 
 _NEW: Final[sa.ColumnElement[str]] = sa.literal_column(f"'{Status.NEW}'")
+_ONE, _ZERO = sa.literal_column("1", sa.Integer()), sa.literal_column("0", sa.Integer())
+_NEVER: Final[sa.ColumnElement[bool]] = _ONE == _ZERO
+"""A condition of no row, as every database takes it: Oracle knows no bare number as one."""
 _APPLIED: Final = (Status.SUCCESS, Status.WARNING)
 _FAILED: Final = (Status.ERROR, Status.FATAL)
 _BY_VALUE: Final = (EventType.INSERT_FIELD, EventType.UPDATE_FIELD, EventType.UPDATE_FIELD_REMOVE_ALL)
@@ -171,7 +174,9 @@ def requeue_loopback(
 
 def _within(log: LogTable, ids: Ranges | None) -> list[sa.ColumnElement[bool]]:
     record_id = column_of(log, "record_id")
-    return [] if ids is None else [sa.or_(sa.false(), *(record_id.between(first, last) for first, last in ids))]
+    if ids is None:
+        return []
+    return [sa.or_(*(record_id.between(first, last) for first, last in ids)) if ids else _NEVER]
 
 
 def _refuse(
@@ -184,18 +189,18 @@ def _refuse(
     """The chosen rows of some types whose object has a later row that ``counts``. They are taken out of ``chosen``."""
     record_id, event_type, table_name, table_key = (column_of(log, field).label(field) for field in RefusedRow._fields)
     # By a window, which reads and sorts the log once. A join of the log with itself is planned by statistics, and those
-    # of a log may say that it is empty.
+    # of a log may say that it is empty. A condition is no column for Oracle before 23.
     last_done = sa.func.max(sa.case((counts, record_id))).over(partition_by=[table_name, table_key])
     rows = sa.select(
         record_id,
         event_type,
         table_name,
         table_key,
-        sa.and_(*chosen).label("is_chosen"),
+        sa.case((sa.and_(*chosen), _ONE), else_=_ZERO).label("is_chosen"),
         last_done.label("last_done"),
-    ).subquery("rows")
+    ).subquery("logged")
     stale = sa.select(*(rows.c[field] for field in RefusedRow._fields)).where(
-        rows.c.is_chosen,
+        rows.c.is_chosen == _ONE,
         rows.c.event_type.in_(types),
         rows.c.last_done > rows.c.record_id,
         rows.c.table_name.is_not(None),
@@ -336,7 +341,7 @@ def check_purge_rights(conn: Connection, dialect: Dialect, log: LogTable) -> Non
     for table in (rows_of(log), _errors(log)):
         try:
             with as_database_errors(conn), conn.begin_nested():
-                conn.execute(sa.delete(table).where(sa.false()))
+                conn.execute(sa.delete(table).where(_NEVER))
         except DatabaseAway:
             raise
         except DatabaseError as error:
@@ -356,13 +361,15 @@ def purge_rows(
     only.
     """
     record_id = column_of(log, "record_id")
-    batch = _next_batch(conn, record_id, record_id > after, size)
+    batch = _next_batch(conn, record_id, [record_id > after], size)
     if batch is None:
         return None
     number, last = batch
     old = [record_id.between(after + 1, last), *_is_old(log, older_than)]
     if spared := [one for one in kept if after < one <= last]:
-        old.append(record_id.not_in(spared))
+        # By ranges, of which a list may have any number: Oracle takes a thousand values of IN.
+        ranges = (record_id.between(first, last) for first, last in to_ranges(sorted(spared)))
+        old.append(sa.not_(sa.or_(*ranges)))
     return Purged(last, number, _remove(conn, rows_of(log), old, dry))
 
 
@@ -382,14 +389,14 @@ def purge_errors(
     """
     errors = _errors(log)
     record_id = errors.c.record_id
-    behind = sa.true() if after is None else record_id > after
+    behind = [] if after is None else [record_id > after]
     batch = _next_batch(conn, record_id, behind, size)
     if batch is None:
         return None
     number, last = batch
     stays = sa.not_(sa.and_(*_is_old(log, event_time)))
     row = sa.select(sa.literal(1)).select_from(rows_of(log)).where(column_of(log, "record_id") == record_id, stays)
-    old = [behind, record_id <= last, errors.c.error_time < error_time, ~sa.exists(row)]
+    old = [*behind, record_id <= last, errors.c.error_time < error_time, ~sa.exists(row)]
     return Purged(last, number, _remove(conn, errors, old, dry))
 
 
@@ -398,10 +405,10 @@ def _is_old(log: LogTable, older_than: datetime) -> list[sa.ColumnElement[bool]]
 
 
 def _next_batch(
-    conn: Connection, record_id: sa.ColumnElement[Any], behind: sa.ColumnElement[bool], size: int
+    conn: Connection, record_id: sa.ColumnElement[Any], behind: Sequence[sa.ColumnElement[bool]], size: int
 ) -> tuple[int, int] | None:
     """How many lines the next batch has, and its highest record_id."""
-    ids = sa.select(record_id.label("record_id")).where(behind).order_by(record_id).limit(size).subquery()
+    ids = sa.select(record_id.label("record_id")).where(*behind).order_by(record_id).limit(size).subquery()
     number, last = conn.execute(sa.select(sa.func.count(), sa.func.max(ids.c.record_id)).select_from(ids)).one()
     return (int(number), int(last)) if number else None
 

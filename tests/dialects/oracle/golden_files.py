@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Final
 
 from oracle_catalogue import cases, downgrade_script, migration_script
+from oracle_core import MODULES, core_cases
+from oracle_driver import VERSIONS
 
 from eventlog.sql.connection import load_dialect
 from eventlog.sql.dialects.oracle.script import terminated
@@ -32,6 +34,7 @@ WHOLE: Final = (
     "trigger_statement",  # capture statement
     *("script", "migrations"),
     *("bulk", "catalogue", "identity", "lock", "log_statements", "query_back", "resync", "sequences"),
+    *MODULES,
 )
 CHECK: Final = "check"
 
@@ -49,8 +52,9 @@ def texts() -> dict[str, str]:
             Action("unchanged", "APP.SAME", "as declared"),
         )
     )
+    every = {**cases(), **core_cases(VERSIONS[-1])}
     return {
-        **{name: "\n".join(terminated(statements)) + "\n" for name, statements in cases().items()},
+        **{name: "\n".join(terminated(statements)) + "\n" for name, statements in every.items()},
         "script": load_dialect("oracle").triggers.script(plan, 5.0),
         "migrations": migration_script(),
         "migrations_down": downgrade_script(),

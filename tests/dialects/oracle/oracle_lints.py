@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterator
 
@@ -21,7 +22,7 @@ _TOKEN = re.compile(
     | (?P<bind>:(?:"[^"]*"|\w+))
     | (?P<word>[A-Za-z][\w$\#]*)
     | (?P<number>\d+(?:\.\d+)?)
-    | (?P<sign>:=|\|\||\.\.|<>|<=|>=|=>|\S)
+    | (?P<sign>:=|\|\||\.\.|<>|!=|<=|>=|=>|\S)
     """,
     re.VERBOSE | re.DOTALL,
 )
@@ -236,6 +237,103 @@ def local_names_are_declared(statement: str, found: list[Token]) -> Iterator[str
             yield f"{text} is not declared"
 
 
+_OF_CONDITIONS = frozenset(
+    {"AND", "OR", "NOT", "IN", "BETWEEN", "LIKE", "IS", "EXISTS", "=", "<", ">", "<=", ">=", "<>", "!="}
+)
+_CLAUSES = frozenset({"WHERE", "AND", "OR", "NOT", "ON", "HAVING", "WHEN", "CONNECT"})
+_ENDS_CONDITION = frozenset(
+    {"", "AND", "OR", ")", "THEN", "GROUP", "ORDER", "FOR", "FETCH", "UNION", "WHERE", "START", "CONNECT", "WITH", ";"}
+)
+MAX_LIST = 1000
+"""Expressions of an IN list, before 23."""
+
+
+def _words(found: list[Token]) -> list[str]:
+    """The texts, words in upper case."""
+    return [text.upper() if kind == "word" else text for kind, text in found]
+
+
+def conditions_are_no_columns(_: str, found: list[Token]) -> Iterator[str]:
+    """A select list holds conditions within CASE WHEN ... THEN alone (ORA-00923 before 23)."""
+    words = _words(found)
+    lists: list[str] = []  # what each open bracket, SELECT list and CASE is
+    for place, word in enumerate(words):
+        if word == "(":
+            lists.append("(")
+        elif word == ")":
+            while lists and lists.pop() != "(":
+                pass
+        elif word == "SELECT":
+            lists.append("SELECT")
+        elif word == "FROM" and lists[-1:] == ["SELECT"]:
+            lists[-1] = "FROM"  # what follows may hold conditions
+        elif word == "CASE":
+            lists.append("CASE")
+        elif word == "WHEN" and lists[-1:] == ["CASE"]:
+            lists.append("WHEN")
+        elif (word == "THEN" and lists[-1:] == ["WHEN"]) or (word == "END" and lists[-1:] == ["CASE"]):
+            lists.pop()
+        elif word in _OF_CONDITIONS:
+            holder = next((one for one in reversed(lists) if one != "("), "")
+            # IS is of a cast too, BETWEEN of a window's frame: neither stands in our lists.
+            if holder in ("SELECT", "CASE"):
+                yield f"{' '.join(words[max(0, place - 3) : place + 2])}: a condition as a column"
+
+
+def numbers_are_no_conditions(_: str, found: list[Token]) -> Iterator[str]:
+    """No number, literal or bind stands for a condition: WHERE 0."""
+    words = _words(found)
+    is_between = False
+    for place, word in enumerate(words[:-1]):
+        if word == "BETWEEN":
+            is_between = True
+        elif word == "AND" and is_between:
+            is_between = False
+        elif word in _CLAUSES:
+            following = words[place + 2] if place + 2 < len(words) else ""
+            if re.match(r"[\d':]", words[place + 1]) and following in _ENDS_CONDITION:
+                yield f"{word} {words[place + 1]} is no condition"
+
+
+def aliases_are_not_reserved(_: str, found: list[Token]) -> Iterator[str]:
+    """No alias of a column or a table is a reserved word."""
+    words = _words(found)
+    brackets: list[str] = []  # what stands before each open one
+    for place, (word, following) in enumerate(itertools.pairwise(words)):
+        if word == "(":
+            brackets.append(words[place - 1])
+        elif word == ")" and brackets:
+            brackets.pop()
+        is_type = brackets[-1:] in (["CAST"], ["XMLSERIALIZE"])
+        if word == "AS" and following in RESERVED - {"OF"} and not is_type:  # AS OF SCN
+            yield f"the alias {following} is reserved"
+        if word in RESERVED and following == "." and words[place - 1] != ".":
+            yield f"the alias {word} is reserved"
+
+
+def lists_are_short(_: str, found: list[Token]) -> Iterator[str]:
+    """No IN list has more expressions than Oracle takes (ORA-01795)."""
+    words = _words(found)
+    for place, word in enumerate(words[:-1]):
+        if word != "IN" or words[place + 1] != "(":
+            continue
+        depth, number = 0, 1
+        for text in words[place + 1 :]:
+            depth += (text == "(") - (text == ")")
+            number += text == "," and depth == 1
+            if not depth:
+                break
+        if number > MAX_LIST:
+            yield f"an IN list of {number} expressions"
+
+
+def limits_are_by_rownum(_: str, found: list[Token]) -> Iterator[str]:
+    """No FETCH FIRST, which sorts all rows before 19."""
+    words = _words(found)
+    if any(pair in (("FETCH", "FIRST"), ("FETCH", "NEXT")) for pair in itertools.pairwise(words)):
+        yield "FETCH FIRST"
+
+
 Rule = Callable[[str, list[Token]], Iterator[str]]
 RULES: tuple[Rule, ...] = (
     blocks_are_balanced,
@@ -250,4 +348,9 @@ RULES: tuple[Rule, ...] = (
     names_are_not_reserved,
     pseudorecords_stand_in_row_sections,
     local_names_are_declared,
+    conditions_are_no_columns,
+    numbers_are_no_conditions,
+    aliases_are_not_reserved,
+    lists_are_short,
+    limits_are_by_rownum,
 )

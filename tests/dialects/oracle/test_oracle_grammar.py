@@ -20,14 +20,16 @@ from typing import Final
 import pytest
 import sqlfluff
 from oracle_catalogue import cases, of_scripts
+from oracle_core import MODULES, core_cases
+from oracle_driver import VERSIONS
 from sqlfluff.core import FluffConfig, Linter
 
 HERE: Final = Path(__file__).parent
 ACCEPTED: Final = HERE / "accepted.json"
 UPDATES: Final = bool(os.environ.get("EVENTLOG_UPDATE_GOLDEN"))
-CASES: Final = {**cases(), **of_scripts()}
+CASES: Final = {**cases(), **of_scripts(), **core_cases(VERSIONS[-1])}
 ALWAYS: Final = frozenset(
-    {"trigger_key_only", "functions", "sequences", "log_statements", "resync", "catalogue", "lock", "bulk"}
+    {"trigger_key_only", "functions", "sequences", "log_statements", "resync", "catalogue", "lock", "bulk", *MODULES}
 )
 
 # What sqlfluff refuses although Oracle takes it (ANTLR's grammar does too), and what it is shown instead.
@@ -40,6 +42,8 @@ FALSE_REFUSALS: Final = (
     (r"\b\w+\.DELETE(\([^;]*\))?;", "NULL;"),
     # A length in bytes within CAST.
     (r"(CHAR\(\d+) BYTE\)", r"\1)"),
+    # What SQLAlchemy and a session that only reads say of their transaction.
+    (r"^(SAVEPOINT \w+|SET TRANSACTION READ ONLY)(?=;)", "COMMIT"),
 )
 # The same of ANTLR's grammar.
 ANTLR_FALSE_REFUSALS: Final = (

@@ -49,3 +49,35 @@ def test_a_bind_that_is_a_reserved_word_is_found() -> None:
 def test_old_in_a_trigger_for_insert_is_found() -> None:
     assert lint(ROW_TRIGGER) == []
     assert lint(ROW_TRIGGER.replace(":NEW", ":OLD")) == [":OLD in a trigger for INSERT"]
+
+
+@pytest.mark.parametrize(
+    ("statement", "expected"),
+    [
+        ("SELECT a IN (1, 2) AS b FROM t", "a condition as a column"),
+        ("SELECT MAX(CASE WHEN a = 1 THEN b = 2 END) FROM t", "a condition as a column"),
+        ("SELECT x FROM (SELECT NOT a IS NULL AS x FROM t) u", "a condition as a column"),
+        ("DELETE FROM t WHERE 0", "WHERE 0 is no condition"),
+        ("SELECT a FROM t WHERE a = 1 AND 1 ORDER BY a", "AND 1 is no condition"),
+        ("SELECT a FROM t WHERE :b OR a = 1", "WHERE :b is no condition"),
+        ("SELECT rows.a FROM (SELECT a FROM t) rows", "the alias ROWS is reserved"),
+        ("SELECT a AS level FROM t", "the alias LEVEL is reserved"),
+        (f"SELECT a FROM t WHERE a IN ({', '.join(['1'] * 1001)})", "an IN list of 1001 expressions"),
+        ("SELECT a FROM t FETCH FIRST 1 ROWS ONLY", "FETCH FIRST"),
+    ],
+)
+def test_what_the_server_refuses_of_a_query_is_found(statement: str, expected: str) -> None:
+    assert any(expected in problem for problem in lint(statement)), lint(statement)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT CASE WHEN a IN (1, 2) THEN 1 ELSE 0 END AS b FROM t WHERE a BETWEEN 1 AND 2 AND b = 1",
+        "SELECT a, (SELECT MAX(b) FROM u WHERE u.c = t.c AND 1 = 0) AS m FROM t",
+        "SELECT CAST(a AS NUMBER(18)) AS b FROM t AS OF SCN 7 WHERE NOT EXISTS (SELECT 1 FROM u)",
+        f"SELECT a FROM t WHERE a IN ({', '.join(['f(1, 2)'] * 1000)})",
+    ],
+)
+def test_what_the_server_takes_of_a_query_passes(statement: str) -> None:
+    assert lint(statement) == []

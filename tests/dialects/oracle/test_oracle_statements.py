@@ -5,18 +5,26 @@ EVENTLOG_UPDATE_GOLDEN=1 writes the golden files anew, as ``golden_files.py`` do
 
 from __future__ import annotations
 
+import inspect
 import os
+from types import ModuleType
 from typing import get_args
 
 import pytest
 from golden_files import CHECK, GOLDEN, WHOLE, expected, texts, write_all
 from oracle_catalogue import WATCHES, cases, of_scripts
+from oracle_core import MODULES, core_cases
+from oracle_driver import VERSIONS
 from oracle_lints import lint
 
+from eventlog.sql import resync, rows
 from eventlog.sql.triggers.watch import Capture, Style
 
+CORE = {version: core_cases(version) for version in VERSIONS}
 STATEMENTS = {
-    f"{name}:{place}": text for name, texts in {**cases(), **of_scripts()}.items() for place, text in enumerate(texts)
+    f"{name}:{place}": text
+    for name, texts in {**cases(), **of_scripts(), **CORE[VERSIONS[-1]]}.items()
+    for place, text in enumerate(texts)
 }
 TEXTS = texts()
 
@@ -43,3 +51,21 @@ def test_every_style_and_every_capture_can_be_read_whole() -> None:
 @pytest.mark.parametrize("name", STATEMENTS)
 def test_the_statement_passes_the_lints(name: str) -> None:
     assert lint(STATEMENTS[name]) == []
+
+
+def test_servers_of_all_versions_are_sent_the_same() -> None:
+    assert CORE["12.2.0.1.0"] == CORE["19.3.0.0.0"] == CORE["23.4.0.0.0"]
+
+
+@pytest.mark.parametrize(("module", "case"), [(rows, "core_rows"), (resync, "core_resync")])
+def test_no_function_that_sends_a_statement_is_forgotten(module: ModuleType, case: str) -> None:
+    sends = {
+        name
+        for name, function in vars(module).items()
+        if inspect.isfunction(function)
+        and function.__module__ == module.__name__
+        and next(iter(inspect.signature(function).parameters), "") == "conn"
+        and not name.startswith("_")
+    }
+    asks_sqlalchemy = {"check_table"}
+    assert sends - asks_sqlalchemy <= MODULES[case]().keys()

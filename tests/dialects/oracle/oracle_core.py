@@ -1,0 +1,232 @@
+"""The statements that SQLAlchemy compiles for us, as a server of each version is sent them.
+
+``core_cases`` runs every function of the product that builds one. Left out: what SQLAlchemy asks the dictionary by
+itself (``inspect``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+
+import sqlalchemy as sa
+from oracle_catalogue import CATALOG, LOG, Cases, class_of
+from oracle_driver import URL, Server, session_on
+
+from eventlog.core.values import ColumnType, Kind
+from eventlog.log.storage import LiveDatabase
+from eventlog.log.storage import _LogOptions as LogOptions
+from eventlog.model import EventType, LogRow
+from eventlog.publisher.stream import Failure
+from eventlog.publisher.stream import position as positions
+from eventlog.publisher.stream.position import Saved, TablePosition, _position_tables, position_ddl
+from eventlog.sql import resync, rows
+from eventlog.sql.dialects.oracle import DIALECT
+from eventlog.sql.dialects.oracle.session import has_log
+from eventlog.sql.doctor import ask, repairs
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.statements import statements
+from eventlog.sql.windows import Batch, Selection
+
+_ALL = [(1, 9), (20, 20)]
+_MOMENT = datetime(2026, 5, 6, 7, 8, 9)
+_TYPES = tuple(
+    ColumnType(
+        {"record_id": Kind.INTEGER, "event_type": Kind.INTEGER, "event_time": Kind.TIMESTAMP}.get(
+            field, Kind.CHARACTER
+        ),
+        0,
+        "",
+    )
+    for field in LogRow._fields
+)
+_LOG = LogTable(LOG.schema, LOG.name, LOG.columns, _TYPES, 128, True)
+_ROW = LogRow(1, "N", 2, "2026-05-06 07:08:09.000000", "U", "USR", "IDU=1", "FNAME", "a", "b")
+_KNOWN = Selection("USR", EventType.INSERT_ROW_QUERY_BACK)
+
+Run = Callable[[sa.Connection], object]
+
+
+def _rows() -> Mapping[str, Run]:
+    """Every function of ``sql.rows`` that sends a statement, by its name."""
+    return {
+        "tail": lambda conn: rows.tail(conn, LOG),
+        "extent": lambda conn: rows.extent(conn, LOG),
+        "count": lambda conn: rows.count(conn, rows.rows_of(LOG)),
+        "count_queue": lambda conn: rows.count_queue(conn, LOG, 1000),
+        "count_by_status": lambda conn: rows.count_by_status(conn, LOG),
+        "count_newest": lambda conn: rows.count_newest(conn, LOG, 1000),
+        "requeue": lambda conn: [
+            rows.requeue(conn, LOG, "EFWS", _ALL),
+            rows.requeue(conn, LOG, "EF", []),
+            rows.requeue(conn, LOG, "EFWS", force=True),
+            rows.requeue(conn, LOG, "EF", dry=True),
+        ],
+        "requeue_loopback": lambda conn: [
+            rows.requeue_loopback(conn, LOG, "ANN", _ALL),
+            rows.requeue_loopback(conn, LOG, "ANN", force=True, dry=True),
+        ],
+        "add_errors": lambda conn: rows.add_errors(conn, LOG, [(1, "receiver", "no")]),
+        "next_flight": lambda conn: rows.next_flight(conn, LOG),
+        "write_inflight": lambda conn: rows.write_inflight(conn, LOG, 1, "{}"),
+        "update_inflight": lambda conn: rows.update_inflight(conn, LOG, 1, "{}"),
+        "strike_inflight": lambda conn: rows.strike_inflight(conn, LOG, 1),
+        "read_inflight": lambda conn: rows.read_inflight(conn, LOG),
+        "read_errors": lambda conn: rows.read_errors(conn, LOG, 1),
+        "newest_errors": lambda conn: rows.newest_errors(conn, LOG, 20),
+        "purge_cutoff": lambda conn: rows.purge_cutoff(conn, DIALECT, LOG, "utc", timedelta(days=30)),
+        "check_purge_rights": lambda conn: rows.check_purge_rights(conn, DIALECT, LOG),
+        "purge_rows": lambda conn: [
+            rows.purge_rows(conn, LOG, 0, 1000, _MOMENT, range(2), dry=False),
+            rows.purge_rows(conn, LOG, 0, 1000, _MOMENT, [], dry=True),
+        ],
+        "purge_errors": lambda conn: [
+            rows.purge_errors(conn, LOG, None, 1000, _MOMENT, _MOMENT, dry=False),
+            rows.purge_errors(conn, LOG, 7, 1000, _MOMENT, _MOMENT, dry=True),
+        ],
+    }
+
+
+def _resyncs() -> Mapping[str, Run]:
+    """Every function of ``sql.resync`` that sends a statement of its own, by its name."""
+    cls = class_of("USR")
+    return {
+        "unfinished": lambda conn: resync.unfinished(conn, LOG, "USR"),
+        "find": lambda conn: resync.find(conn, LOG, _KNOWN),
+        "begin": lambda conn: resync.begin(conn, LOG, _KNOWN, resume=False, restart=True),
+        "run": lambda conn: [
+            list(resync.run(conn, LOG, _KNOWN, lambda _conn, _place, last=last: Batch(1, 0, "IDU=1", last)))
+            for last in (True,)
+        ],
+        "run_on": lambda conn: next(resync.run(conn, LOG, _KNOWN, lambda _conn, _place: Batch(1, 0, "IDU=1", False))),
+        "existing": lambda conn: resync.existing(conn, DIALECT, "APP", cls, ["IDU=1"]),
+        "history": lambda conn: resync.history(conn, LOG, CATALOG, cls),
+        "known": lambda conn: list(resync.known(conn, LOG, ["USR"], 0)),
+        "write_deleted": lambda conn: resync.write_deleted(conn, DIALECT, LOG, "APP", cls, ["IDU=7"]),
+    }
+
+
+def _positions() -> Mapping[str, Run]:
+    """What keeps the position of a source in tables."""
+
+    def write(conn: sa.Connection) -> None:
+        place = TablePosition(conn, _position_tables("positions"), "gbase")
+        place.load()
+        place.save(Saved({"a": 1}, 7), [Failure("x", "receiver", "no")])
+
+    return {
+        "table": write,
+        "status": lambda _: positions.status_in_table(URL, "positions", "gbase"),
+    }
+
+
+def _storage() -> Mapping[str, Run]:
+    """The live log as a source and a target of ``convert``."""
+    live = LogOptions()
+    assert live.log_table
+
+    def read_and_write(conn: sa.Connection) -> None:
+        database = LiveDatabase(conn, DIALECT, None)
+        next(database.rows(_LOG), None)
+        database.append(_LOG, [_ROW])
+
+    return {"live": read_and_write}
+
+
+def _doctor() -> Mapping[str, Run]:
+    """The questions of ``doctor`` that are SQL, the functions that answer the others, and what it shows as a mend."""
+    texts = statements("eventlog.sql.dialects.oracle", "doctor.sql")
+    limits = {"sample": 1000, "limit": 100, "now": "2026-05-06 07:08:09", "perpetrator": "ANN"}
+    mends = {"grants": {"delete": ", DELETE", "user": '"ANN"'}, "reading_index": {}, "row_index": {}}
+
+    def show(conn: sa.Connection, name: str) -> None:
+        driver: Any = conn.connection.driver_connection
+        driver.server.sent += repairs(conn, DIALECT, name, LOG, **mends[name])
+
+    asked = {name: partial(_ask, name=name, about=limits) for name in texts if name not in mends}
+    del asked["numberings"], asked["scaled"], asked["rights"]  # their functions ask them
+    return {
+        **asked,
+        **{name: partial(show, name=name) for name in mends},
+        "numbering": partial(_ask, name="numberings", about={}),
+        "has_log": lambda conn: has_log(conn, '"LOGS"."EVENTLOG"'),
+        "rights": lambda conn: DIALECT.missing_rights(conn, LOG, deletes=True),
+        "resync_rights": lambda conn: DIALECT.missing_resync_rights(conn, LOG, resumable=True),
+        "rights_to_apply": lambda conn: list(DIALECT.answers["rights_to_apply"](conn, schema="APP")),
+        "unreadable": lambda conn: list(
+            DIALECT.answers["unreadable"](conn, schema="APP", tables=["USR"], columns=["IDU"])
+        ),
+    }
+
+
+def _ask(conn: sa.Connection, name: str, about: Mapping[str, Any]) -> None:
+    ask(conn, DIALECT, name, lambda *fields: fields, LOG, **about)
+
+
+def _sessions() -> Mapping[str, Run]:
+    """What a session is asked and told."""
+    return {
+        "who": DIALECT.current_user,
+        "which": DIALECT.session_id,
+        "identity": lambda conn: DIALECT.identity(conn, LOG),
+        "lock": lambda conn: (DIALECT.try_lock(conn, LOG), DIALECT.unlock(conn, LOG)),
+        "begin_reading": lambda conn: DIALECT.begin_reading(conn, 7),
+        "local_time": DIALECT.local_time,
+        "snapshot": lambda conn: DIALECT.join_snapshot(conn, DIALECT.export_snapshot(conn)),
+    }
+
+
+MODULES: Mapping[str, Callable[[], Mapping[str, Run]]] = {
+    "core_rows": _rows,
+    "core_resync": _resyncs,
+    "core_positions": _positions,
+    "core_storage": _storage,
+    "core_doctor": _doctor,
+    "core_sessions": _sessions,
+}
+
+
+_NOT_OURS = re.compile("select |begin |SELECT 1.1 |SELECT CASE BITAND|ALTER SESSION|SELECT tables_and_views")
+"""What a session begins with, and what SQLAlchemy asks the dictionary."""
+
+
+def _answer(statement: str) -> Sequence[Sequence[Any]] | None:
+    """Rows where numbers would not do."""
+    if "SYSTIMESTAMP" in statement and "DUAL" in statement:
+        return [("2026-05-06 07:08:09.000000000",)] if "TO_CHAR" in statement else [(_MOMENT,)]
+    if "count(*)" in statement and "GROUP BY" in statement:
+        return []
+    if "CURRENT_SYSTEM_CHANGE" in statement or "GET_SYSTEM_CHANGE" in statement:
+        return [("4711",)]
+    if "all_sequences" in statement:
+        return [] if "scale_flag" in statement else [("LOGS", "SEQ_EVENTLOG_1", 1000, 1, "N", "N", "N")]
+    if "tables_and_views" in statement:
+        return [("POSITIONS",)]
+    if "positions_error.event_id" in statement:
+        return []
+    if "positions.token" in statement:
+        return [("{}", 1)]
+    if "positions.saved" in statement:
+        return [(_MOMENT,)]
+    if "EVENTLOG_INFLIGHT" in statement:
+        return [(1, "{}")]
+    if '"APP"."USR"' in statement:
+        return []
+    return None
+
+
+def core_cases(version: str) -> Cases:
+    """The statements of each module that a server of this version is sent."""
+    found: dict[str, tuple[str, ...]] = {}
+    for name, runs in MODULES.items():
+        server = Server(version, _answer)
+        with session_on(server) as conn:
+            for run in runs().values():
+                run(conn)
+                conn.rollback()
+        found[name] = tuple(dict.fromkeys(one for one in server.sent if not _NOT_OURS.match(one)))
+    found["core_positions"] += tuple(position_ddl("positions", "oracle").removesuffix(";\n").split(";\n"))
+    return found
