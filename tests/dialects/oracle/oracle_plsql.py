@@ -107,7 +107,9 @@ class Source:
             return f"({left} is None)"
         if self.has("IN"):
             return f"({left} in {self._arguments()})"
-        signs = {"<>": "!=", "=": "==", "<": "<", "<=": "<=", ">=": ">="}
+        signs = {"=": "==", "<": "<", "<=": "<=", ">=": ">="}
+        if self.has("<>"):
+            return f"differ({left}, {self._sum()})"
         if self.peek() in signs:
             return f"({left} {signs[self.take()]} {self._sum()})"
         return left
@@ -143,8 +145,9 @@ class Source:
                 condition = self.expression()
                 self.take("THEN")
                 text += f"{self.expression()} if {condition} else "
+            otherwise = self.expression() if self.has("ELSE") else "None"
             self.take("END")
-            return f"({text}None)"
+            return f"({text}{otherwise})"
         self.at += 1
         if kind == "literal":
             return repr(part[1:-1].replace("''", "'") or None)
@@ -303,11 +306,30 @@ class Variables:
         (self.scope[-1] if name in self.scope[-1] else self.scope[0])[name] = None if value == "" else value
 
 
+class PlsqlError(Exception):
+    """An error that Oracle would raise, by its number."""
+
+
+class Raw(bytes):
+    """A RAW: bytes, and no text."""
+
+
+class National(str):
+    """A text in the national character set, AL16UTF16."""
+
+    __slots__ = ()
+
+
+MAX_TEXT = 32767  # bytes of VARCHAR2 and RAW in PL/SQL
+MAX_PLS_INTEGER = 2**31 - 1
+
+
 def text_of(value: Any, pattern: str | None = None, *_: Any) -> str | None:
     return None if value is None else str(value)
 
 
 def cat(*parts: Any) -> str | None:
+    assert not any(isinstance(part, Raw) for part in parts), "a RAW in a text becomes hexadecimal digits"
     return "".join(str(part) for part in parts if part is not None) or None
 
 
@@ -316,36 +338,126 @@ def substr(text: Any, start: int, size: int | None = None) -> Any:
     return text[begin : None if size is None else begin + size] or None
 
 
-def base64_lines(value: bytes) -> bytes:
+def raw_substr(raw: Raw, start: int, size: int) -> Raw:
+    if not 1 <= start <= len(raw) or not 1 <= size <= len(raw) - start + 1:
+        raise PlsqlError("ORA-06502: UTL_RAW.SUBSTR beyond its RAW")
+    return Raw(raw[start - 1 : start - 1 + size])
+
+
+def raw_compare(one: Raw | None, other: Raw | None) -> int:
+    """As UTL_RAW has it: the first byte that differs, 0 for none; the shorter one is filled up with zeros."""
+    one, other = one or Raw(), other or Raw()
+    size = max(len(one), len(other))
+    pairs = zip(one.ljust(size, b"\0"), other.ljust(size, b"\0"), strict=True)
+    return next((place for place, (left, right) in enumerate(pairs, 1) if left != right), 0)
+
+
+def base64_lines(value: Raw) -> Raw:
     """As UTL_ENCODE has it: CR LF behind every 64 characters."""
+    assert isinstance(value, Raw)
     text = b64encode(value)
-    return b"\r\n".join(text[place : place + 64] for place in range(0, len(text), 64))
+    return Raw(b"\r\n".join(text[place : place + 64] for place in range(0, len(text), 64)))
 
 
-FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    "TO_CHAR": text_of,
-    "LTRIM": lambda text: text,
-    "RTRIM": lambda text, _: None if text is None else text.rstrip(" ") or None,
-    "SYS_EXTRACT_UTC": lambda value: value,
-    "ROWIDTOCHAR": text_of,
-    "REGEXP_REPLACE": lambda text, _, __: re.sub(r"^(-?)\.", r"\g<1>0.", text),
-    "RAWTOHEX": lambda raw: None if raw is None else raw.hex().upper(),
-    "LENGTH": lambda text: None if text is None else len(text),
-    "NVL": lambda value, instead: instead if value is None else value,
-    "LEAST": min,
-    "CHR": chr,
-    "ASCII": lambda text: None if not text else ord(text[0]),
-    "SUBSTR": substr,
-    "REPLACE": lambda text, part: text.replace(part, ""),
-}
-BUILTINS: Mapping[str, Callable[..., Any]] = {
-    "UTL_RAW.CAST_TO_RAW": lambda text: None if text is None else text.encode(),
-    "UTL_RAW.CAST_TO_VARCHAR2": lambda raw: raw.decode(),
-    "UTL_RAW.LENGTH": lambda raw: None if raw is None else len(raw),
-    "UTL_RAW.SUBSTR": substr,
-    "UTL_ENCODE.BASE64_ENCODE": base64_lines,
-    "DBMS_LOB.COMPARE": lambda old, new: None if old is None or new is None else int(old != new),
-}
+def differ(one: Any, other: Any) -> bool | None:
+    """``<>``: a comparison with NULL is NULL; RAWs are compared by hexadecimal digits of them."""
+    if one is None or other is None:
+        return None
+    assert not isinstance(one, str) or isinstance(other, str), (one, other)
+    if isinstance(one, Raw) and max(len(one), len(other)) * 2 > MAX_TEXT:
+        raise PlsqlError("ORA-06502: character string buffer too small")
+    return bool(one != other)
+
+
+class Charset:
+    """A database character set, and what the functions of PL/SQL make of texts in it.
+
+    ``UTF8`` is Oracle's: characters beyond the Basic Multilingual Plane are two there, of three bytes each.
+    """
+
+    def __init__(self, name: str = "AL32UTF8") -> None:
+        self.name = name
+        self.python = {"AL32UTF8": "utf-8", "UTF8": "utf-8", "WE8MSWIN1252": "cp1252", "JA16SJIS": "cp932"}[name]
+
+    def encode(self, text: str) -> bytes:
+        return text.encode(self.python, "surrogatepass" if self.python == "utf-8" else "strict")
+
+    def stored(self, text: str | None) -> str | None:
+        """A text as a column of this character set holds it, character by character."""
+        if text is None or self.name != "UTF8":
+            return text
+        units = text.encode("utf-16-le")
+        return "".join(chr(int.from_bytes(units[at : at + 2], "little")) for at in range(0, len(units), 2))
+
+    def shown(self, text: str | None) -> str | None:
+        """What ``stored`` made of a text, as it was."""
+        return None if text is None else text.encode("utf-16", "surrogatepass").decode("utf-16")
+
+    def ascii(self, text: str | None) -> int | None:
+        """The bytes of the first character as a number; PL/SQL's own returns PLS_INTEGER."""
+        if not text:
+            return None
+        code = int.from_bytes(self.encode(text[0]), "big")
+        if code > MAX_PLS_INTEGER:
+            raise PlsqlError(f"ORA-01426: numeric overflow: ASCII gives {code}")
+        return code
+
+    def raw(self, text: str | None) -> Raw | None:
+        if text is None:
+            return None
+        raw = Raw(text.encode("utf-16-be") if isinstance(text, National) else self.encode(text))
+        if len(raw) > MAX_TEXT:
+            raise PlsqlError("ORA-06502: raw variable length too long")
+        return raw
+
+    def hex(self, raw: Raw | None) -> str | None:
+        assert raw is None or isinstance(raw, Raw)
+        if raw is not None and len(raw) * 2 > MAX_TEXT:
+            raise PlsqlError("ORA-06502: character string buffer too small")
+        return None if raw is None else raw.hex().upper()
+
+    def char_of(self, value: Any, *_: Any) -> str | None:
+        """TO_CHAR: a national text loses what this character set lacks."""
+        if not isinstance(value, National):
+            return text_of(value)
+        return str(value).encode(self.python, "replace").decode(self.python)
+
+    @property
+    def functions(self) -> Mapping[str, Callable[..., Any]]:
+        return {
+            "TO_CHAR": self.char_of,
+            "TO_CLOB": self.char_of,
+            "LTRIM": lambda text: text,
+            "RTRIM": lambda text, _: None if text is None else text.rstrip(" ") or None,
+            "SYS_EXTRACT_UTC": lambda value: value,
+            "ROWIDTOCHAR": text_of,
+            "REGEXP_REPLACE": lambda text, _, __: re.sub(r"^(-?)\.", r"\g<1>0.", text),
+            "RAWTOHEX": self.hex,
+            "LENGTH": lambda text: None if text is None else len(text),
+            "LENGTHB": lambda text: None if text is None else len(self.raw(text) or b""),
+            "NVL": lambda value, instead: instead if value is None else value,
+            "LEAST": min,
+            "CHR": chr,
+            "ASCII": self.ascii,
+            "SUBSTR": substr,
+            "REPLACE": lambda text, part: text.replace(part, ""),
+            "ABS": abs,
+        }
+
+    @property
+    def builtins(self) -> Mapping[str, Callable[..., Any]]:
+        return {
+            "UTL_RAW.CAST_TO_RAW": self.raw,
+            "UTL_RAW.CAST_TO_VARCHAR2": lambda raw: raw.decode(self.python),
+            "UTL_RAW.LENGTH": lambda raw: None if raw is None else len(raw),
+            "UTL_RAW.SUBSTR": raw_substr,
+            "UTL_RAW.COMPARE": raw_compare,
+            "UTL_ENCODE.BASE64_ENCODE": base64_lines,
+            "DBMS_LOB.COMPARE": lambda old, new: None if old is None or new is None else int(old != new),
+        }
+
+
+AL32UTF8 = Charset()
 
 
 def get(of: Any, arguments: Sequence[Any]) -> Any:
@@ -356,22 +468,24 @@ def put_at(of: Collection, arguments: Sequence[Any], value: Any) -> None:
     of[arguments[0]] = value
 
 
-def function(statement: str) -> Callable[..., Any]:
-    """A CREATE FUNCTION statement as a function of Python."""
+def function(statement: str, charset: Charset = AL32UTF8) -> Callable[..., Any]:
+    """A CREATE FUNCTION statement as a function of Python, in a database of a character set."""
     source = Source(re.sub(r'CREATE OR REPLACE FUNCTION ("[^"]+"\.)?"(\w+)"', r"FUNCTION \2", statement))
     source.subprogram(0)
-    variables = Variables(FUNCTIONS)
+    variables = Variables(charset.functions)
     name = source.tokens[1][1]
-    exec("\n".join(source.lines), space := _space(variables, []))
+    exec("\n".join(source.lines), space := _space(variables, [], charset))
     made: Callable[..., Any] = space[name]
     return made
 
 
-def _space(variables: Variables, logged: list[Logged]) -> dict[str, Any]:
+def _space(variables: Variables, logged: list[Logged], charset: Charset) -> dict[str, Any]:
     def write(rows: Collection) -> None:
         for _, row in sorted(rows.items()):
             values = (one.read() if isinstance(one, Locator) else one for one in (row.old_value, row.new_value))
-            logged.append((row.event_type, row.table_key, row.column_name, *values))
+            texts = [row.table_key, row.column_name, *values]
+            assert not any(isinstance(text, National | Raw) for text in texts), texts
+            logged.append((row.event_type, *texts))
 
     return {
         "v": variables,
@@ -379,18 +493,24 @@ def _space(variables: Variables, logged: list[Logged]) -> dict[str, Any]:
         "get": get,
         "put_at": put_at,
         "cat": cat,
-        "builtins": BUILTINS,
+        "differ": differ,
+        "builtins": charset.builtins,
         "Collection": Collection,
         "SimpleNamespace": SimpleNamespace,
     }
 
 
-def fire(statement: str, changes: Iterable[tuple[Row | None, Row | None]], named: Iterable[str] = ()) -> list[Logged]:
+def fire(
+    statement: str,
+    changes: Iterable[tuple[Row | None, Row | None]],
+    named: Iterable[str] = (),
+    charset: Charset = AL32UTF8,
+) -> list[Logged]:
     """What a trigger logs when one statement makes these changes (old row, new row), naming these columns."""
     logged: list[Logged] = []
     wanted = set(named)
     functions = {
-        **FUNCTIONS,
+        **charset.functions,
         "UPDATING": lambda column: column in wanted,
         "PROC_EVENTLOG_QUOTE": lambda text: table_key.quote(text or ""),
         "PROC_EVENTLOG_BASE64": lambda raw: None if raw is None else b64encode(raw).decode(),
@@ -399,7 +519,7 @@ def fire(statement: str, changes: Iterable[tuple[Row | None, Row | None]], named
     source = Source(re.split(r"COMPOUND TRIGGER|FOR EACH ROW\nDECLARE", statement, maxsplit=1)[1])
     sections: dict[str, Any] = {}
     variables = Variables(functions)
-    space = _space(variables, logged)
+    space = _space(variables, logged, charset)
     ends = ("BEFORE",) if is_compound else ("BEGIN",)
     source.declarations(0, *ends)
     exec("\n".join(source.lines), space)

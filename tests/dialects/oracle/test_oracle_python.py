@@ -25,9 +25,9 @@ from eventlog.sql.connection import as_database_errors, connect, dialect_of, loa
 from eventlog.sql.dialect import NoSuchValue, arrow_schema
 from eventlog.sql.dialects import oracle
 from eventlog.sql.dialects.oracle import DIALECT, session
-from eventlog.sql.dialects.oracle.objects import bound, database
+from eventlog.sql.dialects.oracle.objects import bound, database, values_statement
 from eventlog.sql.dialects.oracle.session import CHUNKS, chunks, may_run
-from eventlog.sql.dialects.oracle.text import fold_name, key_value, named, quote_identifier, spelled
+from eventlog.sql.dialects.oracle.text import fold_name, key_value, named, quote_identifier, spelled, value_text
 from eventlog.sql.log_table import LogTable, named_after
 from eventlog.sql.statements import statements
 from eventlog.sql.windows import Batch, Selection, Walk, Window
@@ -328,6 +328,23 @@ def test_a_national_char_is_compared_in_its_own_length_whatever_its_character_se
     assert bound(column("K", "NCHAR", 16), ":k0") == "CAST(:k0 AS NCHAR(8))"
     assert bound(column("K", "NCHAR", 2000), ":k0") == "CAST(:k0 AS NCHAR(1000))"
     assert "c.char_length * 2" in statements("eventlog.sql.dialects.oracle", "reflect.sql")["columns"]
+
+
+@pytest.mark.parametrize("type_", ["INTERVAL YEAR(2) TO MONTH", "INTERVAL DAY(2) TO SECOND(6)"])
+def test_an_interval_has_one_text_in_a_trigger_and_when_it_is_read_back(type_: str) -> None:
+    interval = column("K", type_)
+    text = value_text(interval, "x")
+    assert "TO_CHAR(x)" not in text  # as many digits as the type was declared with
+    cls = class_of("EVERY_TYPE")
+    statement = values_statement("APP", cls, None, (interval,), 1)
+    assert value_text(interval, 'p."K"') in statement
+    assert key_value(interval, "x") == text
+
+
+def test_a_national_text_is_read_back_whole_and_logged_in_the_database_character_set() -> None:
+    national = column("NV", "NVARCHAR2", 400)
+    assert value_text(national, ":NEW.NV") == key_value(national, ":NEW.NV") == "TO_CHAR(:NEW.NV)"
+    assert 'p."NV"\n' in values_statement("APP", class_of("EVERY_TYPE"), None, (national,), 1)
 
 
 def test_keys_that_no_row_can_have_are_not_asked_for() -> None:

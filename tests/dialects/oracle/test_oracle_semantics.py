@@ -4,25 +4,47 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracle_catalogue import BASE, LOG, OWN_LOG, triggers_of
-from oracle_plsql import Locator, Logged, Row, fire, function
+from oracle_catalogue import BASE, DATABASE, LOG, OWN_LOG, USR, USR_PHONE, column, triggers_of
+from oracle_plsql import Charset, Locator, Logged, National, PlsqlError, Raw, Row, fire, function
 
 from eventlog.core import table_key
-from eventlog.sql.dialects.oracle.triggers import create_functions
+from eventlog.core.catalog import build_catalog
+from eventlog.sql.dialects.oracle.triggers import OracleTriggers, create_functions
+from eventlog.sql.triggers.declared import declared_triggers
 from eventlog.sql.triggers.watch import Watch
 
 QUOTE, BASE64 = map(function, create_functions(LOG))
+UTF8 = Charset("UTF8")
+QUOTE_UTF8 = function(create_functions(LOG)[0], UTF8)
+ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1)
 
 
-@given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1))
+@given(ANY_TEXT)
 @pytest.mark.parametrize("_", [None])
 def test_keys_are_quoted_as_everywhere(_: None, text: str) -> None:
     assert QUOTE(text) == table_key.quote(text)
+    assert UTF8.shown(QUOTE_UTF8(UTF8.stored(text))) == table_key.quote(text)
+
+
+@pytest.mark.parametrize("text", ["\U0001f600", "a\U00020000+b", "\U0001f600 ", "\u65e5\u672c"])
+def test_an_emoji_in_a_key_fails_no_write(text: str) -> None:
+    # ASCII of the interpreter is Oracle's: the four bytes of an emoji are more than PLS_INTEGER holds.
+    with pytest.raises(PlsqlError, match="ORA-01426"):
+        Charset().ascii("\U0001f600")
+    assert QUOTE(text) == table_key.quote(text)
+
+
+@pytest.mark.parametrize(("charset", "text"), [("WE8MSWIN1252", "M\u00fcller & \u20ac"), ("JA16SJIS", "\u8868+\u30bd")])
+def test_a_key_is_quoted_in_every_database_character_set(charset: str, text: str) -> None:
+    # The second byte of both Japanese characters is that of a backslash.
+    quote = function(create_functions(LOG)[0], Charset(charset))
+    assert quote(text) == table_key.quote(text)
 
 
 def test_no_text_is_the_empty_text_in_a_key() -> None:
@@ -31,7 +53,56 @@ def test_no_text_is_the_empty_text_in_a_key() -> None:
 
 @given(st.binary(min_size=1, max_size=5000))
 def test_binary_values_are_base64_without_line_breaks(value: bytes) -> None:
-    assert BASE64(value) == b64encode(value).decode()
+    assert BASE64(Raw(value)) == b64encode(value).decode()
+
+
+# --- texts and bytes as Oracle compares them --------------------------------------------------------------------------
+
+
+def every(id_: int, **values: Any) -> Row:
+    return {"ID": id_, **values}
+
+
+def test_a_national_text_is_compared_whole_and_logged_in_the_database_character_set() -> None:
+    (_, update, _) = triggers_of(OWN_LOG, Watch("EVERY_TYPE", columns=("NV",)))
+    latin = Charset("WE8MSWIN1252")
+    change = (every(1, NV=National("\u65e5")), every(1, NV=National("\u672c")))
+    assert fire(update, [change], charset=latin) == [(2, "ID=1", "NV", "?", "?")]
+    assert fire(update, [change]) == [(2, "ID=1", "NV", "\u65e5", "\u672c")]
+    assert fire(update, [(change[0], change[0])]) == []
+
+
+def test_a_national_large_object_is_logged_in_the_database_character_set() -> None:
+    (insert, *_) = triggers_of(OWN_LOG, Watch("EVERY_TYPE", columns=("NCL",), lob_values=True))
+    assert 'TO_CLOB(:NEW."NCL")' in insert
+    assert fire(insert, [(None, every(1, NCL=National("\u65e5")))]) == [(1, "ID=1", "NCL", None, "\u65e5")]
+
+
+@pytest.mark.parametrize("size", [10, 16_384, 32_767])
+@pytest.mark.parametrize("tail", ["b", "\0"])
+def test_long_texts_are_compared_without_their_hexadecimal_digits(size: int, tail: str) -> None:
+    (_, update, _) = triggers_of(OWN_LOG, Watch("LONG_VALUES", columns=("V",)))
+    text = "a" * (size - 1)
+    old, new = every(1, V=text), every(1, V=text + tail)
+    assert [row[0] for row in fire(update, [(old, new)])] == [2]
+    assert fire(update, [(new, dict(new))]) == []
+
+
+def test_long_binary_values_are_compared_without_their_hexadecimal_digits() -> None:
+    (_, update, _) = triggers_of(OWN_LOG, Watch("LONG_VALUES", "field_query_back", columns=("R",)))
+    old, new = every(1, R=Raw(b"a" * 20_000)), every(1, R=Raw(b"a" * 20_000 + b"\0"))
+    assert fire(update, [(old, new)]) == [(8, "ID=1", "R", None, None)]
+    assert fire(update, [(old, dict(old))]) == []
+
+
+def test_a_child_value_too_long_to_be_found_again_is_read_back() -> None:
+    long = replace(USR_PHONE, columns=(USR_PHONE.columns[0], column("PHONENO", "VARCHAR2", 32767)))
+    database = replace(DATABASE, tables=(USR, long))
+    declared, _ = declared_triggers(database, build_catalog(database), [Watch("USR", exclude=("PHOTO",))])
+    compiled = OracleTriggers().compile_declared("APP", OWN_LOG, declared)
+    update = next(one for table in compiled if table.declared.table is long for one in table.triggers[1:2]).statement
+    value = "x" * 32_000
+    assert fire(update, [(phone(1, value), phone(1, value + "y"))]) == [(8, "IDU=1", PHONE, None, None)]
 
 
 def usr(idu: int, fname: str | None = None, lname: str | None = None, photo: Any = None) -> Row:
@@ -264,7 +335,7 @@ def test_the_base_tables_of_a_view_log_the_view() -> None:
 def test_a_composite_key_is_written_in_canonical_text() -> None:
     insert = triggers_of(OWN_LOG, Watch("ACC", "row_query_back"))[0]
     row: Row = {
-        "BRANCH": "O'Brien", "CODE": "AB  ", "HASH": b"\xaa\xaa", "AMOUNT": "-.5", "DAY": "2024-01-02 00:00:00",
+        "BRANCH": "O'Brien", "CODE": "AB  ", "HASH": Raw(b"\xaa\xaa"), "AMOUNT": "-.5", "DAY": "2024-01-02 00:00:00",
         "MOMENT": "2024-01-02 03:04:05.000000000Z", "RATE": "1E+20", "OWNER": None,
     }  # fmt: skip
     ((_, key, *_rest),) = fire(insert, [(None, row)])

@@ -302,6 +302,8 @@ def _selected(column: Column, ref: str, *, is_key: bool) -> str:
     """SQL of what is read of a column, from which ``log_text`` makes the log text."""
     if column.type.kind is Kind.BINARY:
         return ref  # bytes, whose base64 is made here
+    if family(column) in (Family.NATIONAL, Family.NCLOB) and not is_key:
+        return ref  # whole, whichever characters the database character set has
     return key_value(column, ref) if is_key else value_text(column, ref)
 
 

@@ -268,13 +268,34 @@ def value_text(column: Column, ref: str, base64: str | None = None) -> str:
         case Kind.OTHER if column.type.sql.upper() == "JSON":
             return f"JSON_SERIALIZE({ref} RETURNING CLOB)"
         case Kind.OTHER if family(column) in (Family.MONTHS, Family.SECONDS):
-            return f"TO_CHAR({ref})"
+            return _interval(ref, family(column))
         case Kind.OTHER if column.type.sql.upper() == "ROWID":
             return f"ROWIDTOCHAR({ref})"
         case Kind.OTHER if column.type.sql.upper().startswith("UROWID"):
             return f"CAST({ref} AS VARCHAR2(4000))"
+        # To the database character set by name, not as the server sees fit.
+        case _ if family(column) is Family.NATIONAL:
+            return f"TO_CHAR({ref})"
+        case _ if family(column) is Family.NCLOB:
+            return f"TO_CLOB({ref})"
         case _:
             return ref
+
+
+def _interval(ref: str, of: Family) -> str:
+    # Part by part: TO_CHAR alone writes as many digits as the type was declared with, and a trigger's have no size.
+    parts, zero = (
+        ([("YEAR", "FM999999990"), ("-MONTH", "FM00")], "MONTH")
+        if of is Family.MONTHS
+        else ([("DAY", "FM999999990"), (" HOUR", "FM00"), (":MINUTE", "FM00"), (":SECOND", "FM00.000000000")], "SECOND")
+    )
+    text = f"CASE WHEN {ref} < INTERVAL '0' {zero} THEN '-' ELSE '+' END"
+    for part, pattern in parts:
+        name = part.lstrip("- :")
+        if name != part:
+            text += f" || {literal(part[0])}"
+        text += f" || TO_CHAR(ABS(EXTRACT({name} FROM {ref})), {literal(pattern)})"
+    return f"CASE WHEN {ref} IS NOT NULL THEN {text} END"
 
 
 def _moment(ref: str, pattern: str) -> str:
@@ -313,8 +334,15 @@ def change_function(of: Family) -> str:
 def differs(of: Family) -> str:
     """PL/SQL that is true if the values old_value and new_value of a family, neither of them NULL, differ."""
     match of:
+        # Not by <>, which makes hexadecimal digits of each RAW, twice its length, and fails beyond 16383 bytes. COMPARE
+        # takes the shorter one for filled up with zeros, so the lengths count too.
         case Family.TEXT | Family.NATIONAL:
-            return "UTL_RAW.CAST_TO_RAW(old_value) <> UTL_RAW.CAST_TO_RAW(new_value)"
+            bytes_ = [f"UTL_RAW.CAST_TO_RAW({value})" for value in ("old_value", "new_value")]
+            return f"LENGTHB(old_value) <> LENGTHB(new_value) OR UTL_RAW.COMPARE({', '.join(bytes_)}) <> 0"
+        case Family.RAW:
+            return (
+                "UTL_RAW.LENGTH(old_value) <> UTL_RAW.LENGTH(new_value) OR UTL_RAW.COMPARE(old_value, new_value) <> 0"
+            )
         case Family.CLOB | Family.NCLOB:
             return "DBMS_LOB.COMPARE(old_value, new_value) <> 0"
         case _:
@@ -334,7 +362,7 @@ def key_value(column: Column, ref: str, base64: str | None = None) -> str:
             # TM9 writes a half as .5
             return f"REGEXP_REPLACE({value_text(column, ref)}, '^(-?)\\.', '\\10.')"
         case Kind.FIXED:
-            return f"RTRIM({ref}, ' ')"
+            return f"RTRIM({value_text(column, ref)}, ' ')"
         case _:
             return value_text(column, ref, base64)
 

@@ -64,6 +64,8 @@ _SQL: Final = statements(__package__, "installed.sql")
 _OPERATIONS: Final[Mapping[str, str]] = {"i": "INSERT", "u": "UPDATE", "d": "DELETE"}
 _MAX_SOURCE: Final = 32 * 1024
 """Bytes of a trigger's source that Oracle takes."""
+_MAX_CHILD_VALUE: Final = 12_000
+"""Bytes of a child's value that a trigger finds again by its hexadecimal digits beside those of its owner's key."""
 _FLUSH: Final = 1000
 """Log rows that a compound trigger keeps in memory before it writes them."""
 
@@ -273,7 +275,11 @@ def _class_words(log: LogTable, triggers: ClassTriggers, operation: str) -> dict
 
 def _child_words(log: LogTable, triggers: ChildTriggers, operation: str) -> dict[str, object]:
     by_statement = triggers.watch.capture == "statement"
-    by_value = triggers.event_type == EventType.UPDATE_FIELD and is_loggable(triggers.column, lob_values=False)
+    by_value = (
+        triggers.event_type == EventType.UPDATE_FIELD
+        and is_loggable(triggers.column, lob_values=False)
+        and (text_bytes(triggers.column) or 0) <= _MAX_CHILD_VALUE
+    )
     return {
         "log": _log_for(log, triggers.class_name, triggers.own_key, [triggers.column] if by_value else []),
         "event_type": int(EventType.UPDATE_FIELD if by_value else EventType.UPDATE_FIELD_QUERY_BACK),

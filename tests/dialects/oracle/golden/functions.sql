@@ -1,5 +1,5 @@
--- lines 234 to 271 of migrations
--- lines 273 to 302 of migrations
+-- lines 234 to 276 of migrations
+-- lines 278 to 307 of migrations
 BEGIN
     EXECUTE IMMEDIATE 'DROP FUNCTION "Logs"."proc_Ereignisse ''neu''_quote"';
 -- lines 12 to 13 of migrations

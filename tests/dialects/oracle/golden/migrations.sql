@@ -234,15 +234,20 @@ END;
 CREATE OR REPLACE FUNCTION "LOGS"."PROC_EVENTLOG_QUOTE"(value IN VARCHAR2) RETURN VARCHAR2 DETERMINISTIC
 AS
     quoted VARCHAR2(32767);
-    is_special BOOLEAN := value IS NULL OR ASCII(value) = 32 OR ASCII(SUBSTR(value, -1)) = 32;
+    is_special BOOLEAN := value IS NULL;
+    piece VARCHAR2(16);
     code PLS_INTEGER;
 BEGIN
     FOR place IN 1 .. NVL(LENGTH(value), 0) LOOP
-        code := ASCII(SUBSTR(value, place, 1));
+        piece := SUBSTR(value, place, 1);
+        code := CASE WHEN LENGTHB(piece) = 1 THEN ASCII(piece) ELSE 256 END;
         IF code IN (34, 92) THEN
             quoted := quoted || CHR(92);
         END IF;
-        quoted := quoted || SUBSTR(value, place, 1);
+        quoted := quoted || piece;
+        IF code = 32 AND place IN (1, LENGTH(value)) THEN
+            is_special := TRUE;
+        END IF;
         -- Control characters, both quotation marks, plus, comma, semicolon, less, equals, greater, backslash.
         IF code < 32 OR code IN (34, 39, 43, 44, 59, 60, 61, 62, 92, 127) THEN
             is_special := TRUE;

@@ -53,4 +53,4 @@ BEGIN
 -- lines 137 to 144 of migrations
 BEGIN
     EXECUTE IMMEDIATE 'DROP TABLE "LOGS"."EVENTLOG_VERSION"';
--- lines 322 to 329 of migrations
+-- lines 327 to 334 of migrations

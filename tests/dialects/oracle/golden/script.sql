@@ -80,7 +80,7 @@ END;
 CREATE OR REPLACE TRIGGER "APP"."TGR_LINK_U_1"
 FOR UPDATE ON "APP"."LINK"
 COMPOUND TRIGGER
-    -- eventlog sha256:9856add4923ed8c3e44be58746924495223e7ae2da9d6eba83fcf444146f6ab2 log "APP"."EVENTLOG"
+    -- eventlog sha256:bf397132e7c908d82af6efd779bda2c620bcc6e30d604b07d86a8396b74b162c log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
         table_key VARCHAR2(4000),
@@ -131,16 +131,18 @@ COMPOUND TRIGGER
 
     FUNCTION number_changed(old_value IN NUMBER, new_value IN NUMBER) RETURN BOOLEAN IS
     BEGIN
-        RETURN old_value <> new_value
-            OR (old_value IS NULL AND new_value IS NOT NULL)
-            OR (old_value IS NOT NULL AND new_value IS NULL);
+        IF old_value IS NULL OR new_value IS NULL THEN
+            RETURN old_value IS NOT NULL OR new_value IS NOT NULL;
+        END IF;
+        RETURN old_value <> new_value;
     END number_changed;
 
     FUNCTION text_changed(old_value IN VARCHAR2, new_value IN VARCHAR2) RETURN BOOLEAN IS
     BEGIN
-        RETURN UTL_RAW.CAST_TO_RAW(old_value) <> UTL_RAW.CAST_TO_RAW(new_value)
-            OR (old_value IS NULL AND new_value IS NOT NULL)
-            OR (old_value IS NOT NULL AND new_value IS NULL);
+        IF old_value IS NULL OR new_value IS NULL THEN
+            RETURN old_value IS NOT NULL OR new_value IS NOT NULL;
+        END IF;
+        RETURN LENGTHB(old_value) <> LENGTHB(new_value) OR UTL_RAW.COMPARE(UTL_RAW.CAST_TO_RAW(old_value), UTL_RAW.CAST_TO_RAW(new_value)) <> 0;
     END text_changed;
 
     FUNCTION identity(key_text IN VARCHAR2) RETURN VARCHAR2 IS

@@ -6,33 +6,33 @@
     put_inserted('FNAME', :NEW."FNAME");
     put_inserted('LNAME', :NEW."LNAME");
 -- lines 56 to 62 of trigger_children_query_back
-    -- eventlog sha256:0d15032e498aaf3c0c4235a4ea793c34d99b76fc102c9819d231f5ef2135ba8d log "APP"."EVENTLOG"
--- lines 64 to 125 of trigger_children_query_back
--- lines 224 to 247 of trigger_field
--- lines 143 to 157 of trigger_children_query_back
+    -- eventlog sha256:1c0475c7b5fb33e4ff47204e3cda0345f3e2d9d4a60ad49a9ea9ec8d54cd4bc8 log "APP"."EVENTLOG"
+-- lines 64 to 127 of trigger_children_query_back
+-- lines 236 to 259 of trigger_field
+-- lines 145 to 159 of trigger_children_query_back
                 put_inserted('FNAME', :NEW."FNAME");
                 put_inserted('LNAME', :NEW."LNAME");
--- lines 164 to 171 of trigger_children_query_back
+-- lines 166 to 173 of trigger_children_query_back
                 put(2, new_key, 'FNAME', :OLD."FNAME",
                     :NEW."FNAME");
--- lines 173 to 174 of trigger_children_query_back
+-- lines 175 to 176 of trigger_children_query_back
                 put(2, new_key, 'LNAME', :OLD."LNAME",
                     :NEW."LNAME");
--- lines 176 to 434 of trigger_children_query_back
+-- lines 178 to 438 of trigger_children_query_back
     -- eventlog sha256:86dc18537e6f56ff9956830569633fe35f0a9f4608c5a11e69ca9941764caa19 log "APP"."EVENTLOG"
--- lines 436 to 476 of trigger_children_query_back
+-- lines 440 to 480 of trigger_children_query_back
         put(2, 'IDU=' || TO_CHAR(:NEW."IDU", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,'''), 'USR_PHONE.PHONENO', NULL, :NEW."PHONENO");
--- lines 478 to 482 of trigger_children_query_back
+-- lines 482 to 486 of trigger_children_query_back
 FOR UPDATE ON "APP"."USR_PHONE"
 COMPOUND TRIGGER
-    -- eventlog sha256:9f7c10ec90f49f966ca2d100e329ecfc77f458845871f058542b706ec97fbbc0 log "APP"."EVENTLOG"
--- lines 309 to 319 of trigger_children_query_back
+    -- eventlog sha256:16f4748444e1ed2bab4d874680b2daad2dc276d6e109a11beb8bfbb3c1369634 log "APP"."EVENTLOG"
+-- lines 311 to 321 of trigger_children_query_back
     -- The values that rows of the statement gave up, and what is to be logged if none of them was taken again.
     TYPE values_t IS TABLE OF PLS_INTEGER INDEX BY VARCHAR2(32767);
     given_up values_t;
     told values_t;
 -- lines 81 to 111 of trigger_children_query_back
--- lines 119 to 130 of trigger_children_query_back
+-- lines 120 to 132 of trigger_children_query_back
     PROCEDURE move(table_key IN VARCHAR2, old_value IN VARCHAR2, new_value IN VARCHAR2) IS
     BEGIN
         put(2, table_key, 'USR_PHONE.PHONENO', old_value, new_value);
@@ -47,9 +47,9 @@ COMPOUND TRIGGER
     BEGIN
         RETURN told.EXISTS(identity(table_key));
     END is_shifted;
--- lines 235 to 240 of trigger_field
+-- lines 247 to 252 of trigger_field
         told.DELETE;
--- lines 243 to 247 of trigger_field
+-- lines 255 to 259 of trigger_field
         old_key := CASE WHEN :OLD."IDU" IS NOT NULL THEN 'IDU=' || TO_CHAR(:OLD."IDU", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,''') END;
         new_key := CASE WHEN :NEW."IDU" IS NOT NULL THEN 'IDU=' || TO_CHAR(:NEW."IDU", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,''') END;
         IF text_changed(old_key, new_key) THEN
@@ -69,12 +69,12 @@ COMPOUND TRIGGER
             THEN
                 told(identity(moved_rows(i).table_key)) := 1;
                 put(8, moved_rows(i).table_key, 'USR_PHONE.PHONENO');
--- lines 395 to 397 of trigger_field
+-- lines 407 to 409 of trigger_field
             IF NOT is_shifted(moved_rows(i).table_key) THEN
                 log_rows(log_rows.COUNT + 1) := moved_rows(i);
--- lines 404 to 409 of trigger_field
--- lines 551 to 554 of trigger_children_query_back
+-- lines 416 to 421 of trigger_field
+-- lines 556 to 559 of trigger_children_query_back
     -- eventlog sha256:2bb1b894f9ca40807e20197406dec063945ec1ad49431631cad40eb870dfeda6 log "APP"."EVENTLOG"
--- lines 556 to 596 of trigger_children_query_back
+-- lines 561 to 601 of trigger_children_query_back
         put(2, 'IDU=' || TO_CHAR(:OLD."IDU", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,'''), 'USR_PHONE.PHONENO', :OLD."PHONENO", NULL);
--- lines 300 to 303 of trigger_children_query_back
+-- lines 302 to 305 of trigger_children_query_back

@@ -60,7 +60,7 @@ END;
 CREATE OR REPLACE TRIGGER "APP"."TGR_USR_U_1"
 FOR UPDATE ON "APP"."USR"
 COMPOUND TRIGGER
-    -- eventlog sha256:77c0e4e8dc1538b2caf4da7e0ca2eeb14390da082e86b1714a8dff956df9d274 log "APP"."EVENTLOG"
+    -- eventlog sha256:e4775cda1f037715ddb0f3192d180bd88a7c6c3e639b838be77a530dca1b1593 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
         table_key VARCHAR2(4000),
@@ -111,16 +111,18 @@ COMPOUND TRIGGER
 
     FUNCTION number_changed(old_value IN NUMBER, new_value IN NUMBER) RETURN BOOLEAN IS
     BEGIN
-        RETURN old_value <> new_value
-            OR (old_value IS NULL AND new_value IS NOT NULL)
-            OR (old_value IS NOT NULL AND new_value IS NULL);
+        IF old_value IS NULL OR new_value IS NULL THEN
+            RETURN old_value IS NOT NULL OR new_value IS NOT NULL;
+        END IF;
+        RETURN old_value <> new_value;
     END number_changed;
 
     FUNCTION text_changed(old_value IN VARCHAR2, new_value IN VARCHAR2) RETURN BOOLEAN IS
     BEGIN
-        RETURN UTL_RAW.CAST_TO_RAW(old_value) <> UTL_RAW.CAST_TO_RAW(new_value)
-            OR (old_value IS NULL AND new_value IS NOT NULL)
-            OR (old_value IS NOT NULL AND new_value IS NULL);
+        IF old_value IS NULL OR new_value IS NULL THEN
+            RETURN old_value IS NOT NULL OR new_value IS NOT NULL;
+        END IF;
+        RETURN LENGTHB(old_value) <> LENGTHB(new_value) OR UTL_RAW.COMPARE(UTL_RAW.CAST_TO_RAW(old_value), UTL_RAW.CAST_TO_RAW(new_value)) <> 0;
     END text_changed;
 
     FUNCTION identity(key_text IN VARCHAR2) RETURN VARCHAR2 IS
@@ -305,7 +307,7 @@ CREATE OR REPLACE TRIGGER "APP"."TGR_USR_NOTE_U_1"
 AFTER UPDATE ON "APP"."USR_NOTE"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:e16a9fe9c3f0d5d5d952cc20e8cf4735ced89284885b2d2b436c2ce77825cf89 log "APP"."EVENTLOG"
+    -- eventlog sha256:1643b13cd6c670cf99367c5eb8068813e4aa64b70e3d9ab408e1ffbe890576f7 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
         table_key VARCHAR2(4000),
@@ -349,16 +351,18 @@ DECLARE
 
     FUNCTION text_changed(old_value IN VARCHAR2, new_value IN VARCHAR2) RETURN BOOLEAN IS
     BEGIN
-        RETURN UTL_RAW.CAST_TO_RAW(old_value) <> UTL_RAW.CAST_TO_RAW(new_value)
-            OR (old_value IS NULL AND new_value IS NOT NULL)
-            OR (old_value IS NOT NULL AND new_value IS NULL);
+        IF old_value IS NULL OR new_value IS NULL THEN
+            RETURN old_value IS NOT NULL OR new_value IS NOT NULL;
+        END IF;
+        RETURN LENGTHB(old_value) <> LENGTHB(new_value) OR UTL_RAW.COMPARE(UTL_RAW.CAST_TO_RAW(old_value), UTL_RAW.CAST_TO_RAW(new_value)) <> 0;
     END text_changed;
 
     FUNCTION clob_changed(old_value IN CLOB, new_value IN CLOB) RETURN BOOLEAN IS
     BEGIN
-        RETURN DBMS_LOB.COMPARE(old_value, new_value) <> 0
-            OR (old_value IS NULL AND new_value IS NOT NULL)
-            OR (old_value IS NOT NULL AND new_value IS NULL);
+        IF old_value IS NULL OR new_value IS NULL THEN
+            RETURN old_value IS NOT NULL OR new_value IS NOT NULL;
+        END IF;
+        RETURN DBMS_LOB.COMPARE(old_value, new_value) <> 0;
     END clob_changed;
 
 BEGIN
@@ -483,7 +487,7 @@ CREATE OR REPLACE TRIGGER "APP"."TGR_USR_PHONE_U_1"
 AFTER UPDATE ON "APP"."USR_PHONE"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:400ed06e4ac1559a10861688002b2715a9283788c3999bf1559f2815434f21d0 log "APP"."EVENTLOG"
+    -- eventlog sha256:e29d6c4a4590dac936e4c9460c47a38b2ee5505ad0dcb80e85036b35cf4d6e5f log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
         table_key VARCHAR2(4000),
@@ -527,9 +531,10 @@ DECLARE
 
     FUNCTION text_changed(old_value IN VARCHAR2, new_value IN VARCHAR2) RETURN BOOLEAN IS
     BEGIN
-        RETURN UTL_RAW.CAST_TO_RAW(old_value) <> UTL_RAW.CAST_TO_RAW(new_value)
-            OR (old_value IS NULL AND new_value IS NOT NULL)
-            OR (old_value IS NOT NULL AND new_value IS NULL);
+        IF old_value IS NULL OR new_value IS NULL THEN
+            RETURN old_value IS NOT NULL OR new_value IS NOT NULL;
+        END IF;
+        RETURN LENGTHB(old_value) <> LENGTHB(new_value) OR UTL_RAW.COMPARE(UTL_RAW.CAST_TO_RAW(old_value), UTL_RAW.CAST_TO_RAW(new_value)) <> 0;
     END text_changed;
 
 BEGIN

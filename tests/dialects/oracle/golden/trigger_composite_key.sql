@@ -11,39 +11,39 @@ AFTER INSERT ON "APP"."ACC"
     IF log_rows.COUNT < first_row THEN
         -- All of them NULL: the insert itself must not be lost.
         put(1, new_key, 'OWNER');
--- lines 300 to 303 of trigger_children_query_back
+-- lines 302 to 305 of trigger_children_query_back
 CREATE OR REPLACE TRIGGER "APP"."TGR_ACC_U_1"
 FOR UPDATE ON "APP"."ACC"
 COMPOUND TRIGGER
-    -- eventlog sha256:91c1d2e949d13f5e776d9d826edaeaed791d5d8b3260e4f8caed25ce25bbdb0d log "APP"."EVENTLOG"
+    -- eventlog sha256:b0616d0e34caa8d4e87e1d830cfef9c313d088b95721c3d68738956330ac5b63 log "APP"."EVENTLOG"
 -- lines 89 to 130 of trigger_remove_all
                 'ACC', log_rows(i).table_key, log_rows(i).column_name,
--- lines 135 to 146 of trigger_field
--- lines 154 to 167 of trigger_field
--- lines 175 to 195 of trigger_field
--- lines 224 to 247 of trigger_field
+-- lines 135 to 147 of trigger_field
+-- lines 156 to 171 of trigger_field
+-- lines 180 to 203 of trigger_field
+-- lines 236 to 259 of trigger_field
         new_key := 'DAY=' || LTRIM(TO_CHAR(:NEW."DAY", 'SYYYY-MM-DD HH24:MI:SS', 'NLS_CALENDAR=GREGORIAN')) || '+BRANCH=' || "PROC_EVENTLOG_QUOTE"(:NEW."BRANCH") || '+CODE=' || "PROC_EVENTLOG_QUOTE"(RTRIM(:NEW."CODE", ' ')) || '+HASH=' || "PROC_EVENTLOG_QUOTE"("PROC_EVENTLOG_BASE64"(:NEW."HASH")) || '+AMOUNT=' || "PROC_EVENTLOG_QUOTE"(REGEXP_REPLACE(TO_CHAR(:NEW."AMOUNT", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,'''), '^(-?)\.', '\10.'))
              || '+MOMENT=' || LTRIM(TO_CHAR(SYS_EXTRACT_UTC(:NEW."MOMENT"), 'SYYYY-MM-DD HH24:MI:SS.FF9"Z"', 'NLS_CALENDAR=GREGORIAN')) || '+RATE=' || "PROC_EVENTLOG_QUOTE"(TO_CHAR(:NEW."RATE", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,'''));
         old_key := new_key;
         IF moment_changed(:OLD."DAY", :NEW."DAY") OR text_changed(:OLD."BRANCH", :NEW."BRANCH") OR text_changed(:OLD."CODE", :NEW."CODE") OR raw_changed(:OLD."HASH", :NEW."HASH") OR number_changed(:OLD."AMOUNT", :NEW."AMOUNT") OR zoned_changed(:OLD."MOMENT", :NEW."MOMENT") OR double_changed(:OLD."RATE", :NEW."RATE") THEN
             old_key := 'DAY=' || LTRIM(TO_CHAR(:OLD."DAY", 'SYYYY-MM-DD HH24:MI:SS', 'NLS_CALENDAR=GREGORIAN')) || '+BRANCH=' || "PROC_EVENTLOG_QUOTE"(:OLD."BRANCH") || '+CODE=' || "PROC_EVENTLOG_QUOTE"(RTRIM(:OLD."CODE", ' ')) || '+HASH=' || "PROC_EVENTLOG_QUOTE"("PROC_EVENTLOG_BASE64"(:OLD."HASH")) || '+AMOUNT=' || "PROC_EVENTLOG_QUOTE"(REGEXP_REPLACE(TO_CHAR(:OLD."AMOUNT", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,'''), '^(-?)\.', '\10.'))
              || '+MOMENT=' || LTRIM(TO_CHAR(SYS_EXTRACT_UTC(:OLD."MOMENT"), 'SYYYY-MM-DD HH24:MI:SS.FF9"Z"', 'NLS_CALENDAR=GREGORIAN')) || '+RATE=' || "PROC_EVENTLOG_QUOTE"(TO_CHAR(:OLD."RATE", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,'''));
--- lines 252 to 262 of trigger_field
+-- lines 264 to 274 of trigger_field
                 put_inserted('OWNER', :NEW."OWNER");
--- lines 209 to 210 of trigger_statement
+-- lines 213 to 214 of trigger_statement
                     put(1, new_key, 'OWNER');
--- lines 212 to 218 of trigger_statement
+-- lines 216 to 222 of trigger_statement
             IF text_changed(:OLD."OWNER", :NEW."OWNER") THEN
                 put(2, new_key, 'OWNER', :OLD."OWNER",
                     :NEW."OWNER");
--- lines 385 to 409 of trigger_field
+-- lines 397 to 421 of trigger_field
 CREATE OR REPLACE TRIGGER "APP"."TGR_ACC_D_1"
 AFTER DELETE ON "APP"."ACC"
 -- lines 3 to 4 of trigger_field
     -- eventlog sha256:7966993e571d5262d2bec0fc50c9d7fd4d0d59feb5a6c1fb85fc4c369d385899 log "APP"."EVENTLOG"
--- lines 400 to 432 of trigger_remove_all
+-- lines 412 to 444 of trigger_remove_all
                 'ACC', log_rows(i).table_key, log_rows(i).column_name,
--- lines 449 to 454 of trigger_field
+-- lines 461 to 466 of trigger_field
     put(4, 'DAY=' || LTRIM(TO_CHAR(:OLD."DAY", 'SYYYY-MM-DD HH24:MI:SS', 'NLS_CALENDAR=GREGORIAN')) || '+BRANCH=' || "PROC_EVENTLOG_QUOTE"(:OLD."BRANCH") || '+CODE=' || "PROC_EVENTLOG_QUOTE"(RTRIM(:OLD."CODE", ' ')) || '+HASH=' || "PROC_EVENTLOG_QUOTE"("PROC_EVENTLOG_BASE64"(:OLD."HASH")) || '+AMOUNT=' || "PROC_EVENTLOG_QUOTE"(REGEXP_REPLACE(TO_CHAR(:OLD."AMOUNT", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,'''), '^(-?)\.', '\10.'))
          || '+MOMENT=' || LTRIM(TO_CHAR(SYS_EXTRACT_UTC(:OLD."MOMENT"), 'SYYYY-MM-DD HH24:MI:SS.FF9"Z"', 'NLS_CALENDAR=GREGORIAN')) || '+RATE=' || "PROC_EVENTLOG_QUOTE"(TO_CHAR(:OLD."RATE", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,''')));
 -- lines 85 to 87 of trigger_field
@@ -51,26 +51,26 @@ CREATE OR REPLACE TRIGGER "APP"."TGR_ACC_TAG_I_1"
 AFTER INSERT ON "APP"."ACC_TAG"
 -- lines 3 to 4 of trigger_field
     -- eventlog sha256:7352980fa85cf980631010019953808872be50d575d97c4c34fec77fef04628f log "APP"."EVENTLOG"
--- lines 400 to 432 of trigger_remove_all
+-- lines 412 to 444 of trigger_remove_all
                 'ACC', log_rows(i).table_key, log_rows(i).column_name,
--- lines 449 to 454 of trigger_field
+-- lines 461 to 466 of trigger_field
     IF :NEW."DAY" IS NOT NULL AND :NEW."BRANCH" IS NOT NULL AND :NEW."CODE" IS NOT NULL AND :NEW."HASH" IS NOT NULL AND :NEW."AMOUNT" IS NOT NULL AND :NEW."MOMENT" IS NOT NULL AND :NEW."RATE" IS NOT NULL AND :NEW."TAG" IS NOT NULL THEN
         put(2, 'DAY=' || LTRIM(TO_CHAR(:NEW."DAY", 'SYYYY-MM-DD HH24:MI:SS', 'NLS_CALENDAR=GREGORIAN')) || '+BRANCH=' || "PROC_EVENTLOG_QUOTE"(:NEW."BRANCH") || '+CODE=' || "PROC_EVENTLOG_QUOTE"(RTRIM(:NEW."CODE", ' ')) || '+HASH=' || "PROC_EVENTLOG_QUOTE"("PROC_EVENTLOG_BASE64"(:NEW."HASH")) || '+AMOUNT=' || "PROC_EVENTLOG_QUOTE"(REGEXP_REPLACE(TO_CHAR(:NEW."AMOUNT", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,'''), '^(-?)\.', '\10.'))
          || '+MOMENT=' || LTRIM(TO_CHAR(SYS_EXTRACT_UTC(:NEW."MOMENT"), 'SYYYY-MM-DD HH24:MI:SS.FF9"Z"', 'NLS_CALENDAR=GREGORIAN')) || '+RATE=' || "PROC_EVENTLOG_QUOTE"(TO_CHAR(:NEW."RATE", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,''')), 'ACC_TAG.TAG', NULL, :NEW."TAG");
--- lines 300 to 303 of trigger_children_query_back
+-- lines 302 to 305 of trigger_children_query_back
 CREATE OR REPLACE TRIGGER "APP"."TGR_ACC_TAG_U_1"
 FOR UPDATE ON "APP"."ACC_TAG"
 COMPOUND TRIGGER
-    -- eventlog sha256:fd43fa5df47c312845716a79e8015296769adf7c101b58d74975d6fecb2b3b1f log "APP"."EVENTLOG"
--- lines 309 to 319 of trigger_children_query_back
+    -- eventlog sha256:cb3df945761662a5ba86f50da5750d3eafaff0a61b3e5fe0ea1fcd1522f31e08 log "APP"."EVENTLOG"
+-- lines 311 to 321 of trigger_children_query_back
     -- The values that rows of the statement gave up, and what is to be logged if none of them was taken again.
     TYPE values_t IS TABLE OF PLS_INTEGER INDEX BY VARCHAR2(32767);
     given_up values_t;
     told values_t;
 -- lines 106 to 130 of trigger_remove_all
                 'ACC', log_rows(i).table_key, log_rows(i).column_name,
--- lines 345 to 356 of trigger_children_query_back
--- lines 231 to 235 of trigger_field
+-- lines 347 to 359 of trigger_children_query_back
+-- lines 243 to 247 of trigger_field
     PROCEDURE move(table_key IN VARCHAR2, old_value IN VARCHAR2, new_value IN VARCHAR2) IS
     BEGIN
         put(2, table_key, 'ACC_TAG.TAG', old_value, new_value);
@@ -85,9 +85,9 @@ COMPOUND TRIGGER
     BEGIN
         RETURN told.EXISTS(identity(table_key));
     END is_shifted;
--- lines 235 to 240 of trigger_field
+-- lines 247 to 252 of trigger_field
         told.DELETE;
--- lines 243 to 247 of trigger_field
+-- lines 255 to 259 of trigger_field
         old_key := CASE WHEN :OLD."DAY" IS NOT NULL AND :OLD."BRANCH" IS NOT NULL AND :OLD."CODE" IS NOT NULL AND :OLD."HASH" IS NOT NULL AND :OLD."AMOUNT" IS NOT NULL AND :OLD."MOMENT" IS NOT NULL AND :OLD."RATE" IS NOT NULL THEN 'DAY=' || LTRIM(TO_CHAR(:OLD."DAY", 'SYYYY-MM-DD HH24:MI:SS', 'NLS_CALENDAR=GREGORIAN')) || '+BRANCH=' || "PROC_EVENTLOG_QUOTE"(:OLD."BRANCH") || '+CODE=' || "PROC_EVENTLOG_QUOTE"(RTRIM(:OLD."CODE", ' ')) || '+HASH=' || "PROC_EVENTLOG_QUOTE"("PROC_EVENTLOG_BASE64"(:OLD."HASH")) || '+AMOUNT=' || "PROC_EVENTLOG_QUOTE"(REGEXP_REPLACE(TO_CHAR(:OLD."AMOUNT", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,'''), '^(-?)\.', '\10.'))
              || '+MOMENT=' || LTRIM(TO_CHAR(SYS_EXTRACT_UTC(:OLD."MOMENT"), 'SYYYY-MM-DD HH24:MI:SS.FF9"Z"', 'NLS_CALENDAR=GREGORIAN')) || '+RATE=' || "PROC_EVENTLOG_QUOTE"(TO_CHAR(:OLD."RATE", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,''')) END;
         new_key := CASE WHEN :NEW."DAY" IS NOT NULL AND :NEW."BRANCH" IS NOT NULL AND :NEW."CODE" IS NOT NULL AND :NEW."HASH" IS NOT NULL AND :NEW."AMOUNT" IS NOT NULL AND :NEW."MOMENT" IS NOT NULL AND :NEW."RATE" IS NOT NULL THEN 'DAY=' || LTRIM(TO_CHAR(:NEW."DAY", 'SYYYY-MM-DD HH24:MI:SS', 'NLS_CALENDAR=GREGORIAN')) || '+BRANCH=' || "PROC_EVENTLOG_QUOTE"(:NEW."BRANCH") || '+CODE=' || "PROC_EVENTLOG_QUOTE"(RTRIM(:NEW."CODE", ' ')) || '+HASH=' || "PROC_EVENTLOG_QUOTE"("PROC_EVENTLOG_BASE64"(:NEW."HASH")) || '+AMOUNT=' || "PROC_EVENTLOG_QUOTE"(REGEXP_REPLACE(TO_CHAR(:NEW."AMOUNT", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,'''), '^(-?)\.', '\10.'))
@@ -109,18 +109,18 @@ COMPOUND TRIGGER
             THEN
                 told(identity(moved_rows(i).table_key)) := 1;
                 put(8, moved_rows(i).table_key, 'ACC_TAG.TAG');
--- lines 395 to 397 of trigger_field
+-- lines 407 to 409 of trigger_field
             IF NOT is_shifted(moved_rows(i).table_key) THEN
                 log_rows(log_rows.COUNT + 1) := moved_rows(i);
--- lines 404 to 409 of trigger_field
+-- lines 416 to 421 of trigger_field
 CREATE OR REPLACE TRIGGER "APP"."TGR_ACC_TAG_D_1"
 AFTER DELETE ON "APP"."ACC_TAG"
 -- lines 3 to 4 of trigger_field
     -- eventlog sha256:0ee9bce4eae34e6de44777dbd5568c454f9610820a34d1469229e427343c92a7 log "APP"."EVENTLOG"
--- lines 400 to 432 of trigger_remove_all
+-- lines 412 to 444 of trigger_remove_all
                 'ACC', log_rows(i).table_key, log_rows(i).column_name,
--- lines 449 to 454 of trigger_field
+-- lines 461 to 466 of trigger_field
     IF :OLD."DAY" IS NOT NULL AND :OLD."BRANCH" IS NOT NULL AND :OLD."CODE" IS NOT NULL AND :OLD."HASH" IS NOT NULL AND :OLD."AMOUNT" IS NOT NULL AND :OLD."MOMENT" IS NOT NULL AND :OLD."RATE" IS NOT NULL AND :OLD."TAG" IS NOT NULL THEN
         put(2, 'DAY=' || LTRIM(TO_CHAR(:OLD."DAY", 'SYYYY-MM-DD HH24:MI:SS', 'NLS_CALENDAR=GREGORIAN')) || '+BRANCH=' || "PROC_EVENTLOG_QUOTE"(:OLD."BRANCH") || '+CODE=' || "PROC_EVENTLOG_QUOTE"(RTRIM(:OLD."CODE", ' ')) || '+HASH=' || "PROC_EVENTLOG_QUOTE"("PROC_EVENTLOG_BASE64"(:OLD."HASH")) || '+AMOUNT=' || "PROC_EVENTLOG_QUOTE"(REGEXP_REPLACE(TO_CHAR(:OLD."AMOUNT", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,'''), '^(-?)\.', '\10.'))
          || '+MOMENT=' || LTRIM(TO_CHAR(SYS_EXTRACT_UTC(:OLD."MOMENT"), 'SYYYY-MM-DD HH24:MI:SS.FF9"Z"', 'NLS_CALENDAR=GREGORIAN')) || '+RATE=' || "PROC_EVENTLOG_QUOTE"(TO_CHAR(:OLD."RATE", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,''')), 'ACC_TAG.TAG', :OLD."TAG", NULL);
--- lines 300 to 303 of trigger_children_query_back
+-- lines 302 to 305 of trigger_children_query_back

@@ -53,8 +53,8 @@
         put(7, new_key, 'RI');
     END IF;
 -- lines 74 to 90 of trigger_field
-    -- eventlog sha256:9f984dbff70a1a9432666200a2935cdcd98d8ce6db4450562dae8500c5f9bcba log "APP"."EVENTLOG"
--- lines 58 to 221 of trigger_row_query_back
+    -- eventlog sha256:63142e9b2390135411be6544530d0ea4fb1d488c4880133569d1ee18a0cfe558 log "APP"."EVENTLOG"
+-- lines 58 to 233 of trigger_row_query_back
                 IF :NEW."N" IS NOT NULL THEN
                     put(7, new_key, 'N');
                 END IF;
@@ -106,39 +106,39 @@
                 IF :NEW."RI" IS NOT NULL THEN
                     put(7, new_key, 'RI');
                 END IF;
--- lines 280 to 297 of trigger_field
+-- lines 292 to 309 of trigger_field
                 put(8, new_key, 'N');
--- lines 300 to 301 of trigger_field
-                put(8, new_key, 'N2');
--- lines 304 to 305 of trigger_field
-                put(8, new_key, 'F');
--- lines 308 to 309 of trigger_field
-                put(8, new_key, 'BF');
 -- lines 312 to 313 of trigger_field
-                put(8, new_key, 'BD');
+                put(8, new_key, 'N2');
 -- lines 316 to 317 of trigger_field
-                put(8, new_key, 'C');
+                put(8, new_key, 'F');
 -- lines 320 to 321 of trigger_field
-                put(8, new_key, 'NC');
+                put(8, new_key, 'BF');
 -- lines 324 to 325 of trigger_field
-                put(8, new_key, 'V');
+                put(8, new_key, 'BD');
 -- lines 328 to 329 of trigger_field
-                put(8, new_key, 'NV');
+                put(8, new_key, 'C');
 -- lines 332 to 333 of trigger_field
-                put(8, new_key, 'R');
+                put(8, new_key, 'NC');
 -- lines 336 to 337 of trigger_field
-                put(8, new_key, 'D');
+                put(8, new_key, 'V');
 -- lines 340 to 341 of trigger_field
-                put(8, new_key, 'T');
+                put(8, new_key, 'NV');
 -- lines 344 to 345 of trigger_field
-                put(8, new_key, 'TZ');
+                put(8, new_key, 'R');
 -- lines 348 to 349 of trigger_field
-                put(8, new_key, 'LTZ');
+                put(8, new_key, 'D');
 -- lines 352 to 353 of trigger_field
-                put(8, new_key, 'YM');
+                put(8, new_key, 'T');
 -- lines 356 to 357 of trigger_field
-                put(8, new_key, 'DS');
+                put(8, new_key, 'TZ');
 -- lines 360 to 361 of trigger_field
+                put(8, new_key, 'LTZ');
+-- lines 364 to 365 of trigger_field
+                put(8, new_key, 'YM');
+-- lines 368 to 369 of trigger_field
+                put(8, new_key, 'DS');
+-- lines 372 to 373 of trigger_field
                 put(8, new_key, 'RI');
--- lines 364 to 413 of trigger_field
--- lines 399 to 443 of trigger_remove_all
+-- lines 376 to 425 of trigger_field
+-- lines 411 to 455 of trigger_remove_all

@@ -18,21 +18,21 @@ AFTER INSERT ON "APP"."generic"
 CREATE OR REPLACE TRIGGER "APP"."tgr_generic_u_1"
 FOR UPDATE ON "APP"."generic"
 COMPOUND TRIGGER
-    -- eventlog sha256:28459b2e7084195d58ea6e386b23a0a5fc288d1238690dd04dabb8a6ef43bdca log "APP"."EVENTLOG"
+    -- eventlog sha256:d508f1af80fe3c26a64af6d79a4f4d73e5ed41c8fbce4bd0fc1462f0e37833a0 log "APP"."EVENTLOG"
 -- lines 89 to 130 of trigger_remove_all
                 'generic', log_rows(i).table_key, log_rows(i).column_name,
--- lines 107 to 125 of trigger_children_query_back
--- lines 175 to 181 of trigger_field
+-- lines 107 to 127 of trigger_children_query_back
+-- lines 180 to 187 of trigger_field
     FUNCTION boolean_changed(old_value IN BOOLEAN, new_value IN BOOLEAN) RETURN BOOLEAN IS
--- lines 141 to 144 of trigger_field
+-- lines 141 to 145 of trigger_field
     END boolean_changed;
--- lines 181 to 195 of trigger_field
--- lines 157 to 187 of trigger_statement
+-- lines 187 to 203 of trigger_field
+-- lines 160 to 191 of trigger_statement
         new_key := 'id=' || TO_CHAR(:NEW."id", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,''');
         old_key := new_key;
         IF number_changed(:OLD."id", :NEW."id") THEN
             old_key := 'id=' || TO_CHAR(:OLD."id", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,''');
--- lines 252 to 262 of trigger_field
+-- lines 264 to 274 of trigger_field
                 IF :NEW."t" IS NOT NULL THEN
                     put(7, new_key, 't');
                 END IF;
@@ -41,7 +41,7 @@ COMPOUND TRIGGER
                 put_inserted('d', LTRIM(TO_CHAR(:NEW."d", 'SYYYY-MM-DD', 'NLS_CALENDAR=GREGORIAN')));
                 put_inserted('tz', LTRIM(TO_CHAR(SYS_EXTRACT_UTC(:NEW."tz"), 'SYYYY-MM-DD HH24:MI:SS.FF9"Z"', 'NLS_CALENDAR=GREGORIAN')));
                 put_inserted('flag', CASE WHEN :NEW."flag" THEN 'true' WHEN NOT :NEW."flag" THEN 'false' END);
--- lines 291 to 296 of trigger_field
+-- lines 303 to 308 of trigger_field
             IF clob_changed(:OLD."t", :NEW."t") THEN
                 put(8, new_key, 't');
             END IF;
@@ -63,13 +63,13 @@ COMPOUND TRIGGER
             IF boolean_changed(:OLD."flag", :NEW."flag") THEN
                 put(2, new_key, 'flag', CASE WHEN :OLD."flag" THEN 'true' WHEN NOT :OLD."flag" THEN 'false' END,
                     CASE WHEN :NEW."flag" THEN 'true' WHEN NOT :NEW."flag" THEN 'false' END);
--- lines 385 to 409 of trigger_field
+-- lines 397 to 421 of trigger_field
 CREATE OR REPLACE TRIGGER "APP"."tgr_generic_d_1"
 AFTER DELETE ON "APP"."generic"
 -- lines 3 to 4 of trigger_field
     -- eventlog sha256:08e7ebf493075a1f8badbabfa99abc0b9c1c2df77dc0caf1c7766e3a32328dc7 log "APP"."EVENTLOG"
--- lines 400 to 432 of trigger_remove_all
+-- lines 412 to 444 of trigger_remove_all
                 'generic', log_rows(i).table_key, log_rows(i).column_name,
--- lines 449 to 454 of trigger_field
+-- lines 461 to 466 of trigger_field
     put(4, 'id=' || TO_CHAR(:OLD."id", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,'''));
 -- lines 85 to 87 of trigger_field

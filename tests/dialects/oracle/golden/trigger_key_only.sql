@@ -1,3 +1,3 @@
 -- lines 11 to 63 of script
--- lines 80 to 207 of script
--- lines 224 to 272 of script
+-- lines 80 to 209 of script
+-- lines 226 to 274 of script

@@ -2,7 +2,7 @@ CREATE OR REPLACE TRIGGER "APP"."TGR_EVERY_TYPE_I_1"
 AFTER INSERT ON "APP"."EVERY_TYPE"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:8e9b8e888ad896979e54e3c8e442d6bdc7594afeec62c47c9d335664fd289c89 log "APP"."EVENTLOG"
+    -- eventlog sha256:ad1fdb9d6090d9b42f27f021fd079b7051b774aa00beea9bb1d74e2457897d85 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
         table_key VARCHAR2(4000),
@@ -60,16 +60,16 @@ BEGIN
     put_inserted('BF', TO_CHAR(:NEW."BF", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,'''));
     put_inserted('BD', TO_CHAR(:NEW."BD", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,'''));
     put_inserted('C', :NEW."C");
-    put_inserted('NC', :NEW."NC");
+    put_inserted('NC', TO_CHAR(:NEW."NC"));
     put_inserted('V', :NEW."V");
-    put_inserted('NV', :NEW."NV");
+    put_inserted('NV', TO_CHAR(:NEW."NV"));
     put_inserted('R', "PROC_EVENTLOG_BASE64"(:NEW."R"));
     put_inserted('D', LTRIM(TO_CHAR(:NEW."D", 'SYYYY-MM-DD HH24:MI:SS', 'NLS_CALENDAR=GREGORIAN')));
     put_inserted('T', LTRIM(TO_CHAR(:NEW."T", 'SYYYY-MM-DD HH24:MI:SS.FF9', 'NLS_CALENDAR=GREGORIAN')));
     put_inserted('TZ', LTRIM(TO_CHAR(SYS_EXTRACT_UTC(:NEW."TZ"), 'SYYYY-MM-DD HH24:MI:SS.FF9"Z"', 'NLS_CALENDAR=GREGORIAN')));
     put_inserted('LTZ', LTRIM(TO_CHAR(SYS_EXTRACT_UTC(:NEW."LTZ"), 'SYYYY-MM-DD HH24:MI:SS.FF9"Z"', 'NLS_CALENDAR=GREGORIAN')));
-    put_inserted('YM', TO_CHAR(:NEW."YM"));
-    put_inserted('DS', TO_CHAR(:NEW."DS"));
+    put_inserted('YM', CASE WHEN :NEW."YM" IS NOT NULL THEN CASE WHEN :NEW."YM" < INTERVAL '0' MONTH THEN '-' ELSE '+' END || TO_CHAR(ABS(EXTRACT(YEAR FROM :NEW."YM")), 'FM999999990') || '-' || TO_CHAR(ABS(EXTRACT(MONTH FROM :NEW."YM")), 'FM00') END);
+    put_inserted('DS', CASE WHEN :NEW."DS" IS NOT NULL THEN CASE WHEN :NEW."DS" < INTERVAL '0' SECOND THEN '-' ELSE '+' END || TO_CHAR(ABS(EXTRACT(DAY FROM :NEW."DS")), 'FM999999990') || ' ' || TO_CHAR(ABS(EXTRACT(HOUR FROM :NEW."DS")), 'FM00') || ':' || TO_CHAR(ABS(EXTRACT(MINUTE FROM :NEW."DS")), 'FM00') || ':' || TO_CHAR(ABS(EXTRACT(SECOND FROM :NEW."DS")), 'FM00.000000000') END);
     put_inserted('RI', ROWIDTOCHAR(:NEW."RI"));
     IF :NEW."CL" IS NOT NULL THEN
         put(7, new_key, 'CL');
@@ -85,7 +85,7 @@ END;
 CREATE OR REPLACE TRIGGER "APP"."TGR_EVERY_TYPE_U_1"
 FOR UPDATE ON "APP"."EVERY_TYPE"
 COMPOUND TRIGGER
-    -- eventlog sha256:a966452334a853e2e30e63fbf7d82a8831e4120027f896da07b56b17b05ad92a log "APP"."EVENTLOG"
+    -- eventlog sha256:899a6eb82b761d7b761540eb87861f997648f2ef8aab3be895df8dd9dbe01a15 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
         table_key VARCHAR2(4000),
@@ -136,86 +136,98 @@ COMPOUND TRIGGER
 
     FUNCTION number_changed(old_value IN NUMBER, new_value IN NUMBER) RETURN BOOLEAN IS
     BEGIN
-        RETURN old_value <> new_value
-            OR (old_value IS NULL AND new_value IS NOT NULL)
-            OR (old_value IS NOT NULL AND new_value IS NULL);
+        IF old_value IS NULL OR new_value IS NULL THEN
+            RETURN old_value IS NOT NULL OR new_value IS NOT NULL;
+        END IF;
+        RETURN old_value <> new_value;
     END number_changed;
 
     FUNCTION float_changed(old_value IN BINARY_FLOAT, new_value IN BINARY_FLOAT) RETURN BOOLEAN IS
     BEGIN
-        RETURN old_value <> new_value
-            OR (old_value IS NULL AND new_value IS NOT NULL)
-            OR (old_value IS NOT NULL AND new_value IS NULL);
+        IF old_value IS NULL OR new_value IS NULL THEN
+            RETURN old_value IS NOT NULL OR new_value IS NOT NULL;
+        END IF;
+        RETURN old_value <> new_value;
     END float_changed;
 
     FUNCTION double_changed(old_value IN BINARY_DOUBLE, new_value IN BINARY_DOUBLE) RETURN BOOLEAN IS
     BEGIN
-        RETURN old_value <> new_value
-            OR (old_value IS NULL AND new_value IS NOT NULL)
-            OR (old_value IS NOT NULL AND new_value IS NULL);
+        IF old_value IS NULL OR new_value IS NULL THEN
+            RETURN old_value IS NOT NULL OR new_value IS NOT NULL;
+        END IF;
+        RETURN old_value <> new_value;
     END double_changed;
 
     FUNCTION text_changed(old_value IN VARCHAR2, new_value IN VARCHAR2) RETURN BOOLEAN IS
     BEGIN
-        RETURN UTL_RAW.CAST_TO_RAW(old_value) <> UTL_RAW.CAST_TO_RAW(new_value)
-            OR (old_value IS NULL AND new_value IS NOT NULL)
-            OR (old_value IS NOT NULL AND new_value IS NULL);
+        IF old_value IS NULL OR new_value IS NULL THEN
+            RETURN old_value IS NOT NULL OR new_value IS NOT NULL;
+        END IF;
+        RETURN LENGTHB(old_value) <> LENGTHB(new_value) OR UTL_RAW.COMPARE(UTL_RAW.CAST_TO_RAW(old_value), UTL_RAW.CAST_TO_RAW(new_value)) <> 0;
     END text_changed;
 
     FUNCTION national_changed(old_value IN NVARCHAR2, new_value IN NVARCHAR2) RETURN BOOLEAN IS
     BEGIN
-        RETURN UTL_RAW.CAST_TO_RAW(old_value) <> UTL_RAW.CAST_TO_RAW(new_value)
-            OR (old_value IS NULL AND new_value IS NOT NULL)
-            OR (old_value IS NOT NULL AND new_value IS NULL);
+        IF old_value IS NULL OR new_value IS NULL THEN
+            RETURN old_value IS NOT NULL OR new_value IS NOT NULL;
+        END IF;
+        RETURN LENGTHB(old_value) <> LENGTHB(new_value) OR UTL_RAW.COMPARE(UTL_RAW.CAST_TO_RAW(old_value), UTL_RAW.CAST_TO_RAW(new_value)) <> 0;
     END national_changed;
 
     FUNCTION raw_changed(old_value IN RAW, new_value IN RAW) RETURN BOOLEAN IS
     BEGIN
-        RETURN old_value <> new_value
-            OR (old_value IS NULL AND new_value IS NOT NULL)
-            OR (old_value IS NOT NULL AND new_value IS NULL);
+        IF old_value IS NULL OR new_value IS NULL THEN
+            RETURN old_value IS NOT NULL OR new_value IS NOT NULL;
+        END IF;
+        RETURN UTL_RAW.LENGTH(old_value) <> UTL_RAW.LENGTH(new_value) OR UTL_RAW.COMPARE(old_value, new_value) <> 0;
     END raw_changed;
 
     FUNCTION moment_changed(old_value IN TIMESTAMP_UNCONSTRAINED, new_value IN TIMESTAMP_UNCONSTRAINED) RETURN BOOLEAN IS
     BEGIN
-        RETURN old_value <> new_value
-            OR (old_value IS NULL AND new_value IS NOT NULL)
-            OR (old_value IS NOT NULL AND new_value IS NULL);
+        IF old_value IS NULL OR new_value IS NULL THEN
+            RETURN old_value IS NOT NULL OR new_value IS NOT NULL;
+        END IF;
+        RETURN old_value <> new_value;
     END moment_changed;
 
     FUNCTION zoned_changed(old_value IN TIMESTAMP_TZ_UNCONSTRAINED, new_value IN TIMESTAMP_TZ_UNCONSTRAINED) RETURN BOOLEAN IS
     BEGIN
-        RETURN old_value <> new_value
-            OR (old_value IS NULL AND new_value IS NOT NULL)
-            OR (old_value IS NOT NULL AND new_value IS NULL);
+        IF old_value IS NULL OR new_value IS NULL THEN
+            RETURN old_value IS NOT NULL OR new_value IS NOT NULL;
+        END IF;
+        RETURN old_value <> new_value;
     END zoned_changed;
 
     FUNCTION months_changed(old_value IN YMINTERVAL_UNCONSTRAINED, new_value IN YMINTERVAL_UNCONSTRAINED) RETURN BOOLEAN IS
     BEGIN
-        RETURN old_value <> new_value
-            OR (old_value IS NULL AND new_value IS NOT NULL)
-            OR (old_value IS NOT NULL AND new_value IS NULL);
+        IF old_value IS NULL OR new_value IS NULL THEN
+            RETURN old_value IS NOT NULL OR new_value IS NOT NULL;
+        END IF;
+        RETURN old_value <> new_value;
     END months_changed;
 
     FUNCTION seconds_changed(old_value IN DSINTERVAL_UNCONSTRAINED, new_value IN DSINTERVAL_UNCONSTRAINED) RETURN BOOLEAN IS
     BEGIN
-        RETURN old_value <> new_value
-            OR (old_value IS NULL AND new_value IS NOT NULL)
-            OR (old_value IS NOT NULL AND new_value IS NULL);
+        IF old_value IS NULL OR new_value IS NULL THEN
+            RETURN old_value IS NOT NULL OR new_value IS NOT NULL;
+        END IF;
+        RETURN old_value <> new_value;
     END seconds_changed;
 
     FUNCTION clob_changed(old_value IN CLOB, new_value IN CLOB) RETURN BOOLEAN IS
     BEGIN
-        RETURN DBMS_LOB.COMPARE(old_value, new_value) <> 0
-            OR (old_value IS NULL AND new_value IS NOT NULL)
-            OR (old_value IS NOT NULL AND new_value IS NULL);
+        IF old_value IS NULL OR new_value IS NULL THEN
+            RETURN old_value IS NOT NULL OR new_value IS NOT NULL;
+        END IF;
+        RETURN DBMS_LOB.COMPARE(old_value, new_value) <> 0;
     END clob_changed;
 
     FUNCTION nclob_changed(old_value IN NCLOB, new_value IN NCLOB) RETURN BOOLEAN IS
     BEGIN
-        RETURN DBMS_LOB.COMPARE(old_value, new_value) <> 0
-            OR (old_value IS NULL AND new_value IS NOT NULL)
-            OR (old_value IS NOT NULL AND new_value IS NULL);
+        IF old_value IS NULL OR new_value IS NULL THEN
+            RETURN old_value IS NOT NULL OR new_value IS NOT NULL;
+        END IF;
+        RETURN DBMS_LOB.COMPARE(old_value, new_value) <> 0;
     END nclob_changed;
 
     PROCEDURE put_inserted(column_name IN VARCHAR2, new_value IN VARCHAR2) IS
@@ -263,16 +275,16 @@ COMPOUND TRIGGER
                 put_inserted('BF', TO_CHAR(:NEW."BF", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,'''));
                 put_inserted('BD', TO_CHAR(:NEW."BD", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,'''));
                 put_inserted('C', :NEW."C");
-                put_inserted('NC', :NEW."NC");
+                put_inserted('NC', TO_CHAR(:NEW."NC"));
                 put_inserted('V', :NEW."V");
-                put_inserted('NV', :NEW."NV");
+                put_inserted('NV', TO_CHAR(:NEW."NV"));
                 put_inserted('R', "PROC_EVENTLOG_BASE64"(:NEW."R"));
                 put_inserted('D', LTRIM(TO_CHAR(:NEW."D", 'SYYYY-MM-DD HH24:MI:SS', 'NLS_CALENDAR=GREGORIAN')));
                 put_inserted('T', LTRIM(TO_CHAR(:NEW."T", 'SYYYY-MM-DD HH24:MI:SS.FF9', 'NLS_CALENDAR=GREGORIAN')));
                 put_inserted('TZ', LTRIM(TO_CHAR(SYS_EXTRACT_UTC(:NEW."TZ"), 'SYYYY-MM-DD HH24:MI:SS.FF9"Z"', 'NLS_CALENDAR=GREGORIAN')));
                 put_inserted('LTZ', LTRIM(TO_CHAR(SYS_EXTRACT_UTC(:NEW."LTZ"), 'SYYYY-MM-DD HH24:MI:SS.FF9"Z"', 'NLS_CALENDAR=GREGORIAN')));
-                put_inserted('YM', TO_CHAR(:NEW."YM"));
-                put_inserted('DS', TO_CHAR(:NEW."DS"));
+                put_inserted('YM', CASE WHEN :NEW."YM" IS NOT NULL THEN CASE WHEN :NEW."YM" < INTERVAL '0' MONTH THEN '-' ELSE '+' END || TO_CHAR(ABS(EXTRACT(YEAR FROM :NEW."YM")), 'FM999999990') || '-' || TO_CHAR(ABS(EXTRACT(MONTH FROM :NEW."YM")), 'FM00') END);
+                put_inserted('DS', CASE WHEN :NEW."DS" IS NOT NULL THEN CASE WHEN :NEW."DS" < INTERVAL '0' SECOND THEN '-' ELSE '+' END || TO_CHAR(ABS(EXTRACT(DAY FROM :NEW."DS")), 'FM999999990') || ' ' || TO_CHAR(ABS(EXTRACT(HOUR FROM :NEW."DS")), 'FM00') || ':' || TO_CHAR(ABS(EXTRACT(MINUTE FROM :NEW."DS")), 'FM00') || ':' || TO_CHAR(ABS(EXTRACT(SECOND FROM :NEW."DS")), 'FM00.000000000') END);
                 put_inserted('RI', ROWIDTOCHAR(:NEW."RI"));
                 IF :NEW."CL" IS NOT NULL THEN
                     put(7, new_key, 'CL');
@@ -313,16 +325,16 @@ COMPOUND TRIGGER
                     :NEW."C");
             END IF;
             IF national_changed(:OLD."NC", :NEW."NC") THEN
-                put(3, new_key, 'NC', :OLD."NC",
-                    :NEW."NC");
+                put(3, new_key, 'NC', TO_CHAR(:OLD."NC"),
+                    TO_CHAR(:NEW."NC"));
             END IF;
             IF text_changed(:OLD."V", :NEW."V") THEN
                 put(3, new_key, 'V', :OLD."V",
                     :NEW."V");
             END IF;
             IF national_changed(:OLD."NV", :NEW."NV") THEN
-                put(3, new_key, 'NV', :OLD."NV",
-                    :NEW."NV");
+                put(3, new_key, 'NV', TO_CHAR(:OLD."NV"),
+                    TO_CHAR(:NEW."NV"));
             END IF;
             IF raw_changed(:OLD."R", :NEW."R") THEN
                 put(3, new_key, 'R', "PROC_EVENTLOG_BASE64"(:OLD."R"),
@@ -345,12 +357,12 @@ COMPOUND TRIGGER
                     LTRIM(TO_CHAR(SYS_EXTRACT_UTC(:NEW."LTZ"), 'SYYYY-MM-DD HH24:MI:SS.FF9"Z"', 'NLS_CALENDAR=GREGORIAN')));
             END IF;
             IF months_changed(:OLD."YM", :NEW."YM") THEN
-                put(3, new_key, 'YM', TO_CHAR(:OLD."YM"),
-                    TO_CHAR(:NEW."YM"));
+                put(3, new_key, 'YM', CASE WHEN :OLD."YM" IS NOT NULL THEN CASE WHEN :OLD."YM" < INTERVAL '0' MONTH THEN '-' ELSE '+' END || TO_CHAR(ABS(EXTRACT(YEAR FROM :OLD."YM")), 'FM999999990') || '-' || TO_CHAR(ABS(EXTRACT(MONTH FROM :OLD."YM")), 'FM00') END,
+                    CASE WHEN :NEW."YM" IS NOT NULL THEN CASE WHEN :NEW."YM" < INTERVAL '0' MONTH THEN '-' ELSE '+' END || TO_CHAR(ABS(EXTRACT(YEAR FROM :NEW."YM")), 'FM999999990') || '-' || TO_CHAR(ABS(EXTRACT(MONTH FROM :NEW."YM")), 'FM00') END);
             END IF;
             IF seconds_changed(:OLD."DS", :NEW."DS") THEN
-                put(3, new_key, 'DS', TO_CHAR(:OLD."DS"),
-                    TO_CHAR(:NEW."DS"));
+                put(3, new_key, 'DS', CASE WHEN :OLD."DS" IS NOT NULL THEN CASE WHEN :OLD."DS" < INTERVAL '0' SECOND THEN '-' ELSE '+' END || TO_CHAR(ABS(EXTRACT(DAY FROM :OLD."DS")), 'FM999999990') || ' ' || TO_CHAR(ABS(EXTRACT(HOUR FROM :OLD."DS")), 'FM00') || ':' || TO_CHAR(ABS(EXTRACT(MINUTE FROM :OLD."DS")), 'FM00') || ':' || TO_CHAR(ABS(EXTRACT(SECOND FROM :OLD."DS")), 'FM00.000000000') END,
+                    CASE WHEN :NEW."DS" IS NOT NULL THEN CASE WHEN :NEW."DS" < INTERVAL '0' SECOND THEN '-' ELSE '+' END || TO_CHAR(ABS(EXTRACT(DAY FROM :NEW."DS")), 'FM999999990') || ' ' || TO_CHAR(ABS(EXTRACT(HOUR FROM :NEW."DS")), 'FM00') || ':' || TO_CHAR(ABS(EXTRACT(MINUTE FROM :NEW."DS")), 'FM00') || ':' || TO_CHAR(ABS(EXTRACT(SECOND FROM :NEW."DS")), 'FM00.000000000') END);
             END IF;
             IF text_changed(:OLD."RI", :NEW."RI") THEN
                 put(3, new_key, 'RI', ROWIDTOCHAR(:OLD."RI"),

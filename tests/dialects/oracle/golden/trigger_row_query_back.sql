@@ -54,7 +54,7 @@ END;
 CREATE OR REPLACE TRIGGER "APP"."TGR_EVERY_TYPE_U_1"
 FOR UPDATE ON "APP"."EVERY_TYPE"
 COMPOUND TRIGGER
-    -- eventlog sha256:cedf057fe285f1d823de8b09bf0eb20dfa435f240e8aa2ef32004a7156ae7c64 log "APP"."EVENTLOG"
+    -- eventlog sha256:d6886d4d488c0015294df44185fb860d9f601b380e075ae8b8fe83a93c62a05c log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
         table_key VARCHAR2(4000),
@@ -105,86 +105,98 @@ COMPOUND TRIGGER
 
     FUNCTION number_changed(old_value IN NUMBER, new_value IN NUMBER) RETURN BOOLEAN IS
     BEGIN
-        RETURN old_value <> new_value
-            OR (old_value IS NULL AND new_value IS NOT NULL)
-            OR (old_value IS NOT NULL AND new_value IS NULL);
+        IF old_value IS NULL OR new_value IS NULL THEN
+            RETURN old_value IS NOT NULL OR new_value IS NOT NULL;
+        END IF;
+        RETURN old_value <> new_value;
     END number_changed;
 
     FUNCTION float_changed(old_value IN BINARY_FLOAT, new_value IN BINARY_FLOAT) RETURN BOOLEAN IS
     BEGIN
-        RETURN old_value <> new_value
-            OR (old_value IS NULL AND new_value IS NOT NULL)
-            OR (old_value IS NOT NULL AND new_value IS NULL);
+        IF old_value IS NULL OR new_value IS NULL THEN
+            RETURN old_value IS NOT NULL OR new_value IS NOT NULL;
+        END IF;
+        RETURN old_value <> new_value;
     END float_changed;
 
     FUNCTION double_changed(old_value IN BINARY_DOUBLE, new_value IN BINARY_DOUBLE) RETURN BOOLEAN IS
     BEGIN
-        RETURN old_value <> new_value
-            OR (old_value IS NULL AND new_value IS NOT NULL)
-            OR (old_value IS NOT NULL AND new_value IS NULL);
+        IF old_value IS NULL OR new_value IS NULL THEN
+            RETURN old_value IS NOT NULL OR new_value IS NOT NULL;
+        END IF;
+        RETURN old_value <> new_value;
     END double_changed;
 
     FUNCTION text_changed(old_value IN VARCHAR2, new_value IN VARCHAR2) RETURN BOOLEAN IS
     BEGIN
-        RETURN UTL_RAW.CAST_TO_RAW(old_value) <> UTL_RAW.CAST_TO_RAW(new_value)
-            OR (old_value IS NULL AND new_value IS NOT NULL)
-            OR (old_value IS NOT NULL AND new_value IS NULL);
+        IF old_value IS NULL OR new_value IS NULL THEN
+            RETURN old_value IS NOT NULL OR new_value IS NOT NULL;
+        END IF;
+        RETURN LENGTHB(old_value) <> LENGTHB(new_value) OR UTL_RAW.COMPARE(UTL_RAW.CAST_TO_RAW(old_value), UTL_RAW.CAST_TO_RAW(new_value)) <> 0;
     END text_changed;
 
     FUNCTION national_changed(old_value IN NVARCHAR2, new_value IN NVARCHAR2) RETURN BOOLEAN IS
     BEGIN
-        RETURN UTL_RAW.CAST_TO_RAW(old_value) <> UTL_RAW.CAST_TO_RAW(new_value)
-            OR (old_value IS NULL AND new_value IS NOT NULL)
-            OR (old_value IS NOT NULL AND new_value IS NULL);
+        IF old_value IS NULL OR new_value IS NULL THEN
+            RETURN old_value IS NOT NULL OR new_value IS NOT NULL;
+        END IF;
+        RETURN LENGTHB(old_value) <> LENGTHB(new_value) OR UTL_RAW.COMPARE(UTL_RAW.CAST_TO_RAW(old_value), UTL_RAW.CAST_TO_RAW(new_value)) <> 0;
     END national_changed;
 
     FUNCTION raw_changed(old_value IN RAW, new_value IN RAW) RETURN BOOLEAN IS
     BEGIN
-        RETURN old_value <> new_value
-            OR (old_value IS NULL AND new_value IS NOT NULL)
-            OR (old_value IS NOT NULL AND new_value IS NULL);
+        IF old_value IS NULL OR new_value IS NULL THEN
+            RETURN old_value IS NOT NULL OR new_value IS NOT NULL;
+        END IF;
+        RETURN UTL_RAW.LENGTH(old_value) <> UTL_RAW.LENGTH(new_value) OR UTL_RAW.COMPARE(old_value, new_value) <> 0;
     END raw_changed;
 
     FUNCTION moment_changed(old_value IN TIMESTAMP_UNCONSTRAINED, new_value IN TIMESTAMP_UNCONSTRAINED) RETURN BOOLEAN IS
     BEGIN
-        RETURN old_value <> new_value
-            OR (old_value IS NULL AND new_value IS NOT NULL)
-            OR (old_value IS NOT NULL AND new_value IS NULL);
+        IF old_value IS NULL OR new_value IS NULL THEN
+            RETURN old_value IS NOT NULL OR new_value IS NOT NULL;
+        END IF;
+        RETURN old_value <> new_value;
     END moment_changed;
 
     FUNCTION zoned_changed(old_value IN TIMESTAMP_TZ_UNCONSTRAINED, new_value IN TIMESTAMP_TZ_UNCONSTRAINED) RETURN BOOLEAN IS
     BEGIN
-        RETURN old_value <> new_value
-            OR (old_value IS NULL AND new_value IS NOT NULL)
-            OR (old_value IS NOT NULL AND new_value IS NULL);
+        IF old_value IS NULL OR new_value IS NULL THEN
+            RETURN old_value IS NOT NULL OR new_value IS NOT NULL;
+        END IF;
+        RETURN old_value <> new_value;
     END zoned_changed;
 
     FUNCTION months_changed(old_value IN YMINTERVAL_UNCONSTRAINED, new_value IN YMINTERVAL_UNCONSTRAINED) RETURN BOOLEAN IS
     BEGIN
-        RETURN old_value <> new_value
-            OR (old_value IS NULL AND new_value IS NOT NULL)
-            OR (old_value IS NOT NULL AND new_value IS NULL);
+        IF old_value IS NULL OR new_value IS NULL THEN
+            RETURN old_value IS NOT NULL OR new_value IS NOT NULL;
+        END IF;
+        RETURN old_value <> new_value;
     END months_changed;
 
     FUNCTION seconds_changed(old_value IN DSINTERVAL_UNCONSTRAINED, new_value IN DSINTERVAL_UNCONSTRAINED) RETURN BOOLEAN IS
     BEGIN
-        RETURN old_value <> new_value
-            OR (old_value IS NULL AND new_value IS NOT NULL)
-            OR (old_value IS NOT NULL AND new_value IS NULL);
+        IF old_value IS NULL OR new_value IS NULL THEN
+            RETURN old_value IS NOT NULL OR new_value IS NOT NULL;
+        END IF;
+        RETURN old_value <> new_value;
     END seconds_changed;
 
     FUNCTION clob_changed(old_value IN CLOB, new_value IN CLOB) RETURN BOOLEAN IS
     BEGIN
-        RETURN DBMS_LOB.COMPARE(old_value, new_value) <> 0
-            OR (old_value IS NULL AND new_value IS NOT NULL)
-            OR (old_value IS NOT NULL AND new_value IS NULL);
+        IF old_value IS NULL OR new_value IS NULL THEN
+            RETURN old_value IS NOT NULL OR new_value IS NOT NULL;
+        END IF;
+        RETURN DBMS_LOB.COMPARE(old_value, new_value) <> 0;
     END clob_changed;
 
     FUNCTION nclob_changed(old_value IN NCLOB, new_value IN NCLOB) RETURN BOOLEAN IS
     BEGIN
-        RETURN DBMS_LOB.COMPARE(old_value, new_value) <> 0
-            OR (old_value IS NULL AND new_value IS NOT NULL)
-            OR (old_value IS NOT NULL AND new_value IS NULL);
+        IF old_value IS NULL OR new_value IS NULL THEN
+            RETURN old_value IS NOT NULL OR new_value IS NOT NULL;
+        END IF;
+        RETURN DBMS_LOB.COMPARE(old_value, new_value) <> 0;
     END nclob_changed;
 
     FUNCTION identity(key_text IN VARCHAR2) RETURN VARCHAR2 IS

@@ -84,7 +84,7 @@ END;
 CREATE OR REPLACE TRIGGER "APP"."TGR_EVERY_TYPE_U_1"
 FOR UPDATE ON "APP"."EVERY_TYPE"
 COMPOUND TRIGGER
-    -- eventlog sha256:f10cedbc7e80a89b99fb35e8453f2b685c24b6213b19f9f6e8e5ab4982ddc8fe log "APP"."EVENTLOG"
+    -- eventlog sha256:e5e79083ff0859d208f93498b1084750b090ddf7ef0a5ad33a7b7568aa994454 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
         table_key VARCHAR2(4000),
@@ -135,30 +135,34 @@ COMPOUND TRIGGER
 
     FUNCTION number_changed(old_value IN NUMBER, new_value IN NUMBER) RETURN BOOLEAN IS
     BEGIN
-        RETURN old_value <> new_value
-            OR (old_value IS NULL AND new_value IS NOT NULL)
-            OR (old_value IS NOT NULL AND new_value IS NULL);
+        IF old_value IS NULL OR new_value IS NULL THEN
+            RETURN old_value IS NOT NULL OR new_value IS NOT NULL;
+        END IF;
+        RETURN old_value <> new_value;
     END number_changed;
 
     FUNCTION text_changed(old_value IN VARCHAR2, new_value IN VARCHAR2) RETURN BOOLEAN IS
     BEGIN
-        RETURN UTL_RAW.CAST_TO_RAW(old_value) <> UTL_RAW.CAST_TO_RAW(new_value)
-            OR (old_value IS NULL AND new_value IS NOT NULL)
-            OR (old_value IS NOT NULL AND new_value IS NULL);
+        IF old_value IS NULL OR new_value IS NULL THEN
+            RETURN old_value IS NOT NULL OR new_value IS NOT NULL;
+        END IF;
+        RETURN LENGTHB(old_value) <> LENGTHB(new_value) OR UTL_RAW.COMPARE(UTL_RAW.CAST_TO_RAW(old_value), UTL_RAW.CAST_TO_RAW(new_value)) <> 0;
     END text_changed;
 
     FUNCTION moment_changed(old_value IN TIMESTAMP_UNCONSTRAINED, new_value IN TIMESTAMP_UNCONSTRAINED) RETURN BOOLEAN IS
     BEGIN
-        RETURN old_value <> new_value
-            OR (old_value IS NULL AND new_value IS NOT NULL)
-            OR (old_value IS NOT NULL AND new_value IS NULL);
+        IF old_value IS NULL OR new_value IS NULL THEN
+            RETURN old_value IS NOT NULL OR new_value IS NOT NULL;
+        END IF;
+        RETURN old_value <> new_value;
     END moment_changed;
 
     FUNCTION clob_changed(old_value IN CLOB, new_value IN CLOB) RETURN BOOLEAN IS
     BEGIN
-        RETURN DBMS_LOB.COMPARE(old_value, new_value) <> 0
-            OR (old_value IS NULL AND new_value IS NOT NULL)
-            OR (old_value IS NOT NULL AND new_value IS NULL);
+        IF old_value IS NULL OR new_value IS NULL THEN
+            RETURN old_value IS NOT NULL OR new_value IS NOT NULL;
+        END IF;
+        RETURN DBMS_LOB.COMPARE(old_value, new_value) <> 0;
     END clob_changed;
 
     PROCEDURE put_inserted(column_name IN VARCHAR2, new_value IN VARCHAR2) IS
