@@ -366,13 +366,13 @@ def test_a_receiver_ends_with_what_is_in_the_table_whatever_an_update_does_to_ke
         changes.append((old, new))
     after = {new["EMPNO"]: new for _, new in changes if new is not None}
     receiver = {key: row["FNAME"] for key, row in before.items()}
-    for event_type, table_key_text, column, _, value in fire(KEYED, changes):
+    for event_type, table_key_text, attribute, _, value in fire(KEYED, changes):
         key = int(table_key_text.removeprefix("EMPNO="))
         if event_type == 4:
             del receiver[key]
         elif event_type == 6:  # read back
             receiver[key] = after[key]["FNAME"]
-        elif column == "FNAME":
+        elif attribute == "FNAME":
             assert (key in receiver) == (event_type == 2)
             receiver[key] = value
     assert receiver == {key: row["FNAME"] for key, row in after.items()}
