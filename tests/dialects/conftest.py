@@ -57,13 +57,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def oracle_server_(request: pytest.FixtureRequest) -> Iterator[oracle_server.Server]:
     """An Oracle by its variable, else by Docker."""
     if "PYTEST_XDIST_WORKER" in os.environ and not request.config.getoption("loadgroup", default=False):
-        end = pytest.fail if oracle_server.URL_VARIABLE in os.environ else pytest.skip
+        end = pytest.fail if oracle_server.URL_VARIABLE in os.environ else oracle_server.give_up
         end("the tests of one Oracle user run in one process: add --dist loadgroup to -n")
     try:
         with oracle_server.server() as found:
             yield found
     except oracle_server.NoServerError as error:
-        pytest.skip(f"no Oracle server: {error}")
+        oracle_server.give_up(f"no Oracle server: {error}")
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from typing import Any
 
 import oracle_server
 import pytest
+import sqlalchemy as sa
 from platforms import Platform
 from sqlalchemy.exc import DBAPIError
 
@@ -76,7 +77,41 @@ def test_a_server_that_is_named_is_spoken_to_by_our_driver(monkeypatch: pytest.M
     monkeypatch.setattr("shutil.which", lambda name: f"/bin/{name}")
     with oracle_server.server() as found:
         assert found.url.drivername == "oracle+oracledb"
-        assert found.sqlplus() == ["/bin/sqlplus", "-S", "-L", 'ann/"secret"@//db:1522/HR']
+        assert found.sqlplus() == ["/bin/sqlplus", "-S", "-L", "ann@//db:1522/HR"]
+        assert found.with_password("EXIT\n") == "secret\nEXIT\n"
+        in_docker = oracle_server.Server(found.url, "abc").sqlplus()
+        assert [word for word in in_docker if "secret" in word] == []
+
+
+def test_without_a_server_tests_are_skipped_unless_one_is_required(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(oracle_server.REQUIRED_VARIABLE, raising=False)
+    with pytest.raises(pytest.skip.Exception, match="no Oracle"):
+        oracle_server.give_up("no Oracle")
+    monkeypatch.setenv(oracle_server.REQUIRED_VARIABLE, "1")
+    with pytest.raises(pytest.fail.Exception, match=r"no Oracle .*REQUIRED"):
+        oracle_server.give_up("no Oracle")
+
+
+def test_the_user_of_the_tests_is_dropped_before_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    class Session:
+        def __enter__(self) -> Session:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def connect(self) -> Session:
+            return self
+
+        def exec_driver_sql(self, statement: str) -> None:
+            asked.append(statement)
+
+    monkeypatch.setattr(oracle_server.sa, "create_engine", lambda *_, **__: Session())
+    oracle_server._with_user(sa.make_url("oracle+oracledb://system:x@db/"))
+    assert "'DROP USER eventlog_test CASCADE'" in asked[0]
+    assert "-1918" in asked[0]
+    assert asked[1].startswith("CREATE USER eventlog_test ")
 
 
 # --- keys that move ---------------------------------------------------------------------------------------------------
@@ -249,10 +284,11 @@ def sqlplus(oracle_server_: oracle_server.Server) -> Callable[[str], None]:
     try:
         command = oracle_server_.sqlplus()
     except oracle_server.NoServerError as error:
-        pytest.skip(str(error))
+        oracle_server.give_up(str(error))
 
     def run(script: str) -> None:
-        done = subprocess.run(command, input=script, capture_output=True, text=True, timeout=300)
+        given = oracle_server_.with_password(script)
+        done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stdout + done.stderr
 
     return run
@@ -306,7 +342,7 @@ def lose_the_session(context: Context, oracle: Platform) -> None:
     try:
         oracle.run(f"ALTER SYSTEM KILL SESSION '{sid},{int(serial)}' IMMEDIATE")
     except DBAPIError as error:
-        pytest.skip(f"this user may kill no session: {error.orig}")
+        oracle_server.give_up(f"this user may kill no session: {error.orig}")
     context.dialect.queue(context.connection, context.log, "utc")
 
 
