@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 
+import common
 import psutil
 
 from eventlog.changes.format import Report
@@ -41,6 +42,7 @@ def main() -> None:
         "--bytes", type=int, default=30_000_000, help="bytes of the emulator's stream, 0 = none (default %(default)s)"
     )
     options = parser.parse_args()
+    print(common.python(), flush=True)
     decoding(options.rows, options.rounds)
     if options.bytes:
         memory(options.bytes)

@@ -31,6 +31,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="times that each is run (default %(default)s)")
     parser.add_argument("--tables", default="ITEM", help="ITEM, READING, DOCUMENT (default %(default)s)")
     options = parser.parse_args()
+    print(common.python(), flush=True)
     values = _columns(options.rows, options.tables.split(","))
     rows = list(queue_rows(QUEUE_COLUMNS, values))
     gc.collect()

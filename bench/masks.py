@@ -10,6 +10,8 @@ import random
 import time
 from collections.abc import Callable, Sequence
 
+import common
+
 from eventlog.qlik import masks
 from eventlog.qlik.masks import MaskLayout
 
@@ -23,6 +25,7 @@ def main() -> None:
     parser.add_argument("--masks", type=int, default=20_000, help="masks a line (default %(default)s)")
     parser.add_argument("--seed", type=int, default=6, help="of the masks (default %(default)s)")
     options = parser.parse_args()
+    print(common.python(), flush=True)
     random.seed(options.seed)
     print("| columns set of 1,000 | form | masks/s |\n|---|---|---|", flush=True)
     updates: list[float] = []

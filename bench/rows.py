@@ -14,6 +14,8 @@ from functools import partial
 from time import process_time
 from typing import Any, Final
 
+import common
+
 from eventlog.changes.json_form import database_from_json
 from eventlog.core.catalog import Catalog, build_catalog
 from eventlog.core.checks import check_rows
@@ -87,6 +89,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="rounds, of which the best counts (%(default)s)")
     parser.add_argument("--format", choices=_FORMATS, default="lines", help="what is written (%(default)s)")
     options = parser.parse_args()
+    print(common.python(), flush=True)
     classes, rows = catalog(), log_rows(options.rows)
     windows = [rows[start : start + _WINDOW] for start in range(0, len(rows), _WINDOW)]
     best: dict[str, float] = {}

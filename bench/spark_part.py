@@ -16,6 +16,7 @@ from time import process_time
 from types import SimpleNamespace
 from typing import Any
 
+import common
 import pyarrow as pa
 import rows as bench_rows
 
@@ -36,6 +37,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=200_000, help="rows of the part (default %(default)s)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds, of which the best counts (%(default)s)")
     options = parser.parse_args()
+    print(common.python(), flush=True)
     rows = bench_rows.log_rows(options.rows)
     tune_collector()
     with TemporaryDirectory(prefix="eventlog-") as directory:

@@ -78,7 +78,7 @@ def test_the_dockerfile_holds_known_instructions_only() -> None:
 
 
 def test_the_image_has_two_stages_of_the_slim_python_and_takes_the_environment_alone_from_the_first() -> None:
-    assert [one.words[0] for one in IMAGE if one.name == "FROM"] == ["python:3.12-slim"] * 2
+    assert [one.words[0] for one in IMAGE if one.name == "FROM"] == ["python:3.14-slim"] * 2
     assert [one.words for one in FINAL if one.name == "COPY"] == [["--from=build", "/opt/eventlog", "/opt/eventlog"]]
 
 
