@@ -229,11 +229,13 @@ def _write(url: str, seed: int) -> None:
 
 _USER = "(SELECT idu FROM hr.usr WHERE idu > 1 ORDER BY md5(idu::text || %(unique)s::text) LIMIT 1)"
 _GROUP = "(SELECT idg FROM hr.grp WHERE idg > 1 ORDER BY md5(idg::text || %(unique)s::text) LIMIT 1)"
+# Not now(): two updates within a second would differ in a fraction alone, which XDS does not send.
+_NEXT_LOGIN = "coalesce(last_login, date_trunc('day', now())) + interval '1 hour'"
 _CHANGES = (
     "INSERT INTO hr.usr (idu, login, fname, lname, mail, salary) "
     "VALUES (1000 + nextval('hr.usr_idu_seq'), %(unique)s, %(fname)s, %(lname)s, %(mail)s, 1000)",
     f"UPDATE hr.usr SET lname = %(lname)s, salary = salary * 1.02 WHERE idu = {_USER}",  # noqa: S608 - constants
-    f"UPDATE hr.usr SET fname = %(fname)s, last_login = now() WHERE idu = {_USER}",  # noqa: S608
+    f"UPDATE hr.usr SET fname = %(fname)s, last_login = {_NEXT_LOGIN} WHERE idu = {_USER}",  # noqa: S608
     f"INSERT INTO hr.usr_phone SELECT idu, '555-' || %(unique)s::text FROM hr.usr WHERE idu = {_USER}",  # noqa: S608
     f"DELETE FROM hr.usr_phone WHERE idu = {_USER}",  # noqa: S608
     "INSERT INTO hr.grp (idg, name) VALUES (1000 + nextval('hr.grp_idg_seq'), 'group ' || %(unique)s::text)",
@@ -366,8 +368,11 @@ def _json_lines(*files: Path) -> Iterator[dict[str, Any]]:
 
 
 def _side_by_side(rows: Sequence[dict[str, Any]]) -> Grid:
-    """A table with a line for each column, since there are many."""
-    grid = Grid("column", *("row" for _ in rows), box=None, pad_edge=False, header_style="dim")
+    """A change table with a line for each column, since there are many."""
+    operations = (row["header__operation"].casefold() for row in rows)
+    grid = Grid(
+        "column of hr.usr__ct", *(f"row {name}" for name in operations), box=None, pad_edge=False, header_style="dim"
+    )
     for name in rows[0]:
         grid.add_row(name, *("NULL" if row[name] is None else str(row[name]) for row in rows))
     return grid

@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,10 +50,60 @@ def anchors(page: Path) -> set[str]:
     return entries | {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def test_the_readme_names_every_page() -> None:
-    readme = PAGES[0].read_text(encoding="utf-8")
-    names = [page.relative_to(ROOT) for page in PAGES[1:]]
-    assert [name for name in names if f"({name})" not in readme] == []
+def test_one_page_names_every_page() -> None:
+    overview = ROOT / "docs" / "pages.md"
+    names = [page.relative_to(overview.parent) for page in PAGES[1:] if page != overview]
+    text = overview.read_text(encoding="utf-8")
+    assert [name for name in names if f"({name})" not in text] == []
+
+
+def test_the_readme_lists_a_dozen_pages_and_leads_to_the_others() -> None:
+    section = PAGES[0].read_text(encoding="utf-8").partition("## Documentation\n")[2].partition("\n## ")[0]
+    listed = re.findall(r"\]\(([^)]+)\)", section)
+    assert len(set(listed)) == len(listed) <= 12
+    assert "docs/pages.md" in listed
+
+
+# --- versions ---------------------------------------------------------------------------------------------------------
+
+
+def versions(column: str) -> dict[str, list[str]]:
+    """A column of the table of versions (docs/reference.md), which says them once, by what they are of."""
+    text = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in text.partition("## Versions\n")[2].partition("\n## ")[0].splitlines()
+        if line.startswith("|")
+    ]
+    place = rows[0].index(column)
+    return {row[0]: re.findall(r"\d+(?:\.\d+)*", row[place]) for row in rows[2:]}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids)
+def test_a_page_that_names_tested_versions_names_those_of_the_table(page: Path) -> None:
+    tested = versions("tested")
+    text = page.read_text(encoding="utf-8")
+    for name, listed in re.findall(r"(Python|PostgreSQL|SQLite|Oracle)[^.(\n]*\(tested: ([^)]+)\)", text):
+        assert re.findall(r"\d+(?:\.\d+)*", listed) == tested[name]
+    assert re.findall(r"(?:has run on|tried on|tested on) (?:PostgreSQL )?\d", text) == []
+
+
+def test_the_needed_versions_are_the_least_that_a_page_or_the_package_takes() -> None:
+    needed = versions("needed")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["requires-python"] == f">={needed['Python'][0]}"
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        for name, version in re.findall(r"(Python|PostgreSQL|SQLite) (\d+(?:\.\d+)*) or later", text):
+            assert version == needed[name][0], page.name
+
+
+def test_the_package_names_the_versions_of_python_that_the_workflows_run_on() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    prefix = "Programming Language :: Python :: "
+    named = [one.removeprefix(prefix) for one in project["classifiers"] if one.startswith(prefix)]
+    assert named == versions("in the workflows")["Python"]
+    assert set(versions("tested")["Python"]) <= set(named)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=ids)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,3 +13,5 @@ def test_the_demo_ends_with_a_backlog_whose_events_are_equal(tmp_path: Path) -> 
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=170)
     assert done.returncode == 0, done.stderr
     assert "byte for byte, in the same order" in done.stdout
+    # Java and Spark speak for themselves.
+    assert re.findall(r"(?m)^\d{4}-\d\d-\d\dT.*", done.stderr) == []
