@@ -292,6 +292,8 @@ def is_pooled(conn: Connection, dialect: Dialect) -> bool:
                 return True
             pooled = dialect.session_id(conn) != session
     except DatabaseError:
+        if conn.invalidated:  # it is this one that is lost
+            raise
         # The server lets no second connection in: as far as this one can tell.
         pooled = dialect.session_id(conn) != session
     conn.commit()

@@ -17,7 +17,7 @@ _READY = b"Z"
 _NO_ENCRYPTION = (80877103, 80877104)
 
 
-class _Peer:
+class Peer:
     """One end that speaks PostgreSQL's protocol."""
 
     def __init__(self, sock: socket.socket) -> None:
@@ -57,16 +57,16 @@ class _Pool:
     def __init__(self, connect: Callable[[], socket.socket], take_oldest: bool) -> None:
         self._connect = connect
         self._take_oldest = take_oldest
-        self._free: deque[_Peer] = deque()
+        self._free: deque[Peer] = deque()
         self._lock = threading.Lock()
-        self.servers: list[_Peer] = []
+        self.servers: list[Peer] = []
         self.greeting = b""
 
-    def take(self, startup: bytes) -> _Peer:
+    def take(self, startup: bytes) -> Peer:
         with self._lock:
             if self._free:
                 return self._free.popleft() if self._take_oldest else self._free.pop()
-            server = _Peer(self._connect())
+            server = Peer(self._connect())
             self.servers.append(server)
             server.sock.sendall(startup)
             greeting = b""
@@ -79,13 +79,13 @@ class _Pool:
                     self.greeting = greeting
                     return server
 
-    def give_back(self, server: _Peer) -> None:
+    def give_back(self, server: Peer) -> None:
         with self._lock:
             self._free.append(server)
 
 
-def _serve(client: _Peer, pool: _Pool) -> None:
-    server: _Peer | None = None
+def _serve(client: Peer, pool: _Pool) -> None:
+    server: Peer | None = None
     try:
         startup = client.read_startup()
         pool.give_back(pool.take(startup))
@@ -112,7 +112,7 @@ def _serve(client: _Peer, pool: _Pool) -> None:
         client.close()
 
 
-def _server_socket(url: sa.URL) -> socket.socket:
+def server_socket(url: sa.URL) -> socket.socket:
     host = url.host or url.query.get("host")
     assert isinstance(host, str)
     port = url.port or int(str(url.query.get("port", 5432)))
@@ -132,16 +132,16 @@ def _startup(url: sa.URL) -> bytes:
 @contextmanager
 def transaction_pool(url: sa.URL, take_oldest: bool = False) -> Iterator[sa.URL]:
     """The URL of a pool before the server of ``url``. It lends the last session first, with ``take_oldest`` in turn."""
-    pool = _Pool(lambda: _server_socket(url), take_oldest)
+    pool = _Pool(lambda: server_socket(url), take_oldest)
     pool.give_back(pool.take(_startup(url)))  # skips the test if the server wants a password
     listener = socket.create_server(("127.0.0.1", 0))
-    clients: list[_Peer] = []
+    clients: list[Peer] = []
     threads: list[threading.Thread] = []
 
     def accept() -> None:
         with contextlib.suppress(OSError):
             while True:
-                client = _Peer(listener.accept()[0])
+                client = Peer(listener.accept()[0])
                 clients.append(client)
                 threads.append(threading.Thread(target=_serve, args=(client, pool)))
                 threads[-1].start()
