@@ -7,6 +7,7 @@ whole, and finishes: every file is verified, then the manifest is written, then 
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -22,7 +23,7 @@ from typing import Any, Final, Self
 import pyarrow as pa
 from pyarrow import fs
 
-from eventlog.errors import ConfigError
+from eventlog.errors import ConfigError, EventlogError
 from eventlog.files.atomic import sync_path
 
 TEMPORARY: Final = "_temporary"
@@ -35,6 +36,7 @@ _FORM: Final = 1
 
 
 _PIECE: Final = 2**20
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _OBJECT_STORES: Final = frozenset({"s3", "gcs", "abfs"})
 """Arrow's file systems where a file appears when it is closed, whole, and there are neither folders nor a cheap new
 name.
@@ -50,10 +52,13 @@ def masked(location: str) -> str:
 
 
 class FileStream:
-    """A stream to a file, for writing; it knows how many bytes went into it and what their checksum is."""
+    """A stream to a file, for writing; it knows how many bytes went into it and what their checksum is.
 
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
+    ``location``: the directory, for messages. What is written raises EventlogError if there is no room left.
+    """
+
+    def __init__(self, stream: Any, location: str) -> None:
+        self._stream, self._location = stream, location
         self._sum = sha256()
         self._bytes = 0
 
@@ -69,7 +74,8 @@ class FileStream:
 
     def write(self, content: Any) -> int:
         """Write bytes, and return how many."""
-        self._stream.write(content)
+        with _refuse_full(self._location):
+            self._stream.write(content)
         self._sum.update(content)
         self._bytes += len(content)
         return len(content)
@@ -80,17 +86,29 @@ class FileStream:
 
     def flush(self) -> None:
         """Hand them to the file system."""
-        self._stream.flush()
+        with _refuse_full(self._location):
+            self._stream.flush()
 
     def close(self) -> None:
         """End the file."""
-        self._stream.close()
+        with _refuse_full(self._location):
+            self._stream.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+@contextmanager
+def _refuse_full(location: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL:
+            raise EventlogError(f"no space is left in {location}; make room there") from error
+        raise
 
 
 class Directory:
@@ -173,7 +191,7 @@ class Directory:
     def open(self, name: str) -> FileStream:
         """A stream to a new file. Raises ConfigError if its folder is missing, as if workers have another disk."""
         try:
-            return FileStream(self._fs.open_output_stream(self.within(name)))
+            return FileStream(self._fs.open_output_stream(self.within(name)), self.location)
         except FileNotFoundError:
             raise ConfigError(
                 f"{self.within(name)} cannot be written: its folder is not there; is {self.location} a directory that "

@@ -294,6 +294,8 @@ def _reason(text: str) -> str:
         return ours[1].strip()
     if f"{_DAEMON}'s stdout" in text:
         return "the Python of an executor does not start a worker: it has no eventlog, or lacks what that needs"
+    if "No space left on device" in text:  # of a shuffle: what we write ourselves names its directory
+        return "no space is left where Spark keeps its own files (spark.local.dir, or SPARK_LOCAL_DIRS; /tmp if unset)"
     raised = [line for line in _PYTHON_ERROR.findall(text) if "PythonException" not in line]
     lost = _LOST_TASK.search(text)
     return raised[-1].strip() if raised else lost[1].strip() if lost else _first_line(text)

@@ -93,9 +93,10 @@ def publish(context: Context, once: bool, dry: bool, form: str | None, source: s
     try:
         if once:
             with (
+                # First, so that what is said beside a daemon is that the log is being published.
+                open_to_publish(config, counters) as opened,
                 _monitoring(config, counters) as monitor,
                 _traced(config) as (tracing, open_its_sink),
-                open_to_publish(config, counters) as opened,
                 closing(open_its_sink()) as sink,
                 _bar(opened, quiet=context.quiet or (config.sink.type == "stdout" and sys.stdout.isatty())),
             ):

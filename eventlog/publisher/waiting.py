@@ -280,13 +280,13 @@ def keep_connected(
     the back-off in seconds. ``observer`` is told of each life. Raises AnotherPublisher if another publisher holds the
     log or the position.
     """
-    attempts, was_connected, is_connected = 0, False, False
+    attempts, was_connected, is_connected, is_locked_out = 0, False, False, False
     lost_at: float | None = None
 
     def connected() -> bool:
-        nonlocal attempts, was_connected, is_connected, lost_at
+        nonlocal attempts, was_connected, is_connected, is_locked_out, lost_at
         is_first, was_connected = not was_connected, True
-        attempts, lost_at = 0, None
+        attempts, is_locked_out, lost_at = 0, False, None
         if not is_connected:
             is_connected = True
             observer.connected(again=not is_first)
@@ -301,7 +301,10 @@ def keep_connected(
             # The server may not have noticed yet that our former session is gone.
             if lost_at is None or monotonic() - lost_at > _LOCK_PATIENCE:
                 raise
-            why = "the lock is still held by the session that was lost"
+            why = "the log is still locked by the session that was lost: the server has not noticed yet that it is gone"
+            if not is_locked_out:
+                is_locked_out = True
+                _log.warning("%s; trying again for %g s", why, _LOCK_PATIENCE, extra={"code": AnotherPublisher.code})
         except away as error:
             if not was_connected:
                 raise

@@ -27,7 +27,7 @@ from sqlalchemy.exc import (
 
 from eventlog.errors import ConfigError, DatabaseAway, DatabaseError
 from eventlog.sql import embedded
-from eventlog.sql.database import WRITES
+from eventlog.sql.database import CHANGING_POOL, WRITES
 from eventlog.sql.dialect import Dialect
 
 SUPPORTED: Final = ("postgresql", "oracle", "sqlite")
@@ -91,6 +91,9 @@ def connect(url: str | URL, *, password: str | None = None, connect_timeout: int
         engine = create_engine(
             parsed,
             poolclass=NullPool,
+            # A session that is given back ends, and its transaction with it: it is not rolled back first, which logs a
+            # traceback where the server is gone.
+            pool_reset_on_return=None,
             hide_parameters=True,
             connect_args=dict(dialect.connect_args(connect_timeout)),
             **dialect.engine_options,
@@ -267,6 +270,9 @@ def as_database_errors(source: Connection | Engine) -> Iterator[None]:
 
 def _translated(driver: Any, dialect: Dialect, error: BaseException, invalidated: bool) -> DatabaseError:
     line = next(iter(str(error).splitlines()), type(error).__name__)
+    for sign, cause in dialect.refused_by.items():
+        if sign in line:
+            return DatabaseError(f"the database is reached through {cause} ({line})")
     # Deadlocks, cancelled statements, a full disk and shutdowns are operational errors too, and pass.
     is_operational = isinstance(error, driver.OperationalError | driver.InterfaceError)
     if invalidated or (is_operational and not dialect.refuses(error)) or dialect.passes(error):
@@ -303,7 +309,4 @@ def is_pooled(conn: Connection, dialect: Dialect) -> bool:
 def refuse_pooling(conn: Connection, dialect: Dialect, place: str) -> None:
     """Raise DatabaseError if ``is_pooled``. ``place``: database and server for the message, without secrets."""
     if is_pooled(conn, dialect):
-        raise DatabaseError(
-            f"{place} is reached through a connection pool that changes sessions between transactions: the lock that "
-            "keeps a second publisher away would not hold; connect to the database itself, or to a pool in session mode"
-        )
+        raise DatabaseError(f"{place} is reached through {CHANGING_POOL}")

@@ -24,6 +24,12 @@ from eventlog.sql.statements import fetch, fetch_chunks, qualified, quote_identi
 WRITES: Final = "eventlog_writes"
 """Key of ``Connection.info``: the transactions of this session are going to write (``eventlog.sql.connection``)."""
 
+CHANGING_POOL: Final = (
+    "a connection pool that changes sessions between transactions: the lock that keeps a second publisher away would "
+    "not hold; connect to the database itself, or to a pool in session mode"
+)
+"""What the log cannot be reached through, and the way out."""
+
 CAPABILITIES: Final[Mapping[str, str]] = {
     "server": "the database is a server, not a file",
     "schemas": "tables stand in schemas",
@@ -100,6 +106,8 @@ class SqlDatabase(ABC):
     """What to install for the driver."""
     connect_advice: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """What to do, by a part of the driver's message; ``{secret}`` in it: where the password belongs."""
+    refused_by: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """What else than the database refuses a statement, with the way out, by a part of the driver's message."""
     session: Sequence[str] = ()
     """The statements that pin a new session, so that values that are read have one text."""
     max_identifier: int

@@ -232,6 +232,8 @@ def locate_log(
     try:
         columns = _columns(conn, dialect, inspector, schema, log_name)
     except sa.exc.DBAPIError as error:
+        if error.connection_invalidated:
+            raise
         raise LogTableError(
             f"the columns of log table {log} cannot be read: {error.orig}; "
             f"have its owner grant this user USAGE on schema {schema}"

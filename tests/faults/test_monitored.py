@@ -175,3 +175,13 @@ def test_an_address_that_others_can_reach_is_refused_without_a_token(log: sa.Eng
         _, said = running.communicate(timeout=60)
     assert running.returncode == 2
     assert "EVENTLOG_MONITOR_TOKEN" in said.decode()
+
+
+def test_one_run_beside_a_daemon_says_that_the_log_is_being_published(log: sa.Engine, tmp_path: Path) -> None:
+    with watched(log, tmp_path) as (_, address, _ask):
+        listen = address.removeprefix("http://")
+        with process(log, tmp_path / "other", "--once", monitor__listen=listen) as once:
+            _, lines = once.communicate(timeout=60)
+    assert once.returncode == 1
+    assert b"is already being published" in lines
+    assert b"Address already in use" not in lines

@@ -34,6 +34,22 @@ def test_a_pool_in_transaction_mode_is_refused(database: sa.Engine, take_oldest:
             pooled.dispose()
 
 
+def test_a_pool_in_statement_mode_gets_the_same_words(database: sa.Engine) -> None:
+    make_log(database)
+    with transaction_pool(database.url, takes_transactions=False) as url:
+        pooled = sa.create_engine(url)
+        try:
+            with (
+                pytest.raises(
+                    DatabaseError, match=r"a connection pool that changes sessions .*; connect to the database"
+                ),
+                open_context(configuration(pooled), Counters()),
+            ):
+                pytest.fail("it was let in")
+        finally:
+            pooled.dispose()
+
+
 def test_a_server_that_is_spoken_to_directly_is_not_taken_for_a_pool(database: sa.Engine) -> None:
     engine = connect(database.url)
     with engine.connect() as conn:

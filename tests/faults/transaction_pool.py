@@ -1,4 +1,6 @@
-"""A connection pool that lends the server's sessions by the transaction, as PgBouncer does in mode ``transaction``."""
+"""A connection pool that lends the server's sessions by the transaction, as PgBouncer does in mode ``transaction``, or
+refuses transactions, as it does in mode ``statement``.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,11 @@ class _Pool:
             self._free.append(server)
 
 
-def _serve(client: Peer, pool: _Pool) -> None:
+# As PgBouncer says it (08P01), behind which it closes the connection.
+_NO_TRANSACTIONS = b"SFATAL\0C08P01\0Mtransaction blocks not allowed in statement pooling mode\0\0"
+
+
+def _serve(client: Peer, pool: _Pool, takes_transactions: bool) -> None:
     server: Peer | None = None
     try:
         startup = client.read_startup()
@@ -98,11 +104,14 @@ def _serve(client: Peer, pool: _Pool) -> None:
             server.sock.sendall(message)
             if kind not in (b"Q", b"S"):
                 continue
-            while True:
+            answered, answer = b"", b""
+            while answered != _READY:
                 answered, message = server.read()
-                client.sock.sendall(message)
-                if answered == _READY:
-                    break
+                answer += message
+            if message[5:6] != b"I" and not takes_transactions:
+                client.sock.sendall(b"E" + struct.pack("!I", len(_NO_TRANSACTIONS) + 4) + _NO_TRANSACTIONS)
+                return
+            client.sock.sendall(answer)
             if message[5:6] == b"I":
                 pool.give_back(server)
                 server = None
@@ -130,8 +139,11 @@ def _startup(url: sa.URL) -> bytes:
 
 
 @contextmanager
-def transaction_pool(url: sa.URL, take_oldest: bool = False) -> Iterator[sa.URL]:
-    """The URL of a pool before the server of ``url``. It lends the last session first, with ``take_oldest`` in turn."""
+def transaction_pool(url: sa.URL, take_oldest: bool = False, takes_transactions: bool = True) -> Iterator[sa.URL]:
+    """The URL of a pool before the server of ``url``. It lends the last session first, with ``take_oldest`` in turn.
+
+    ``takes_transactions``: else it is in mode ``statement``.
+    """
     pool = _Pool(lambda: server_socket(url), take_oldest)
     pool.give_back(pool.take(_startup(url)))  # skips the test if the server wants a password
     listener = socket.create_server(("127.0.0.1", 0))
@@ -143,7 +155,7 @@ def transaction_pool(url: sa.URL, take_oldest: bool = False) -> Iterator[sa.URL]
             while True:
                 client = Peer(listener.accept()[0])
                 clients.append(client)
-                threads.append(threading.Thread(target=_serve, args=(client, pool)))
+                threads.append(threading.Thread(target=_serve, args=(client, pool, takes_transactions)))
                 threads[-1].start()
 
     accepting = threading.Thread(target=accept)

@@ -118,11 +118,25 @@ def test_addresses_have_a_host_and_a_port() -> None:
     assert str(parse_address("[::1]:9464")) == "[::1]:9464"
 
 
-def test_an_address_that_is_taken_is_a_clear_error(activity: Activity) -> None:
+def test_an_address_that_is_taken_is_warned_of_and_the_work_goes_on(
+    activity: Activity, caplog: pytest.LogCaptureFixture
+) -> None:
+    works = False
     with socket.create_server(("127.0.0.1", 0)) as taken:
         listen = f"127.0.0.1:{taken.getsockname()[1]}"
-        with pytest.raises(ConfigError, match="cannot be listened on"), serving(monitor_of(activity, listen)):
-            pass
+        with serving(monitor_of(activity, listen)):
+            works = True
+    assert works
+    assert f"monitor.listen = {listen} cannot be listened on: Address already in use" in caplog.text
+
+
+@pytest.mark.parametrize(("hosts", "warnings"), [((), 1), (("monitor.example",), 0)])
+def test_a_monitor_on_every_address_says_at_its_start_whom_it_refuses(
+    activity: Activity, caplog: pytest.LogCaptureFixture, hosts: tuple[str, ...], warnings: int
+) -> None:
+    with serving(monitor_of(activity, "0.0.0.0:0", token="secret", allowed_hosts=hosts)):
+        pass
+    assert caplog.text.count("monitor.allowed_hosts") == warnings
 
 
 def test_with_a_token_only_the_two_words_of_health_are_told_without_it(activity: Activity) -> None:

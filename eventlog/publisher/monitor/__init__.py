@@ -26,8 +26,8 @@ _JOB_PATIENCE: Final = 900.0
 def monitoring(config: Config, listen: str, counters: Counters, compare: Compare) -> Iterator[Observer]:
     """Serve the monitor at ``listen`` while the block runs; gives who is to be told of the publisher's work.
 
-    ``compare`` as of ``Questions``. Raises ConfigError if the extra is missing, if the address cannot be had, or if
-    others could look without a token.
+    ``compare`` as of ``Questions``. Raises ConfigError if the extra is missing, or if others could look without a
+    token.
     """
     settings, name = config.monitor, config.publication
     with _extra():

@@ -53,6 +53,7 @@ _log = logging.getLogger("eventlog.publisher")
 _COOKIE: Final = "eventlog_monitor"
 _LARGEST_FORM: Final = 4096
 _ENDED_WITHIN: Final = 10.0
+_EVERY_ADDRESS: Final = ("0.0.0.0", "::")  # noqa: S104 - compared, not listened on
 _PAGE: Final = {
     "/": ("index.html", "text/html; charset=utf-8"),
     "/app.js": ("app.js", "text/javascript; charset=utf-8"),
@@ -377,7 +378,8 @@ class _Server(uvicorn.Server):
 def serving(monitor: Monitor) -> Iterator[Address]:
     """Serve while the block runs; gives the address, with the port that was taken if it was given as 0.
 
-    Raises ConfigError if the address cannot be listened on, or if others could look without a token.
+    An address that cannot be listened on is warned of, and the block runs without the server: who is watched matters
+    more than the watching. Raises ConfigError if others could look without a token.
     """
     address, settings = parse_address(monitor.listen), monitor.settings
     if settings.token is None and not is_loopback(address.host):
@@ -391,7 +393,23 @@ def serving(monitor: Monitor) -> Iterator[Address]:
         family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
         listener = socket.create_server(address, family=family)
     except OSError as error:
-        raise ConfigError(f"monitor.listen = {address} cannot be listened on: {error.strerror or error}") from error
+        why = error.strerror or error
+        _log.warning(
+            "monitor.listen = %s cannot be listened on: %s; the work goes on without the monitor",
+            address,
+            why,
+            extra={"code": ConfigError.code},
+        )
+        yield address
+        return
+    if address.host in _EVERY_ADDRESS and not settings.allowed_hosts:
+        _log.warning(
+            "monitor.listen = %s answers on every address, but to requests for the host %s alone: all others get HTTP "
+            "421, but for /livez and /readyz; name the hosts that it is asked by in monitor.allowed_hosts",
+            address,
+            address.host,
+            extra={"code": ConfigError.code},
+        )
     address = Address(address.host, listener.getsockname()[1])
     server = _Server(
         uvicorn.Config(

@@ -75,7 +75,7 @@ class LineFiles(Sink):
         self._file: BinaryIO | None = None
         self._flight = 0
         self._target = directory
-        self._torn = False
+        self._torn = ""  # why the file was not written to its end
 
     def send(self, document: Document) -> Answer:
         if self._file is not None and document.flight != self._flight:
@@ -87,15 +87,16 @@ class LineFiles(Sink):
                 self._flight = document.flight
             try:
                 self._file.write(document.body.encode())
-            except OSError:
-                self._torn = True
+            except OSError as error:
+                self._torn = error.strerror or str(error)
                 raise
         return Answer()
 
     def flush(self) -> None:
         if self._torn:
+            why = self._torn
             self.close()
-            raise ReceiverAway(f"{self._target} was not written to its end and has been dropped")
+            raise ReceiverAway(f"{self._target} was not written to its end and has been dropped: {why}")
         if self._file is None:
             return
         file, self._file = self._file, None
@@ -106,7 +107,7 @@ class LineFiles(Sink):
 
     def close(self) -> None:
         """Drop what was not flushed: its rows are not marked and its envelopes are sent again."""
-        self._torn = False
+        self._torn = ""
         if self._file is not None:
             file, self._file = self._file, None
             with contextlib.suppress(OSError):

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final
 
 from sqlalchemy import Connection, text
 
-from eventlog.sql.database import Wake
+from eventlog.sql.database import CHANGING_POOL, Wake
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.dialects.postgresql.text import MAX_IDENTIFIER, TEXT_SETTINGS, literal
 from eventlog.sql.log_table import LogTable
@@ -40,6 +40,9 @@ class PostgresSessions(Dialect):
         "database ": "create the database, or correct the URL",
         "connection option": "correct the options behind ? in the URL",
     }
+
+    # What PgBouncer says in mode ``statement``, at the first transaction.
+    refused_by: ClassVar = {"not allowed in statement pooling mode": CHANGING_POOL}
 
     def connect_args(self, timeout: int) -> dict[str, object]:
         return {
