@@ -6,7 +6,7 @@ The sessions are set up for reading the log and its values.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -87,6 +87,7 @@ def connect(url: str | URL, *, password: str | None = None, connect_timeout: int
     parsed = parsed.set(drivername=dialect.driver)
     if password is not None:
         parsed = parsed.set(password=password)
+    arguments = dialect.driver_arguments(parsed)
     try:
         engine = create_engine(
             parsed,
@@ -103,13 +104,14 @@ def connect(url: str | URL, *, password: str | None = None, connect_timeout: int
             f"the driver {dialect.driver} of {describe(parsed)} is not installed: {error}; install {dialect.package}"
         ) from error
 
-    _translate_sockets(engine, lambda error: _not_connected(dialect, parsed, error, secret))
+    _connect_by(engine, arguments, lambda error: _not_connected(dialect, parsed, error, secret))
 
     if _statements.isEnabledFor(logging.DEBUG):
         _log_statements(engine)
 
     @event.listens_for(engine, "connect")
     def set_up_session(driver_connection: DBAPIConnection, _record: object) -> None:
+        dialect.name_session(driver_connection)
         cursor = driver_connection.cursor()
         try:
             for statement in dialect.session:
@@ -137,9 +139,11 @@ def connect_any(url: str) -> Engine:
     be used, without its secrets.
     """
     try:
-        parsed = make_url(url)
-        if parsed.drivername in SUPPORTED:
-            parsed = parsed.set(drivername=load_dialect(parsed.drivername).driver)
+        parsed, arguments = make_url(url), None
+        if parsed.drivername.partition("+")[0] in SUPPORTED:
+            dialect = load_dialect(parsed.drivername.partition("+")[0])
+            if parsed.drivername in (dialect.name, dialect.driver):
+                parsed, arguments = parsed.set(drivername=dialect.driver), dialect.driver_arguments(parsed)
         engine = create_engine(parsed, poolclass=NullPool, hide_parameters=True)
     except (ArgumentError, ImportError, ValueError) as error:
         scheme = url.partition("://")[0]
@@ -147,8 +151,9 @@ def connect_any(url: str) -> Engine:
             f"the database URL {scheme}://... cannot be used ({type(error).__name__}); "
             "give a URL of SQLAlchemy and install its driver"
         ) from None
-    _translate_sockets(
+    _connect_by(
         engine,
+        arguments,
         lambda error: DatabaseAway(
             f"cannot connect to the {parsed.drivername} database at {parsed.host}: {error}; "
             "check host and port in its URL"
@@ -188,14 +193,21 @@ def _log_statements(engine: Engine) -> None:
         _statements.debug("%.4f s, %s rows: %s", seconds, cursor.rowcount, " ".join(statement.split()))
 
 
-def _translate_sockets(engine: Engine, translated: Callable[[OSError], DatabaseError]) -> None:
-    """Raise what ``translated`` makes of an error of a socket, when a connection is made.
+def _connect_by(
+    engine: Engine, given: Mapping[str, object] | None, translated: Callable[[OSError], DatabaseError]
+) -> None:
+    """Have connections made with the arguments that a dialect gives the driver, if it gives any beside SQLAlchemy.
 
-    Some drivers let these through as they are, and SQLAlchemy knows the drivers' own errors alone.
+    ``translated``: what is raised in place of an error of a socket. Some drivers let these through as they are, and
+    SQLAlchemy knows the drivers' own errors alone.
     """
 
     @event.listens_for(engine, "do_connect")
     def connect_or_say_why(driver: Driver, _record: object, arguments: list[Any], options: dict[str, Any]) -> Any:
+        if given is not None:
+            place = engine.dialect.create_connect_args(engine.url)[1]
+            kept = {name: value for name, value in options.items() if name not in place}
+            arguments, options = [], {**kept, **given}
         try:
             return driver.connect(*arguments, **options)
         except OSError as error:

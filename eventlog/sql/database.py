@@ -130,6 +130,16 @@ class SqlDatabase(ABC):
     def connect_args(self, timeout: int) -> Mapping[str, object]:
         """What the driver is given to connect within ``timeout`` seconds."""
 
+    def driver_arguments(self, url: URL) -> Mapping[str, object] | None:
+        """What the driver is given for a URL, in place of what SQLAlchemy makes of it; None = that is right.
+
+        Raises ConfigError for a URL that means nothing to the driver.
+        """
+        return None
+
+    def name_session(self, driver_connection: Any) -> None:
+        """Tell the server what a new session is of, where the driver can."""
+
     def begin(self, conn: Connection) -> None:
         """Begin a transaction, if the driver does not."""
 

@@ -11,6 +11,6 @@
 ============  =============================================================================  =================
 
 PostgreSQL, whose triggers call functions, has two more: ``compile``, the SQL of triggers and functions, and
-``installed``, what is there. Oracle has ``script``: what SQL*Plus needs. ``stepwise`` is what Oracle and SQLite have in
-common.
+``installed``, what is there. Oracle has ``script``, what SQL*Plus needs, and ``address``, from a URL to the driver's
+arguments. ``stepwise`` is what Oracle and SQLite have in common.
 """

@@ -55,6 +55,7 @@ class Session:
         self.server, self.version = server, server.version
         self.outputtypehandler = self.inputtypehandler = None
         self.call_timeout = 0
+        self.module = self.action = ""
 
     def cursor(self) -> Cursor:
         return Cursor(self.server)

@@ -116,19 +116,38 @@ def test_rows_are_read_by_long_ranges_and_by_lists_of_single_ids() -> None:
     assert ":id9)" in listed
 
 
-def test_the_grant_for_the_lock_is_looked_for_once_a_session() -> None:
-    recorder = conn([(0,)])
-    assert not DIALECT.holds_lock(recorder, LOG)
-    assert not DIALECT.holds_lock(recorder, LOG)
-    assert len(recorder.run) == 1
+@pytest.mark.parametrize("code", [6550, 904, 1031, 41900])
+def test_the_lock_package_is_tried_once_a_session_and_the_row_locked_on_refusal(code: int) -> None:
+    recorder = Refusing(code)
+    beside = conn([("0006",)], [("0006",)])
+    beside.connection.driver_connection.is_healthy = lambda: True
+    beside.close = lambda: None
+    recorder.engine = SimpleNamespace(connect=lambda: beside)
+    recorder.connection.driver_connection.cursor = lambda: SimpleNamespace(var=lambda _: None, close=lambda: None)
+    asked = cast("Any", recorder)
+    assert not DIALECT.holds_lock(asked, LOG)
+    assert DIALECT.try_lock(asked, LOG)
+    assert DIALECT.holds_lock(asked, LOG)
+    DIALECT.unlock(asked, LOG)
+    assert [statement for statement, _ in recorder.run] == [session.request_block(LOG)]
+    assert {statement for statement, _ in beside.run} == {session.row_lock(LOG)}
+    assert beside.connection.driver_connection.action == "lock"
+
+
+def test_another_error_of_the_lock_package_is_no_refusal() -> None:
+    recorder = Refusing(60)
+    recorder.connection.driver_connection.cursor = lambda: SimpleNamespace(var=lambda _: None, close=lambda: None)
+    with pytest.raises(DBAPIError):
+        DIALECT.try_lock(cast("Any", recorder), LOG)
 
 
 def test_without_the_grant_and_without_a_row_to_lock_the_grant_is_asked_for() -> None:
-    recorder = conn([(0,)])
+    recorder = Refusing(6550)
     recorder.engine = SimpleNamespace(connect=lambda: Refusing(942))
+    recorder.connection.driver_connection.cursor = lambda: SimpleNamespace(var=lambda _: None, close=lambda: None)
     position = LogTable("APP", "POSITIONS", ())
     with pytest.raises(DatabaseError, match=r"off APP\.POSITIONS.*grant EXECUTE on SYS\.DBMS_LOCK"):
-        DIALECT.try_lock(recorder, position)
+        DIALECT.try_lock(cast("Any", recorder), position)
 
 
 def test_no_range_is_no_statement() -> None:
@@ -168,6 +187,7 @@ class Refusing(Recorder):
         pass
 
     def exec_driver_sql(self, statement: str, parameters: Any = None, execution_options: Any = None) -> Any:
+        self.run.append((statement, parameters))
         raise DBAPIError(statement, parameters, oracledb.DatabaseError(SimpleNamespace(code=self.code)))
 
 
@@ -237,7 +257,9 @@ def test_a_publisher_does_not_wait_for_ever_for_an_answer() -> None:
     recorder = conn()
     load_dialect("oracle").begin_publishing(recorder)
     assert recorder.connection.driver_connection.call_timeout == 600_000
-    assert load_dialect("oracle").connect_args(7) == {"tcp_connect_timeout": 7, "expire_time": 2}
+    assert recorder.connection.driver_connection.action == "publish"
+    arguments = {"tcp_connect_timeout": 7, "expire_time": 2, "stmtcachesize": 200}
+    assert load_dialect("oracle").connect_args(7) == arguments
 
 
 @pytest.mark.parametrize(

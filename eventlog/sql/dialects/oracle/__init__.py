@@ -209,11 +209,9 @@ class Oracle(OracleSessions, OracleObjects):
                 f"Arrow or the driver is not installed ({error}): install eventlog-publisher[oracle,spark]"
             ) from error
         schema = arrow_schema(fields)
-        dialect: Any = url.get_dialect()
-        _, arguments = dialect(dbapi=oracledb).create_connect_args(url)
         statement, bounds = self.part_as_of(log, snapshot, status, fields), {"first": part.first, "last": part.last}
         try:
-            with oracledb.connect(**arguments) as connection:
+            with oracledb.connect(**self.driver_arguments(url)) as connection:
                 with connection.cursor() as cursor:
                     for setting in self.session:
                         cursor.execute(setting)

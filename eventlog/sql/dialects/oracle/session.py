@@ -5,14 +5,15 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, ClassVar, Final, TypeVar
 
-from sqlalchemy import Connection
+from sqlalchemy import URL, Connection
 from sqlalchemy.exc import DBAPIError
 
 from eventlog.errors import DatabaseError
 from eventlog.sql.dialect import Dialect
+from eventlog.sql.dialects.oracle.address import arguments_of
 from eventlog.sql.dialects.oracle.text import NUMBERS, qualified, quote_identifier
 from eventlog.sql.doctor import Answer, AnswerFunction, Numbering
 from eventlog.sql.log_table import LogTable
@@ -25,6 +26,11 @@ _EXPIRE_MINUTES: Final = 2
 """After so many minutes without a word the network is asked whether the server is still there."""
 _CALL_TIMEOUT: Final = 600
 """Seconds that a publisher waits for the answer to one call: those that never come would keep it for ever."""
+
+_CACHED_STATEMENTS: Final = 200
+"""Statements that a session keeps parsed: those of the log, and one a class, a style and a size of an IN list."""
+_MODULE: Final = "eventlog"
+"""MODULE of our sessions in V$SESSION; ACTION is publish, lock or read."""
 
 _ENCRYPTION: Final = (
     "have SQLNET.ENCRYPTION_SERVER and SQLNET.CRYPTO_CHECKSUM_SERVER set to ACCEPTED, and use TLS (protocol=tcps) if "
@@ -101,16 +107,29 @@ class OracleSessions(Dialect):
 
     def connect_args(self, timeout: int) -> dict[str, object]:
         # Thin, so that no client is needed.
-        return {"tcp_connect_timeout": timeout, "expire_time": _EXPIRE_MINUTES}
+        return {
+            "tcp_connect_timeout": timeout,
+            "expire_time": _EXPIRE_MINUTES,
+            "stmtcachesize": _CACHED_STATEMENTS,
+        }
+
+    def driver_arguments(self, url: URL) -> dict[str, Any]:
+        return arguments_of(url)
+
+    def name_session(self, driver_connection: Any) -> None:
+        # By the driver, with its next call: it needs no right and no round trip.
+        driver_connection.module = _MODULE
 
     def begin_publishing(self, conn: Connection) -> None:
         # An error that passes is the end of a call that takes longer.
         driver: Any = conn.connection.driver_connection
         driver.call_timeout = _CALL_TIMEOUT * 1000
+        driver.action = "publish"
 
     def begin_reading(self, conn: Connection, seconds: int) -> None:
         driver: Any = conn.connection.driver_connection
         driver.call_timeout = seconds * 1000
+        driver.action = "read"
         conn.exec_driver_sql("SET TRANSACTION READ ONLY")
 
     def passes(self, error: BaseException) -> bool:
@@ -142,14 +161,17 @@ class OracleSessions(Dialect):
         return "/".join(["oracle", *(str(text) for (text,) in rows)])
 
     def try_lock(self, conn: Connection, log: LogTable) -> bool:
-        if _may_use_dbms_lock(conn):
-            return call(conn, request_block(log)) in (_SUCCESS, _OWNED)
+        answer = _request(conn, log)
+        if answer is not None:
+            return answer in (_SUCCESS, _OWNED)
         if self.holds_lock(conn, log):
             return True
         beside = conn.engine.connect()
         has_it = False
         try:
             self.begin_publishing(beside)
+            driver: Any = beside.connection.driver_connection
+            driver.action = "lock"
             has_it = _lock_row(beside, log)
         finally:
             if not has_it:
@@ -162,9 +184,7 @@ class OracleSessions(Dialect):
         beside = conn.connection.info.get(_BESIDE)
         if beside is not None:
             return bool(beside.connection.driver_connection.is_healthy()) and _lock_row(beside, log)
-        if not _may_use_dbms_lock(conn):
-            return False
-        answer = call(conn, request_block(log))
+        answer = _request(conn, log)
         if answer == _SUCCESS:  # taken by asking
             call(conn, release_block(log))
         return answer == _OWNED
@@ -173,8 +193,9 @@ class OracleSessions(Dialect):
         beside = conn.connection.info.pop(_BESIDE, None)
         if beside is not None:
             beside.close()
-        elif _may_use_dbms_lock(conn):
-            call(conn, release_block(log))
+        elif conn.connection.info.get(_MAY_LOCK, True):
+            with suppress(_Refused):
+                _call_lock(conn, release_block(log))
 
     def missing_rights(self, conn: Connection, log: LogTable, deletes: bool) -> list[str]:
         missing = super().missing_rights(conn, log, deletes)
@@ -271,6 +292,8 @@ _BESIDE: Final = "eventlog_lock_session"
 _MAY_LOCK: Final = "eventlog_may_use_dbms_lock"
 _BUSY: Final = 54
 _NO_TABLE: Final = 942
+_NO_EXECUTE: Final = frozenset({904, 942, 1031, 6550, 41900})
+"""What a block ends with that names a package which its user may not execute: most often PLS-00201 in ORA-06550."""
 
 
 def lock_id(log: LogTable) -> int:
@@ -295,15 +318,31 @@ def row_lock(log: LogTable) -> str:
     return f"SELECT version_num FROM {version_table} FOR UPDATE NOWAIT"  # noqa: S608 - a quoted name
 
 
-def _may_use_dbms_lock(conn: Connection) -> bool:
-    info = conn.connection.info
-    if _MAY_LOCK not in info:
-        statement = (
-            "SELECT COUNT(*) FROM ALL_PROCEDURES"
-            " WHERE OWNER = 'SYS' AND OBJECT_NAME = 'DBMS_LOCK' AND PROCEDURE_NAME = 'REQUEST'"
-        )
-        info[_MAY_LOCK] = bool(fetch(conn, statement)[0][0])
-    return bool(info[_MAY_LOCK])
+class _Refused(Exception):
+    """The user may not execute DBMS_LOCK."""
+
+
+def _request(conn: Connection, log: LogTable) -> int | None:
+    """DBMS_LOCK's answer to a request for the lock of a log, None if this user may not execute it.
+
+    It is tried, and a refusal remembered for the session: the dictionary shows to nobody which rights come by roles.
+    """
+    if not conn.connection.info.get(_MAY_LOCK, True):
+        return None
+    try:
+        return _call_lock(conn, request_block(log))
+    except _Refused:
+        conn.connection.info[_MAY_LOCK] = False
+        return None
+
+
+def _call_lock(conn: Connection, block: str) -> int:
+    try:
+        return call(conn, block)
+    except DBAPIError as error:
+        if error_code(error) not in _NO_EXECUTE:
+            raise
+        raise _Refused from error
 
 
 def call(conn: Connection, block: str) -> int:

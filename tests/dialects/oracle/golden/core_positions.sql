@@ -8,7 +8,6 @@ INSERT INTO positions_error (source, event_id, error_time, code, message, conten
                    :trans_id := dbms_transaction.local_transaction_id( TRUE );
                 end;
                 ;
-SELECT COUNT(*) FROM ALL_PROCEDURES WHERE OWNER = 'SYS' AND OBJECT_NAME = 'DBMS_LOCK' AND PROCEDURE_NAME = 'REQUEST';
 BEGIN
     :answer := SYS.DBMS_LOCK.REQUEST(243238016, 6, 0, FALSE);
 END;

@@ -1,5 +1,5 @@
--- lines 234 to 276 of migrations
--- lines 278 to 307 of migrations
+-- lines 87 to 129 of migrations
+-- lines 131 to 160 of migrations
 BEGIN
     EXECUTE IMMEDIATE 'DROP FUNCTION "Logs"."proc_Ereignisse ''neu''_quote"';
 -- lines 12 to 13 of migrations

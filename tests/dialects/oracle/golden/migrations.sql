@@ -17,153 +17,6 @@ EXCEPTION
 END;
 /
 
--- Running upgrade  -> 0001
-BEGIN
-    EXECUTE IMMEDIATE 'CREATE TABLE "LOGS"."EVENTLOG_ERROR" (
-    record_id NUMBER(38, 0) NOT NULL,
-    error_time TIMESTAMP DEFAULT SYS_EXTRACT_UTC(SYSTIMESTAMP) NOT NULL,
-    code VARCHAR2(64 CHAR) NOT NULL,
-    message CLOB NOT NULL
-)';
-EXCEPTION
-    WHEN OTHERS THEN
-        IF SQLCODE <> -955 THEN
-            RAISE;
-        END IF;
-END;
-/
-
-COMMENT ON TABLE "LOGS"."EVENTLOG_ERROR" IS 'Rows of EVENTLOG that failed: one line a failure, never changed afterwards';
-
-COMMENT ON COLUMN "LOGS"."EVENTLOG_ERROR".record_id IS 'The row of the log that failed';
-
-COMMENT ON COLUMN "LOGS"."EVENTLOG_ERROR".error_time IS 'When it failed, in UTC';
-
-COMMENT ON COLUMN "LOGS"."EVENTLOG_ERROR".code IS 'Why: a code of the row checks, or receiver';
-
-COMMENT ON COLUMN "LOGS"."EVENTLOG_ERROR".message IS 'Why, for people';
-
-BEGIN
-    EXECUTE IMMEDIATE 'CREATE INDEX "LOGS"."idx_EVENTLOG_2" ON "LOGS"."EVENTLOG_ERROR" (record_id)';
-EXCEPTION
-    WHEN OTHERS THEN
-        IF SQLCODE NOT IN (-955, -1408) THEN
-            RAISE;
-        END IF;
-END;
-/
-
-BEGIN
-    EXECUTE IMMEDIATE 'CREATE TABLE "LOGS"."EVENTLOG_INFLIGHT" (
-    flight_no NUMBER(38, 0) NOT NULL,
-    started TIMESTAMP DEFAULT SYS_EXTRACT_UTC(SYSTIMESTAMP) NOT NULL,
-    composition CLOB NOT NULL,
-    PRIMARY KEY (flight_no)
-)';
-EXCEPTION
-    WHEN OTHERS THEN
-        IF SQLCODE <> -955 THEN
-            RAISE;
-        END IF;
-END;
-/
-
-COMMENT ON TABLE "LOGS"."EVENTLOG_INFLIGHT" IS 'What the publisher of EVENTLOG has sent and not yet marked: one line a flight';
-
-COMMENT ON COLUMN "LOGS"."EVENTLOG_INFLIGHT".flight_no IS 'Number of the flight, never reused';
-
-COMMENT ON COLUMN "LOGS"."EVENTLOG_INFLIGHT".started IS 'When it started, in UTC';
-
-COMMENT ON COLUMN "LOGS"."EVENTLOG_INFLIGHT".composition IS 'JSON: its envelopes, their events and the rows of each';
-
-BEGIN
-    EXECUTE IMMEDIATE 'CREATE SEQUENCE "LOGS"."EVENTLOG_FLIGHT" CACHE 1000 ORDER';
-EXCEPTION
-    WHEN OTHERS THEN
-        IF SQLCODE <> -955 THEN
-            RAISE;
-        END IF;
-END;
-/
-
-INSERT INTO "LOGS"."EVENTLOG_VERSION" (version_num)
-SELECT '0001' FROM DUAL
-WHERE NOT EXISTS (SELECT 1 FROM "LOGS"."EVENTLOG_VERSION" WHERE version_num IN ('0001', '0004', '0005', '0007'));
-
--- Running upgrade 0001 -> 0004
-BEGIN
-    EXECUTE IMMEDIATE 'CREATE TABLE "LOGS"."EVENTLOG_RESYNC" (
-    digest CHAR(64) NOT NULL,
-    class_name VARCHAR2(261 CHAR) NOT NULL,
-    selection CLOB NOT NULL,
-    started TIMESTAMP DEFAULT SYS_EXTRACT_UTC(SYSTIMESTAMP) NOT NULL,
-    position CLOB,
-    rows_written NUMBER(38, 0) NOT NULL
-)';
-EXCEPTION
-    WHEN OTHERS THEN
-        IF SQLCODE <> -955 THEN
-            RAISE;
-        END IF;
-END;
-/
-
-COMMENT ON TABLE "LOGS"."EVENTLOG_RESYNC" IS 'Resyncs into EVENTLOG that are not finished: one line each, gone with its last batch';
-
-COMMENT ON COLUMN "LOGS"."EVENTLOG_RESYNC".digest IS 'SHA-256 of what is written again';
-
-COMMENT ON COLUMN "LOGS"."EVENTLOG_RESYNC".class_name IS 'Class whose objects are written again';
-
-COMMENT ON COLUMN "LOGS"."EVENTLOG_RESYNC".selection IS 'Which of them, for people';
-
-COMMENT ON COLUMN "LOGS"."EVENTLOG_RESYNC".started IS 'When it was started, in UTC';
-
-COMMENT ON COLUMN "LOGS"."EVENTLOG_RESYNC".position IS 'Last key that is written, or last line of the file; NULL: none yet';
-
-COMMENT ON COLUMN "LOGS"."EVENTLOG_RESYNC".rows_written IS 'Rows written so far';
-
-BEGIN
-    EXECUTE IMMEDIATE 'CREATE UNIQUE INDEX "LOGS"."idx_EVENTLOG_3" ON "LOGS"."EVENTLOG_RESYNC" (digest)';
-EXCEPTION
-    WHEN OTHERS THEN
-        IF SQLCODE NOT IN (-955, -1408) THEN
-            RAISE;
-        END IF;
-END;
-/
-
-BEGIN
-    EXECUTE IMMEDIATE 'UPDATE "LOGS"."EVENTLOG_VERSION" SET version_num=''0004'' WHERE "LOGS"."EVENTLOG_VERSION".version_num = ''0001''';
-EXCEPTION
-    WHEN OTHERS THEN
-        IF SQLCODE <> -942 THEN
-            RAISE;
-        END IF;
-END;
-/
-
--- Running upgrade 0004 -> 0005
-BEGIN
-    EXECUTE IMMEDIATE 'UPDATE "LOGS"."EVENTLOG_VERSION" SET version_num=''0005'' WHERE "LOGS"."EVENTLOG_VERSION".version_num = ''0004''';
-EXCEPTION
-    WHEN OTHERS THEN
-        IF SQLCODE <> -942 THEN
-            RAISE;
-        END IF;
-END;
-/
-
--- Running upgrade 0005 -> 0007
-BEGIN
-    EXECUTE IMMEDIATE 'UPDATE "LOGS"."EVENTLOG_VERSION" SET version_num=''0007'' WHERE "LOGS"."EVENTLOG_VERSION".version_num = ''0005''';
-EXCEPTION
-    WHEN OTHERS THEN
-        IF SQLCODE <> -942 THEN
-            RAISE;
-        END IF;
-END;
-/
-
 -- Running upgrade  -> 0002
 BEGIN
     EXECUTE IMMEDIATE 'CREATE SEQUENCE "LOGS"."SEQ_EVENTLOG_1" CACHE 1000 ORDER';
@@ -308,7 +161,7 @@ END;
 
 INSERT INTO "LOGS"."EVENTLOG_VERSION" (version_num)
 SELECT '0002' FROM DUAL
-WHERE NOT EXISTS (SELECT 1 FROM "LOGS"."EVENTLOG_VERSION" WHERE version_num IN ('0002', '0003', '0006'));
+WHERE NOT EXISTS (SELECT 1 FROM "LOGS"."EVENTLOG_VERSION" WHERE version_num IN ('0002', '0003', '0006', '0010'));
 
 -- Running upgrade 0002 -> 0003
 BEGIN
@@ -324,6 +177,164 @@ END;
 -- Running upgrade 0003 -> 0006
 BEGIN
     EXECUTE IMMEDIATE 'UPDATE "LOGS"."EVENTLOG_VERSION" SET version_num=''0006'' WHERE "LOGS"."EVENTLOG_VERSION".version_num = ''0003''';
+EXCEPTION
+    WHEN OTHERS THEN
+        IF SQLCODE <> -942 THEN
+            RAISE;
+        END IF;
+END;
+/
+
+-- Running upgrade 0006 -> 0010
+BEGIN
+    EXECUTE IMMEDIATE 'UPDATE "LOGS"."EVENTLOG_VERSION" SET version_num=''0010'' WHERE "LOGS"."EVENTLOG_VERSION".version_num = ''0006''';
+EXCEPTION
+    WHEN OTHERS THEN
+        IF SQLCODE <> -942 THEN
+            RAISE;
+        END IF;
+END;
+/
+
+-- Running upgrade  -> 0001
+BEGIN
+    EXECUTE IMMEDIATE 'CREATE TABLE "LOGS"."EVENTLOG_ERROR" (
+    record_id NUMBER(38, 0) NOT NULL,
+    error_time TIMESTAMP DEFAULT SYS_EXTRACT_UTC(SYSTIMESTAMP) NOT NULL,
+    code VARCHAR2(64 CHAR) NOT NULL,
+    message CLOB NOT NULL
+)';
+EXCEPTION
+    WHEN OTHERS THEN
+        IF SQLCODE <> -955 THEN
+            RAISE;
+        END IF;
+END;
+/
+
+COMMENT ON TABLE "LOGS"."EVENTLOG_ERROR" IS 'Rows of EVENTLOG that failed: one line a failure, never changed afterwards';
+
+COMMENT ON COLUMN "LOGS"."EVENTLOG_ERROR".record_id IS 'The row of the log that failed';
+
+COMMENT ON COLUMN "LOGS"."EVENTLOG_ERROR".error_time IS 'When it failed, in UTC';
+
+COMMENT ON COLUMN "LOGS"."EVENTLOG_ERROR".code IS 'Why: a code of the row checks, or receiver';
+
+COMMENT ON COLUMN "LOGS"."EVENTLOG_ERROR".message IS 'Why, for people';
+
+BEGIN
+    EXECUTE IMMEDIATE 'CREATE INDEX "LOGS"."idx_EVENTLOG_2" ON "LOGS"."EVENTLOG_ERROR" (record_id)';
+EXCEPTION
+    WHEN OTHERS THEN
+        IF SQLCODE NOT IN (-955, -1408) THEN
+            RAISE;
+        END IF;
+END;
+/
+
+BEGIN
+    EXECUTE IMMEDIATE 'CREATE TABLE "LOGS"."EVENTLOG_INFLIGHT" (
+    flight_no NUMBER(38, 0) NOT NULL,
+    started TIMESTAMP DEFAULT SYS_EXTRACT_UTC(SYSTIMESTAMP) NOT NULL,
+    composition CLOB NOT NULL,
+    PRIMARY KEY (flight_no)
+)';
+EXCEPTION
+    WHEN OTHERS THEN
+        IF SQLCODE <> -955 THEN
+            RAISE;
+        END IF;
+END;
+/
+
+COMMENT ON TABLE "LOGS"."EVENTLOG_INFLIGHT" IS 'What the publisher of EVENTLOG has sent and not yet marked: one line a flight';
+
+COMMENT ON COLUMN "LOGS"."EVENTLOG_INFLIGHT".flight_no IS 'Number of the flight, never reused';
+
+COMMENT ON COLUMN "LOGS"."EVENTLOG_INFLIGHT".started IS 'When it started, in UTC';
+
+COMMENT ON COLUMN "LOGS"."EVENTLOG_INFLIGHT".composition IS 'JSON: its envelopes, their events and the rows of each';
+
+BEGIN
+    EXECUTE IMMEDIATE 'CREATE SEQUENCE "LOGS"."EVENTLOG_FLIGHT" CACHE 1000 ORDER';
+EXCEPTION
+    WHEN OTHERS THEN
+        IF SQLCODE <> -955 THEN
+            RAISE;
+        END IF;
+END;
+/
+
+INSERT INTO "LOGS"."EVENTLOG_VERSION" (version_num)
+SELECT '0001' FROM DUAL
+WHERE NOT EXISTS (SELECT 1 FROM "LOGS"."EVENTLOG_VERSION" WHERE version_num IN ('0001', '0004', '0005', '0007'));
+
+-- Running upgrade 0001 -> 0004
+BEGIN
+    EXECUTE IMMEDIATE 'CREATE TABLE "LOGS"."EVENTLOG_RESYNC" (
+    digest CHAR(64) NOT NULL,
+    class_name VARCHAR2(261 CHAR) NOT NULL,
+    selection CLOB NOT NULL,
+    started TIMESTAMP DEFAULT SYS_EXTRACT_UTC(SYSTIMESTAMP) NOT NULL,
+    position CLOB,
+    rows_written NUMBER(38, 0) NOT NULL
+)';
+EXCEPTION
+    WHEN OTHERS THEN
+        IF SQLCODE <> -955 THEN
+            RAISE;
+        END IF;
+END;
+/
+
+COMMENT ON TABLE "LOGS"."EVENTLOG_RESYNC" IS 'Resyncs into EVENTLOG that are not finished: one line each, gone with its last batch';
+
+COMMENT ON COLUMN "LOGS"."EVENTLOG_RESYNC".digest IS 'SHA-256 of what is written again';
+
+COMMENT ON COLUMN "LOGS"."EVENTLOG_RESYNC".class_name IS 'Class whose objects are written again';
+
+COMMENT ON COLUMN "LOGS"."EVENTLOG_RESYNC".selection IS 'Which of them, for people';
+
+COMMENT ON COLUMN "LOGS"."EVENTLOG_RESYNC".started IS 'When it was started, in UTC';
+
+COMMENT ON COLUMN "LOGS"."EVENTLOG_RESYNC".position IS 'Last key that is written, or last line of the file; NULL: none yet';
+
+COMMENT ON COLUMN "LOGS"."EVENTLOG_RESYNC".rows_written IS 'Rows written so far';
+
+BEGIN
+    EXECUTE IMMEDIATE 'CREATE UNIQUE INDEX "LOGS"."idx_EVENTLOG_3" ON "LOGS"."EVENTLOG_RESYNC" (digest)';
+EXCEPTION
+    WHEN OTHERS THEN
+        IF SQLCODE NOT IN (-955, -1408) THEN
+            RAISE;
+        END IF;
+END;
+/
+
+BEGIN
+    EXECUTE IMMEDIATE 'UPDATE "LOGS"."EVENTLOG_VERSION" SET version_num=''0004'' WHERE "LOGS"."EVENTLOG_VERSION".version_num = ''0001''';
+EXCEPTION
+    WHEN OTHERS THEN
+        IF SQLCODE <> -942 THEN
+            RAISE;
+        END IF;
+END;
+/
+
+-- Running upgrade 0004 -> 0005
+BEGIN
+    EXECUTE IMMEDIATE 'UPDATE "LOGS"."EVENTLOG_VERSION" SET version_num=''0005'' WHERE "LOGS"."EVENTLOG_VERSION".version_num = ''0004''';
+EXCEPTION
+    WHEN OTHERS THEN
+        IF SQLCODE <> -942 THEN
+            RAISE;
+        END IF;
+END;
+/
+
+-- Running upgrade 0005 -> 0007
+BEGIN
+    EXECUTE IMMEDIATE 'UPDATE "LOGS"."EVENTLOG_VERSION" SET version_num=''0007'' WHERE "LOGS"."EVENTLOG_VERSION".version_num = ''0005''';
 EXCEPTION
     WHEN OTHERS THEN
         IF SQLCODE <> -942 THEN

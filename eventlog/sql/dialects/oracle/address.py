@@ -1,0 +1,87 @@
+"""Where python-oracledb connects to: the arguments of a database URL, in the driver's own terms.
+
+SQLAlchemy makes a descriptor of host, port and service alone, ``(PROTOCOL=TCP)`` whatever the URL asks for, and hands
+the rest to the driver, which a descriptor overrides: a session that was to be TLS would speak plainly. So the driver
+gets each part by its name, and what has no effect is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from typing import Any, Final
+
+from sqlalchemy import URL
+
+from eventlog.errors import ConfigError
+
+
+def _truth(text: str) -> bool:
+    known = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+    return known[text.lower()]
+
+
+def _protocol(text: str) -> str:
+    return {"tcp": "tcp", "tcps": "tcps"}[text.lower()]
+
+
+_ADDRESS: Final[Mapping[str, Callable[[str], object]]] = {
+    "service_name": str,
+    "sid": str,
+    "instance_name": str,
+    "server_type": str,
+    "protocol": _protocol,
+    "https_proxy": str,
+    "https_proxy_port": int,
+    "retry_count": int,
+    "retry_delay": int,
+    "sdu": int,
+    "use_sni": _truth,
+}
+"""What says where the server is: an alias has it in its descriptor."""
+_SESSION: Final[Mapping[str, Callable[[str], object]]] = {
+    "config_dir": str,
+    "wallet_location": str,
+    "wallet_password": str,
+    "ssl_server_dn_match": _truth,
+    "ssl_server_cert_dn": str,
+    "edition": str,
+    "tcp_connect_timeout": float,
+    "expire_time": int,
+    "stmtcachesize": int,
+}
+"""What else a session can be given."""
+_ALL: Final = {**_ADDRESS, **_SESSION}
+_EXAMPLE: Final = "oracle://user@host:1521/?service_name=NAME"
+
+
+def arguments_of(url: URL) -> dict[str, Any]:
+    """The arguments of ``oracledb.connect`` for a URL. Raises ConfigError for one that means nothing to the driver."""
+    given: dict[str, Any] = {}
+    for name, value in url.query.items():
+        if name not in _ALL:
+            near = get_close_matches(name, _ALL, 1)
+            instead = f"did you mean {near[0]}?" if near else f"known are {', '.join(_ALL)}"
+            raise ConfigError(f"the database URL has ?{name}=, which is nothing of Oracle's: {instead}")
+        try:
+            given[name] = _ALL[name](value if isinstance(value, str) else value[-1])
+        except (KeyError, ValueError):
+            raise ConfigError(f"the database URL has ?{name}= with a value that it cannot have") from None
+    arguments = {"user": url.username, "password": url.password, **given}
+    if url.database:
+        if "service_name" in given or "sid" in given:
+            raise ConfigError(
+                "the database URL names a SID behind the host and a service or SID behind the question mark: "
+                f"leave one out, as in {_EXAMPLE}"
+            )
+        arguments["sid"] = url.database
+    if "service_name" in arguments or "sid" in arguments:
+        return {**arguments, "host": url.host, "port": url.port or 1521}
+    for name in ("port", *_ADDRESS):
+        if name in given or (name == "port" and url.port is not None):
+            raise ConfigError(
+                f"the database URL names neither service_name nor SID, so {url.host!r} is an alias of tnsnames.ora, "
+                f"whose descriptor says where the server is, and {name} would have no effect: write the service, as "
+                f"in {_EXAMPLE}, or leave {name} out"
+            )
+    return {**arguments, "dsn": url.host}
