@@ -320,13 +320,15 @@ class EventWriting:
     """How changes are written as events: the options of spec/event-log.md 9, ``values`` those that shape values.
 
     ``existing_keys`` gives the keys that a TRUNCATE deletes; without it a TRUNCATE is refused. ``truncated`` is told
-    the columns (``schema.table.column``) whose fractions of a second are not written.
+    the columns (``schema.table.column``) whose fractions of a second are not written, ``null_unchanged`` those that are
+    said to be changed, from NULL to NULL, which no modify says.
     """
 
     values: ValueOptions = _DEFAULTS
     insert_query_back: str = "modify"
     existing_keys: ExistingKeys | None = None
     truncated: Callable[[str], None] | None = None
+    null_unchanged: Callable[[str], None] | None = None
 
 
 _AS_IT_COMES: Final = EventWriting()
@@ -422,6 +424,8 @@ def _update(change: Change, object_class: ObjectClass | None, options: EventWrit
             steps = tuple((op, values) for op, values in both if values)
         else:
             steps = _replaced(after[name])
+        if not steps and options.null_unchanged is not None and name in (change.changed or ()):
+            options.null_unchanged(column_name(change, name))
         attributes.append(_attribute(change, object_class, options, name, steps))
     return [attribute for attribute in attributes if attribute.steps]
 

@@ -98,9 +98,14 @@ def watches_of(database: Database, log: LogTable) -> tuple[str, int]:
     from eventlog.sql.triggers.watch import attribute_names, choose_tables, internal_tables
 
     ignore = internal_tables(database, log)
+    where = "" if database.schema is None else f" of schema {toml(database.schema)}"
+    if not any(one.kind == "table" and one.primary_key and one.name not in ignore for one in database.tables):
+        raise ConfigError(
+            f"there is no table with a primary key{where or ' in the database'}: name the schema of the application's "
+            "tables with --schema, or look whether this user may see them"
+        )
     choice = choose_tables(database, ["*"], ignore=ignore)
     tables = {table.name: table for table in database.tables}
-    where = "" if database.schema is None else f" of schema {toml(database.schema)}"
     lines = [f"# The tables{where}, as `eventlog init --tables` found them."]
     seen = set(choice.tables) | ignore
     for name in choice.tables:

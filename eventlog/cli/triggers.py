@@ -320,8 +320,21 @@ def _plan(conn: Connection, dialect: Dialect, config: Config) -> tuple[TriggerPl
     except EventlogError as error:
         raise together([error, *_further_refusals(conn, dialect, chosen, database, log)]) from error
     planned = dialect.triggers.plan(conn, database, catalog, log, declared_watches(chosen))
-    warnings = (*chosen.warnings[len(config.warnings) :], *planned.warnings)
+    warnings = (*chosen.warnings[len(config.warnings) :], *planned.warnings, *_view_references(chosen, catalog))
     return replace(planned, warnings=warnings), catalog
+
+
+def _view_references(config: Config, catalog: Catalog) -> Iterator[str]:
+    """Warnings of references in views that stay values with ``referential = "dn"`` (spec/xds.md 6.4)."""
+    if config.format.referential != "dn":
+        return
+    for cls in catalog.classes:
+        references = [one.column.name for one in cls.attributes if cls.is_view and one.name[:3].casefold() == "fk_"]
+        if references:
+            yield (
+                f'{cls.name}: {", ".join(references)} stay values with referential = "dn": it makes associations of '
+                "foreign keys of tables, and a view has none"
+            )
 
 
 def _further_refusals(

@@ -300,6 +300,12 @@ def _taken(parameters: _Parameters) -> Iterator[Taken]:
             continue
         if value != (option.default if option.idm is None else option.idm):
             yield Taken(section, key, value, tag)
+        if key == "referential" and value == "dn":
+            parameters.refuse(
+                "enable-refs of views",
+                "columns fk__... of views stay values: associations are made of foreign keys of tables, of one column "
+                "that refers to the whole key of a class",
+            )
     if "log-table" not in values:
         parameters.refuse("log-table", "is not in the export: log_table is eventlog unless you set it")
     if "enable-refs" not in values:

@@ -395,6 +395,7 @@ def write(changes: Iterable[Change], target: str, options: DocumentWriterOptions
         options.insert_query_back,
         keys_of(options.existing_keys, catalog),
         lambda column: report.count(f"truncated {column}"),
+        lambda column: report.count(f"null_unchanged {column}"),
     )
     header = Header(options.product_name, options.product_version)
     events_of = partial(change_to_events, catalog=catalog, options=writing)

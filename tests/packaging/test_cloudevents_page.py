@@ -134,7 +134,7 @@ def test_in_structured_mode_an_event_is_a_request(watched: sa.Engine, server: An
     url, got = server
     execute(watched, *CHANGES)
     send(url, "structured")
-    assert {headers["content-type"] for headers, _ in got} == {"application/cloudevents+json; charset=UTF-8"}
+    assert {headers["content-type"] for headers, _ in got} == {"application/cloudevents+json; charset=utf-8"}
     assert [json.loads(body)["data"]["operation"] for _, body in got] == [
         "insert", "update", "delete", "insert", "delete",
     ]  # fmt: skip

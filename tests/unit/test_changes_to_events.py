@@ -295,3 +295,11 @@ def test_names_that_no_document_can_carry_are_refused(changed: dict[str, Any], e
     change = Change("indirect", "usr", INSERT, KEY, None, {"idu": 1, "fname": "a"})._replace(**changed)
     with pytest.raises(NotExpressible, match=f"the {part} .*cannot be written"):
         change_to_events(change, event_id)
+
+
+def test_a_column_that_changes_from_null_to_null_is_told() -> None:
+    row = {"idu": 1, "fname": None, "lname": "b"}
+    change = Change("indirect", "usr", UPDATE, KEY, {**row, "lname": "a"}, row, frozenset({"fname", "lname"}))
+    told: list[str] = []
+    (event,) = change_to_events(change, "1", None, EventWriting(null_unchanged=told.append))
+    assert ([one.name for one in event.attributes], told) == (["lname"], ["indirect.usr.fname"])

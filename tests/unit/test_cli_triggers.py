@@ -335,6 +335,38 @@ def test_init_fills_the_watches_in_from_the_database(
     assert "--tables goes neither with --force" in run("init", "--tables", "--force")[2]
 
 
+def test_a_schema_without_tables_is_named_and_no_pattern_is_spoken_of(run: Run, database: sa.Engine) -> None:
+    Path("eventlog.toml").unlink()
+    with database.begin() as conn:
+        conn.exec_driver_sql("CREATE SCHEMA other")
+    code, _, err = run("--schema", "other", "init", "--tables")
+    assert (code, Path("eventlog.toml").exists()) == (2, False)
+    assert 'there is no table with a primary key of schema "other": name the schema of the application' in err
+    assert "*" not in err
+
+
+def test_names_of_secrets_are_those_of_crypts_too(run: Run, database: sa.Engine) -> None:
+    Path("eventlog.toml").unlink()
+    with database.begin() as conn:
+        conn.exec_driver_sql("ALTER TABLE hr.usr ADD pass_crypt text, ADD pass_salt text")
+    assert run("--schema", "hr", "init", "--tables")[0] == 0
+    assert '#exclude = ["password_hash", "pass_crypt", "pass_salt"]' in Path("eventlog.toml").read_text()
+
+
+def test_references_of_views_that_stay_values_are_said(run: Run, database: sa.Engine) -> None:
+    with database.begin() as conn:
+        conn.exec_driver_sql("ALTER TABLE hr.usr ADD boss integer REFERENCES hr.usr")
+        conn.exec_driver_sql("CREATE VIEW hr.view_boss AS SELECT idu AS pk_idu, boss AS fk__idu__boss FROM hr.usr")
+    Path("eventlog.toml").write_text(
+        '[database]\nschema_name = "hr"\n[format]\nreferential = "dn"\n'
+        '[[watch]]\nview = "view_boss"\nbase = { usr = { idu = "pk_idu", boss = "fk__idu__boss" } }\n'
+    )
+    assert run("db", "upgrade")[0] == 0
+    code, out, err = run("triggers", "plan")
+    assert code == 0
+    assert 'view_boss: fk__idu__boss stay values with referential = "dn"' in out + err
+
+
 def test_a_dry_run_changes_nothing_and_says_what_would_be(run: Run, database: sa.Engine) -> None:
     assert run("db", "upgrade")[0] == 0
     before = everything(database)

@@ -279,13 +279,13 @@ def test_a_structured_document_is_an_event_a_line() -> None:
     }
     assert (second["id"], second["type"], second["data"]["columns"]) == ("13.2", "hr.delete", {})
     assert "time" not in second
-    assert made.media_type == "application/cloudevents+json; charset=UTF-8"
+    assert made.media_type == "application/cloudevents+json; charset=utf-8"
 
 
 def test_a_batch_is_an_array_of_the_same_events() -> None:
     made = document("batched", MODIFY, DELETE)
     assert json.loads(made.body) == list(map(json.loads, document("structured", MODIFY, DELETE).body.splitlines()))
-    assert made.media_type == "application/cloudevents-batch+json; charset=UTF-8"
+    assert made.media_type == "application/cloudevents-batch+json; charset=utf-8"
 
 
 def test_in_binary_mode_the_body_is_the_data_and_headers_are_percent_encoded() -> None:
@@ -311,7 +311,7 @@ def test_a_record_of_kafka_is_an_event_under_its_association() -> None:
     assert dict(binary.headers)["content-type"] == b"application/json"  # type: ignore[union-attr]
     assert dict(again.headers)["ce_id"] == b"13.2"  # type: ignore[union-attr]
     (structured,), _ = document("structured", MODIFY, DELETE, in_records=True).records
-    assert structured.headers == (("content-type", b"application/cloudevents+json; charset=UTF-8"),)  # type: ignore[union-attr]
+    assert structured.headers == (("content-type", b"application/cloudevents+json; charset=utf-8"),)  # type: ignore[union-attr]
     event = json.loads(structured.value)  # type: ignore[union-attr]
     assert event["data"] == json.loads(binary.value)  # type: ignore[union-attr]
 

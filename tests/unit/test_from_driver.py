@@ -140,8 +140,10 @@ class TestTags:
     def test_what_is_not_is_named_with_its_reason(self) -> None:
         found = reasons(read_driver(TAGS.encode()))
         assert set(found) == {
-            "jdbc-class", "state-dir", "connection-properties", "database URL", "subscriber-options"
+            "jdbc-class", "state-dir", "connection-properties", "database URL", "subscriber-options",
+            "enable-refs of views",
         }  # fmt: skip
+        assert found["enable-refs of views"].startswith("columns fk__... of views stay values")
         assert found["subscriber-options"] == "there is no subscriber channel (disable, key-gen-method)"
         assert "state directory" in found["state-dir"]
 

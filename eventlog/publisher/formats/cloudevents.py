@@ -43,8 +43,8 @@ from eventlog.publisher.formats import (
 from eventlog.publisher.sinks import Document
 from eventlog.sql.log_table import LogTable
 
-STRUCTURED_TYPE: Final = "application/cloudevents+json; charset=UTF-8"
-BATCHED_TYPE: Final = "application/cloudevents-batch+json; charset=UTF-8"
+STRUCTURED_TYPE: Final = "application/cloudevents+json; charset=utf-8"
+BATCHED_TYPE: Final = "application/cloudevents-batch+json; charset=utf-8"
 
 _CONTENT_TYPE: Final = "content-type"
 

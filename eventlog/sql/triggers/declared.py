@@ -389,7 +389,7 @@ def _value_source(cls: ObjectClass, watch: Watch, source: _Source, column: Colum
 # --- what people are told of it ---------------------------------------------------------------------------------------
 
 
-_SECRET: Final = re.compile("password|passwd|pwd|secret|token|hash|salt", re.IGNORECASE)
+_SECRET: Final = re.compile("password|passwd|pwd|passphrase|crypt|secret|token|hash|salt", re.IGNORECASE)
 
 
 def looks_secret(name: str) -> bool:
@@ -413,7 +413,24 @@ def warnings_of(declared: Sequence[TableTriggers]) -> Iterable[str]:
         for column in secret_names(triggers):
             where = f"{triggers.table.name}.{column}"
             yield f"{where} looks like a secret and is logged in clear: exclude it if it is not needed"
+        if isinstance(triggers, ChildTriggers) and not _joined(triggers):
+            mapped = " and ".join(f"{triggers.table.name}.{column.name}" for column in triggers.owner_columns)
+            yield (
+                f"no foreign key joins {mapped} to {triggers.owner.name}: a row without its row there is logged as a "
+                f"change of an object of {triggers.class_name} that is not there; add the foreign key, or see to it "
+                "that there is no such row"
+            )
         yield from _undecided_views(triggers, declared)
+
+
+def _joined(triggers: ChildTriggers) -> bool:
+    """Whether a foreign key sees to it that a row's owner is there."""
+    wanted = {(own.name, owner.name) for own, owner in zip(triggers.owner_columns, triggers.key, strict=True)}
+    return any(
+        key.table in (triggers.owner.name, f"{triggers.owner_schema}.{triggers.owner.name}")
+        and set(zip(key.columns, key.ref_columns, strict=True)) == wanted
+        for key in triggers.table.foreign_keys
+    )
 
 
 def _undecided_views(triggers: TableTriggers, declared: Sequence[TableTriggers]) -> Iterable[str]:

@@ -335,3 +335,19 @@ def test_a_table_has_no_base_and_a_key_is_not_left_out(direct: Watched) -> None:
         direct.plan(Watch("emp", base={"emp": EMP}))
     with pytest.raises(TriggerError, match="'pk_empno' is a key column"):
         direct.plan(view(exclude=("pk_empno",)))
+
+
+def test_a_mapped_column_that_no_foreign_key_joins_is_warned_of(direct: Watched) -> None:
+    base = {"emp": EMP, "phone": PHONE}
+    assert not [one for one in direct.plan(view(base=base)).warnings if "foreign key" in one]
+    run(direct.conn, "CREATE TABLE nick (empno integer, nick text, UNIQUE (empno, nick))")
+    (warning,) = (
+        one
+        for one in direct.plan(
+            view(base={**base, "nick": {"empno": "pk_empno", "nick": "fk_mv__idg__mbr_of"}})
+        ).warnings
+        if "foreign key" in one
+    )
+    assert warning.startswith(
+        "no foreign key joins nick.empno to emp: a row without its row there is logged as a change"
+    )
