@@ -132,8 +132,9 @@ def trigger_answers(
                 yield _table(trigger), trigger.name, trigger.log, mend
 
     def without_triggers(conn: Connection, schema: str | None, tables: Sequence[str], **_: Any) -> list[tuple[str]]:
-        watched = {trigger.table for trigger in triggers.all_triggers(conn)}
-        return [(table,) for table in tables if (schema or "", table) not in watched]
+        places = [(schema or "", table) for table in tables]
+        watched = {trigger.table for trigger in triggers.all_triggers(conn, places)}
+        return [(table,) for place, table in places if (place, table) not in watched]
 
     return {"installed_triggers": installed_triggers, "orphans": orphans, "without_triggers": without_triggers}
 

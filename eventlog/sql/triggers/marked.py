@@ -153,8 +153,10 @@ class MarkedTriggers(Triggers):
         """
 
     @abstractmethod
-    def all_triggers(self, conn: Connection) -> list[StoredTrigger]:
-        """The triggers of all tables, in the order of tables and names; the text of ours among them."""
+    def all_triggers(self, conn: Connection, tables: Collection[TableName] = ()) -> list[StoredTrigger]:
+        """The triggers of all tables that have one of ours, and of ``tables``, in the order of tables and names; the
+        text of ours among them.
+        """
 
     @abstractmethod
     def not_captured(self, declared: Sequence[TableTriggers]) -> tuple[str, ...]:
@@ -212,12 +214,12 @@ class MarkedTriggers(Triggers):
             raise missing_log(log)
         return log
 
-    def read_installed(self, conn: Connection, log: LogTable) -> Installed:
-        """The triggers of a log, and those of others beside them."""
-        tables: defaultdict[TableName, list[StoredTrigger]] = defaultdict(list)
-        for trigger in self.all_triggers(conn):
-            tables[trigger.table].append(trigger)
-        return Installed(dict(tables), self.log_in_marker(log))
+    def read_installed(self, conn: Connection, log: LogTable, tables: Collection[TableName] = ()) -> Installed:
+        """The triggers of a log, and those of others on their tables and on ``tables``."""
+        found: defaultdict[TableName, list[StoredTrigger]] = defaultdict(list)
+        for trigger in self.all_triggers(conn, tables):
+            found[trigger.table].append(trigger)
+        return Installed(dict(found), self.log_in_marker(log))
 
     def compile_declared(
         self,
@@ -265,7 +267,8 @@ class MarkedTriggers(Triggers):
         self, conn: Connection, log: LogTable, schema: str | None, declared: Sequence[TableTriggers]
     ) -> TriggerPlan:
         self.refuse(conn, log, schema, declared)
-        installed = self.read_installed(conn, log)
+        places = {(one.schema or schema or "", one.table.name) for one in declared}
+        installed = self.read_installed(conn, log, places)
         compiled = self.compile_declared(schema, log, declared, installed.taken)
         claims = _claims(compiled)
         dropped = [one for one in installed.ours if claims.get((one.schema, one.name)) != one.table]

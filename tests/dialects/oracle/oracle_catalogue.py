@@ -16,7 +16,7 @@ from eventlog.sql.connection import load_dialect
 from eventlog.sql.dialects.oracle import DIALECT, session
 from eventlog.sql.dialects.oracle.objects import column_type, fingerprint_statement, values_statement
 from eventlog.sql.dialects.oracle.session import IDENTITY
-from eventlog.sql.dialects.oracle.triggers import OracleTriggers
+from eventlog.sql.dialects.oracle.triggers import OracleTriggers, named_statement
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import statements
 from eventlog.sql.triggers import Action, TriggerPlan
@@ -229,7 +229,7 @@ def cases() -> Cases:
         "resync": tuple(_resync()),
         "catalogue": (
             *reflect.values(),
-            *statements("eventlog.sql.dialects.oracle", "installed.sql").values(),
+            *(named_statement(name, 2) for name in statements("eventlog.sql.dialects.oracle", "installed.sql")),
             statements("eventlog.sql.dialects.oracle", "doctor.sql")["numberings"],
             statements("eventlog.sql.dialects.oracle", "doctor.sql")["scaled"],
         ),

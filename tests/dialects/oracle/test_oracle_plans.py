@@ -16,7 +16,7 @@ from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import DatabaseError, TriggerError
 from eventlog.sql.connection import load_dialect
 from eventlog.sql.dialects.oracle import DIALECT
-from eventlog.sql.dialects.oracle.script import ddl_lock_timeout
+from eventlog.sql.dialects.oracle.script import ddl_lock_timeout, disabled
 from eventlog.sql.dialects.oracle.triggers import OracleTriggers, create_functions
 from eventlog.sql.triggers import Action, TriggerPlan
 from eventlog.sql.triggers.declared import declared_triggers
@@ -211,13 +211,14 @@ def test_what_follows_a_trigger_that_goes_is_warned_of_before() -> None:
 
 
 def rows_of_dictionary(*triggers_: StoredTrigger, follows: Sequence[tuple[str, str, str, str]] = ()) -> list[list[Any]]:
-    """What installed.sql answers: the sources, the triggers, their order."""
-    sources = [(one.schema, one.name, "TRIGGER", one.text) for one in triggers_ if one.text]
+    """What installed.sql answers: the tables that may have ours, the triggers, their sources, their order."""
+    sources = [(one.schema, one.name, one.text) for one in triggers_ if one.text]
+    tables = sorted({one.table for one in triggers_ if one.name.startswith("TGR_")})
     rows = [
         (one.schema, one.name, *one.table, one.type, one.event, "ENABLED" if one.is_enabled else "DISABLED", "VALID")
         for one in triggers_
     ]
-    return [sources, rows, list(follows)]
+    return [tables, rows, sources, list(follows)]
 
 
 def test_dropping_all_triggers_says_what_that_breaks() -> None:
@@ -269,12 +270,51 @@ def test_applying_runs_each_statement_and_looks_whether_it_compiled() -> None:
     TRIGGERS.apply(recorder, TriggerPlan((action,)), 5.0)
     statements = [statement for statement, _ in recorder.run]
     assert statements[0] == "ALTER SESSION SET DDL_LOCK_TIMEOUT = 5"
-    assert statements[1::2] == list(action.statements)
-    assert all("all_errors" in statement for statement in statements[2::2])
+    assert [one.replace("\nDISABLE\n", "\n") for one in statements[2::4]] == list(action.statements)
+    assert all("all_errors" in statement for statement in statements[3::4])
+
+
+def test_a_new_trigger_fires_once_it_is_known_to_compile() -> None:
+    recorder = conn()
+    TRIGGERS.apply(recorder, TriggerPlan((compared(compiled_link(), installed()),)), 5.0)
+    looked, made, checked, enabled = [statement for statement, _ in recorder.run[1:5]]
+    assert "FROM all_triggers" in looked
+    assert re.search(r"\nFOR EACH ROW\nDISABLE\nDECLARE\n", made)
+    assert "FROM all_errors" in checked
+    assert enabled == 'ALTER TRIGGER "APP"."TGR_LINK_I_1" ENABLE'
+    compound = next(statement for statement, _ in recorder.run if "COMPOUND TRIGGER" in statement)
+    assert re.search(r'\nFOR UPDATE ON "APP"."LINK"\nDISABLE\nCOMPOUND TRIGGER\n', compound)
+
+
+def test_a_trigger_that_is_there_goes_on_to_fire_while_it_is_replaced() -> None:
+    statement = compiled_link()[0].triggers[0].statement
+    recorder = conn([(1,)])
+    DIALECT.run(recorder, statement)
+    assert [one for one, _ in recorder.run][1] == statement
+    assert not any("ENABLE" in one for one, _ in recorder.run)
+
+
+@pytest.mark.parametrize("name", WATCHES)
+def test_every_trigger_can_be_made_disabled(name: str) -> None:
+    for statement in triggers_of(*WATCHES[name]):
+        assert disabled(statement).replace("\nDISABLE\n", "\n", 1) == statement
+
+
+def test_the_dictionary_is_asked_for_the_declared_tables_and_those_of_ours() -> None:
+    ours = all_there(compiled_link())
+    tables, rows, *rest = rows_of_dictionary(*ours, foreign())
+    recorder = conn(tables, rows, [], *rest)
+    found = TRIGGERS.all_triggers(recorder, [("APP", "LINK"), ("APP", "EMP"), ("OTHER", "T")])
+    assert [one.name for one in found] == [*(one.name for one in ours), "BILL"]
+    marked, triggers, *_ = recorder.run
+    assert "all_source" not in marked[0]
+    assert triggers[1] == {"owner": "APP", **{f"n{place}": ("EMP" if not place else "LINK") for place in range(10)}}
+    assert not any("LIKE" in statement for statement, _ in recorder.run[1:])
+    assert [binds["owner"] for statement, binds in recorder.run if "table_name IN" in statement] == ["APP", "OTHER"]
 
 
 def test_a_trigger_that_does_not_compile_is_dropped_and_said() -> None:
-    recorder = conn([], [], [(3, 7, "PL/SQL: ORA-00942: table or view does not exist")])
+    recorder = conn([], [], [], [(3, 7, "PL/SQL: ORA-00942: table or view does not exist")])
     with pytest.raises(
         DatabaseError, match=r"trigger APP\.TGR_LINK_I_1 does not compile: line 3, column 7.*was dropped"
     ):

@@ -181,10 +181,18 @@ class Oracle(OracleSessions, OracleObjects):
 
     def run(self, conn: Connection, statement: str) -> None:
         # It is committed, and what does not compile is a success for Oracle.
-        run_as_it_stands(conn, statement)
         compiled = script.made_by(statement)
-        if compiled is not None:
-            _check_compiled(conn, *compiled)
+        if compiled is None:
+            run_as_it_stands(conn, statement)
+            return
+        type_, schema, name = compiled
+        binds = {"owner": schema, "name": name}
+        is_new = type_ == "TRIGGER" and not fetch(conn, _INSTALLED_SQL["trigger"], binds)
+        # One that is there goes on to fire: its changes would be lost meanwhile.
+        run_as_it_stands(conn, script.disabled(statement) if is_new else statement)
+        _check_compiled(conn, *compiled)
+        if is_new:
+            run_as_it_stands(conn, script.enabled(schema, name))
 
     # The log in parts, as Arrow batches by the data frames of python-oracledb
 

@@ -5,24 +5,34 @@ SELECT t.owner, t.table_name
 FROM all_tables t
 WHERE t.owner = NVL(:owner, SYS_CONTEXT('USERENV', 'CURRENT_SCHEMA')) AND t.table_name = :name
 
+-- name: marked_tables
+-- The tables that may have triggers of ours, by these triggers' names (spec/triggers.md 9).
+SELECT DISTINCT t.table_owner, t.table_name
+FROM all_triggers t
+WHERE t.base_object_type = 'TABLE'
+  AND (t.trigger_name LIKE 'TGR\_%' ESCAPE '\' OR t.trigger_name LIKE 'tgr\_%' ESCAPE '\')
+
 -- name: triggers
--- Every trigger of these schemas' tables, ours or not.
+-- Every trigger of some tables of one schema, ours or not. In braces: the binds of an IN list.
 SELECT t.owner, t.trigger_name, t.table_owner, t.table_name, t.trigger_type, t.triggering_event, t.status, o.status AS validity
 FROM all_triggers t
 JOIN all_objects o ON o.owner = t.owner AND o.object_name = t.trigger_name AND o.object_type = 'TRIGGER'
-WHERE t.base_object_type = 'TABLE'
+WHERE t.base_object_type = 'TABLE' AND t.table_owner = :owner AND t.table_name IN ({names})
 ORDER BY t.table_owner, t.table_name, t.trigger_name
 
 -- name: sources
--- The sources of ours, line by line. The marker is one of the first lines.
-SELECT s.owner, s.name, s.type, s.text
+-- The sources of some triggers of one schema, line by line: by name, since a search of all sources takes up to a minute
+-- in a large dictionary.
+SELECT s.owner, s.name, s.text
 FROM all_source s
-WHERE s.type IN ('TRIGGER', 'FUNCTION')
-  AND (s.owner, s.name) IN (
-    SELECT m.owner, m.name
-    FROM all_source m
-    WHERE m.type IN ('TRIGGER', 'FUNCTION') AND m.line <= 8 AND m.text LIKE '%-- eventlog sha256:%')
-ORDER BY s.owner, s.name, s.type, s.line
+WHERE s.type = 'TRIGGER' AND s.owner = :owner AND s.name IN ({names})
+ORDER BY s.owner, s.name, s.line
+
+-- name: trigger
+-- Whether a trigger of this name is there.
+SELECT 1
+FROM all_triggers
+WHERE owner = NVL(:owner, SYS_CONTEXT('USERENV', 'CURRENT_SCHEMA')) AND trigger_name = :name
 
 -- name: functions
 SELECT object_name
@@ -49,8 +59,8 @@ WHERE :owner = SYS_CONTEXT('USERENV', 'SESSION_USER')
    OR EXISTS (SELECT 1 FROM all_triggers WHERE table_owner = :owner)
 
 -- name: ordering
--- Which triggers say FOLLOWS, and what they name.
+-- Which of some triggers of one schema say FOLLOWS, and what they name.
 SELECT trigger_owner, trigger_name, referenced_trigger_owner, referenced_trigger_name
 FROM all_trigger_ordering
-WHERE ordering_type = 'FOLLOWS'
+WHERE ordering_type = 'FOLLOWS' AND trigger_owner = :owner AND trigger_name IN ({names})
 ORDER BY trigger_owner, trigger_name, referenced_trigger_owner, referenced_trigger_name

@@ -26,6 +26,8 @@ PROLOGUE: Final = (
 """What every script begins with."""
 
 _MADE: Final = re.compile(r'CREATE OR REPLACE (TRIGGER|FUNCTION) (?:"([^"]+)"\.)?"([^"]+)"')
+_HEADER: Final = re.compile(r"\n(?=DECLARE\n|COMPOUND TRIGGER\n)")
+"""The end of what stands before the body of a trigger of ours."""
 _LINES_THAT_END: Final = re.compile(r"^\s*[/.]\s*$|^\s*#|-[ \t]*$", re.MULTILINE)
 """Lines that SQL*Plus takes for commands of its own, and those that it joins with the next one."""
 _LONGEST_LINE: Final = 2499
@@ -38,6 +40,18 @@ def made_by(statement: str) -> tuple[str, str | None, str] | None:
     """Type, schema and name of the object that a statement compiles, None for other statements."""
     match = _MADE.match(statement)
     return None if match is None else (match[1], match[2], match[3])
+
+
+def disabled(statement: str) -> str:
+    """The statement that makes the same trigger, and does not let it fire."""
+    text, found = _HEADER.subn("\nDISABLE\n", statement, count=1)
+    assert found, statement
+    return text
+
+
+def enabled(schema: str | None, name: str) -> str:
+    """The statement that lets a trigger fire."""
+    return f"ALTER TRIGGER {qualified(schema, name)} ENABLE"
 
 
 def drop_trigger(schema: str | None, name: str) -> str:

@@ -8,11 +8,11 @@ was compiled stands in its source; what somebody changed by hand shows by compar
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
@@ -21,8 +21,8 @@ from eventlog.core import table_key
 from eventlog.core.catalog import Column
 from eventlog.errors import DatabaseError, TriggerError
 from eventlog.model import EventType
-from eventlog.sql.dialects.oracle.script import PROLOGUE, ddl_lock_timeout, drop_trigger, terminated
-from eventlog.sql.dialects.oracle.session import current_user, error_code, fetch
+from eventlog.sql.dialects.oracle.script import PROLOGUE, ddl_lock_timeout, drop_trigger, enabled, terminated
+from eventlog.sql.dialects.oracle.session import chunks, current_user, error_code, fetch
 from eventlog.sql.dialects.oracle.text import (
     BASE64_FUNCTION,
     QUOTE_FUNCTION,
@@ -74,7 +74,11 @@ _BUSY: Final = frozenset({54, 4021})
 
 
 class OracleTriggers(MarkedTriggers):
-    """Oracle commits every statement of a plan: what is done before an error stays, and a new plan goes on."""
+    """Oracle commits every statement of a plan: what is done before an error stays, and a new plan goes on.
+
+    A trigger that was not there is made disabled, looked at, and enabled (``Oracle.run``): one that does not compile
+    would fail the writes of its table until it is dropped.
+    """
 
     replaces = True
     blank_digest = "0" * 64
@@ -95,14 +99,15 @@ class OracleTriggers(MarkedTriggers):
             raise missing_log(log)
         return replace(log, schema=rows[0][0], name=rows[0][1])
 
-    def all_triggers(self, conn: Connection) -> list[StoredTrigger]:
+    def all_triggers(self, conn: Connection, tables: Collection[TableName] = ()) -> list[StoredTrigger]:
+        wanted = {*tables, *((owner, table) for owner, table in fetch(conn, _SQL["marked_tables"]))}
+        rows = _by_owner(conn, "triggers", wanted)
+        names = [(schema, name) for schema, name, *_ in rows]
         sources: defaultdict[TableName, str] = defaultdict(str)
-        for schema, name, type_, line in fetch(conn, _SQL["sources"]):
-            if type_ == "TRIGGER":
-                sources[schema, name] += line or ""
-        rows = fetch(conn, _SQL["triggers"])
+        for schema, name, line in _by_owner(conn, "sources", names):
+            sources[schema, name] += line or ""
         follows: defaultdict[TableName, set[TableName]] = defaultdict(set)
-        for schema, name, other_schema, other in fetch(conn, _SQL["ordering"]):
+        for schema, name, other_schema, other in _by_owner(conn, "ordering", names):
             follows[schema, name].add((other_schema, other))
         return [
             StoredTrigger(
@@ -120,7 +125,7 @@ class OracleTriggers(MarkedTriggers):
         ]
 
     def enable(self, trigger: StoredTrigger) -> list[str]:
-        return [] if trigger.is_enabled else [f"ALTER TRIGGER {qualified(trigger.schema, trigger.name)} ENABLE"]
+        return [] if trigger.is_enabled else [enabled(trigger.schema, trigger.name)]
 
     def difference(self, stored: StoredTrigger, compiled: CompiledTrigger) -> str | None:
         # What is before the marker the database writes in its own way.
@@ -208,6 +213,28 @@ class OracleTriggers(MarkedTriggers):
     def installed(self, conn: Connection, log: LogTable) -> list[InstalledTrigger]:
         triggers = super().installed(conn, log)
         return [one._replace(trigger_sql=f"CREATE OR REPLACE {one.trigger_sql}") for one in triggers]
+
+
+def _by_owner(conn: Connection, question: str, names: Iterable[TableName]) -> list[tuple[Any, ...]]:
+    """The rows of a statement of installed.sql for these names, schema by schema."""
+    by_owner: defaultdict[str, set[str]] = defaultdict(set)
+    for owner, name in names:
+        by_owner[owner].add(name)
+    return [
+        row
+        for owner in sorted(by_owner)
+        for chunk in chunks(sorted(by_owner[owner]))
+        for row in fetch(
+            conn,
+            named_statement(question, len(chunk)),
+            {"owner": owner, **{f"n{place}": name for place, name in enumerate(chunk)}},
+        )
+    ]
+
+
+def named_statement(question: str, size: int) -> str:
+    """A statement of installed.sql about ``size`` names of one schema."""
+    return _SQL[question].replace("{names}", ", ".join(f":n{place}" for place in range(size)))
 
 
 def shows_triggers(conn: Connection, schema: str) -> bool:

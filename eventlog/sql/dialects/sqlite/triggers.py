@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -30,7 +30,7 @@ from eventlog.sql.statements import (
     template_renderer,
     trigger_words,
 )
-from eventlog.sql.triggers import one_line
+from eventlog.sql.triggers import TableName, one_line
 from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableTriggers, following
 from eventlog.sql.triggers.marked import Compiled, Installed, MarkedTriggers, StoredTrigger
 
@@ -54,7 +54,7 @@ class SQLiteTriggers(MarkedTriggers):
         for operation, when, condition, body in bodies:
             yield operation, partial(_trigger, triggers, when, condition, body)
 
-    def all_triggers(self, conn: Connection) -> list[StoredTrigger]:
+    def all_triggers(self, conn: Connection, tables: Collection[TableName] = ()) -> list[StoredTrigger]:
         rows = conn.exec_driver_sql(
             "SELECT tbl_name, name, sql FROM main.sqlite_schema WHERE type = 'trigger' ORDER BY tbl_name, name"
         )

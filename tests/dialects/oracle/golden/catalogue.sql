@@ -52,19 +52,22 @@ FROM (
 SELECT t.owner, t.table_name
 FROM all_tables t
 WHERE t.owner = NVL(:owner, SYS_CONTEXT('USERENV', 'CURRENT_SCHEMA')) AND t.table_name = :name;
+SELECT DISTINCT t.table_owner, t.table_name
+FROM all_triggers t
+WHERE t.base_object_type = 'TABLE'
+  AND (t.trigger_name LIKE 'TGR\_%' ESCAPE '\' OR t.trigger_name LIKE 'tgr\_%' ESCAPE '\');
 SELECT t.owner, t.trigger_name, t.table_owner, t.table_name, t.trigger_type, t.triggering_event, t.status, o.status AS validity
 FROM all_triggers t
 JOIN all_objects o ON o.owner = t.owner AND o.object_name = t.trigger_name AND o.object_type = 'TRIGGER'
-WHERE t.base_object_type = 'TABLE'
+WHERE t.base_object_type = 'TABLE' AND t.table_owner = :owner AND t.table_name IN (:n0, :n1)
 ORDER BY t.table_owner, t.table_name, t.trigger_name;
-SELECT s.owner, s.name, s.type, s.text
+SELECT s.owner, s.name, s.text
 FROM all_source s
-WHERE s.type IN ('TRIGGER', 'FUNCTION')
-  AND (s.owner, s.name) IN (
-    SELECT m.owner, m.name
-    FROM all_source m
-    WHERE m.type IN ('TRIGGER', 'FUNCTION') AND m.line <= 8 AND m.text LIKE '%-- eventlog sha256:%')
-ORDER BY s.owner, s.name, s.type, s.line;
+WHERE s.type = 'TRIGGER' AND s.owner = :owner AND s.name IN (:n0, :n1)
+ORDER BY s.owner, s.name, s.line;
+SELECT 1
+FROM all_triggers
+WHERE owner = NVL(:owner, SYS_CONTEXT('USERENV', 'CURRENT_SCHEMA')) AND trigger_name = :name;
 SELECT object_name
 FROM all_objects
 WHERE owner = :owner AND object_type = 'FUNCTION' AND object_name IN (:quote, :base64);
@@ -81,7 +84,7 @@ WHERE :owner = SYS_CONTEXT('USERENV', 'SESSION_USER')
    OR EXISTS (SELECT 1 FROM all_triggers WHERE table_owner = :owner);
 SELECT trigger_owner, trigger_name, referenced_trigger_owner, referenced_trigger_name
 FROM all_trigger_ordering
-WHERE ordering_type = 'FOLLOWS'
+WHERE ordering_type = 'FOLLOWS' AND trigger_owner = :owner AND trigger_name IN (:n0, :n1)
 ORDER BY trigger_owner, trigger_name, referenced_trigger_owner, referenced_trigger_name;
 SELECT sequence_owner, sequence_name, cache_size, increment_by, cycle_flag, order_flag, session_flag
 FROM all_sequences
