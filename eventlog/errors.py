@@ -30,8 +30,9 @@ A message says what is wrong, where, and what to do about it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar, TypeVar
+import re
+from collections.abc import Iterable, Sequence
+from typing import ClassVar, Final, TypeVar
 
 
 class EventlogError(Exception):
@@ -228,10 +229,17 @@ class SchemaMissing(FormatError):
 
 
 class ReceiverAway(EventlogError):
-    """The receiver gives no answer, or one that is not well-formed (spec/event-log.md 8.4)."""
+    """The receiver gives no answer, or one that is not well-formed (spec/event-log.md 8.4).
+
+    ``in_short``: the message without the receiver's words, which may quote values; empty if there is no such text.
+    """
 
     code = "receiver_away"
     cure = "Check the receiver and [sink]. The publisher marks nothing and tries again by itself."
+
+    def __init__(self, message: str, in_short: str = "") -> None:
+        super().__init__(message)
+        self.in_short = in_short
 
 
 class FatalAnswer(EventlogError):
@@ -268,3 +276,27 @@ def shown(text: str) -> str:
     """The text as a message shows it: one line, at most about 60 characters."""
     line = repr(text[:61])
     return line if len(line) <= 62 else f"{line[:60]}..."
+
+
+_INVISIBLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters, ends of lines, and what turns the direction of a text."""
+
+
+def visible(text: str) -> str:
+    r"""A text on one line of a terminal or a log: control characters and the like are escaped as ``\u001b``."""
+    return _INVISIBLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+_NEVER_BY_CHANCE: Final = 16
+"""Characters from which on a secret is no part of another word by chance."""
+
+
+def without_secrets(text: str, secrets: Iterable[str]) -> str:
+    """A text without these secrets. A short one is replaced as a whole word only: ``***lisher`` would tell it."""
+    for secret in filter(None, secrets):
+        if len(secret) >= _NEVER_BY_CHANCE:
+            text = text.replace(secret, "***")
+            continue
+        before, behind = (r"(?<!\w)" if secret[0].isalnum() else ""), (r"(?!\w)" if secret[-1].isalnum() else "")
+        text = re.sub(before + re.escape(secret) + behind, "***", text)
+    return text

@@ -355,7 +355,9 @@ class Answer:
     ``ignored``: how many elements were something else than a status. ``is_pending``: the receiver itself has not
     spoken yet, which it does when the sink is flushed. ``culprit_unknown``: ``general`` is an error that does not say
     of which event, so that it counts for one that is alone only. ``retry_after``: the seconds that the receiver wants
-    to be left alone, with a ``general`` retry; None = it does not say.
+    to be left alone, with a ``general`` retry; None = it does not say. ``in_short``: what was answered without the
+    receiver's words, such as its status; empty if there is no such text. ``is_sent``: the document was sent; False if
+    its format could hold none of its events.
     """
 
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)
@@ -365,6 +367,8 @@ class Answer:
     is_pending: bool = False
     culprit_unknown: bool = False
     retry_after: float | None = None
+    in_short: str = ""
+    is_sent: bool = True
 
     def verdict(self, event_id: str) -> Verdict:
         """The worst that was said of this event; success if nothing was."""

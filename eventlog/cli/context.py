@@ -22,7 +22,7 @@ import click
 
 from eventlog.config.load import Config, connection_url, load
 from eventlog.config.settings import SOURCE_FORMATS, LogSettings
-from eventlog.errors import ConfigError
+from eventlog.errors import ConfigError, visible
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
@@ -154,14 +154,14 @@ def _own_handlers() -> list[logging.StreamHandler[Any]]:
 
 
 class _TextLines(logging.Formatter):
-    """Lines for people, with the time in UTC and the code of an error."""
+    """Lines for people, with the time in UTC and the code of an error. A name of a table may hold any character."""
 
     converter = time.gmtime  # type: ignore[assignment]
     default_time_format = "%Y-%m-%dT%H:%M:%S"
     default_msec_format = "%s.%03dZ"
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
-        return _with_code(super().formatMessage(record), getattr(record, "code", ""))
+        return _with_code(visible(super().formatMessage(record)), getattr(record, "code", ""))
 
 
 def _with_code(message: str, code: str) -> str:
@@ -191,7 +191,7 @@ class _JsonLines(logging.Formatter):
         line.update({name: getattr(record, name) for name in _LOG_FIELDS if getattr(record, name, "") != ""})
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False)
+        return visible(json.dumps(line, ensure_ascii=False))  # which are JSON's own escapes
 
 
 def error_line(message: str, *, code: str = "") -> None:
@@ -207,7 +207,7 @@ def error_line(message: str, *, code: str = "") -> None:
 
 def note(message: str) -> None:
     """A line on standard error, beside the result: a warning, a hint, what was passed over."""
-    click.echo(message, err=True)
+    click.echo("\n".join(map(visible, message.split("\n"))), err=True)
 
 
 def result(message: str, *, colour: str | None = None, bold: bool | None = None, end: str = "\n") -> None:
@@ -244,7 +244,7 @@ def _encodable(text: str) -> str:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split("\n")) if "\n" in text else text
+    return visible(text.replace("\n", " "))
 
 
 def _width(text: str) -> int:

@@ -52,7 +52,10 @@ _MOST_COUNTED: Final = 100_000_000
 """Waiting rows that are counted for the progress bar at most."""
 _REDRAWN: Final = 0.2
 """Seconds between two updates of the progress bar."""
-_DONE: Final = ("rows_published", "rows_bad", "rows_loopback", "rows_dropped", "rows_gone", "rows_empty")
+_DONE: Final = (
+    *("rows_success", "rows_warning", "rows_error", "rows_fatal"),
+    *("rows_bad", "rows_loopback", "rows_dropped", "rows_gone", "rows_empty"),
+)
 """The counters of rows that have their final status, or are about to get it."""
 
 

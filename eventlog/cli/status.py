@@ -20,7 +20,7 @@ from eventlog.cli.context import Context, error_line, json_option, print_json, r
 from eventlog.cli.settings import print_settings
 from eventlog.cli.triggers import planned_triggers
 from eventlog.config.load import Config, Effective, effective
-from eventlog.errors import ConfigError, DatabaseError, EventlogError, number_of
+from eventlog.errors import ConfigError, DatabaseError, EventlogError, number_of, visible
 from eventlog.model import Status
 from eventlog.publisher.doctor import examine
 from eventlog.publisher.monitor.status import shape
@@ -137,7 +137,7 @@ def publishing_status(conn: Connection, dialect: Dialect, log: LogTable) -> dict
 
 def _print_status(status: Mapping[str, Any]) -> None:
     rows, in_flight = status["rows"], status["in_flight"]
-    result(f"log {status['log']}: {_runs(status['publisher_runs'])}")
+    result(f"log {visible(status['log'])}: {_runs(status['publisher_runs'])}")
     letters = [*_LETTERS, *sorted(set(rows) - set(_LETTERS))]
     table(
         ("status", "rows", "meaning"),
@@ -163,7 +163,7 @@ def _print_status(status: Mapping[str, Any]) -> None:
         for way_out in HOLD_WAYS_OUT:
             result(f"    {way_out}")
     for sentence in status["drift"]:
-        result(f"triggers are not as declared: {sentence}; see `eventlog triggers plan`")
+        result(f"triggers are not as declared: {visible(sentence)}; see `eventlog triggers plan`")
 
 
 def _runs(publisher_runs: bool | None) -> str:
@@ -264,9 +264,9 @@ def _print_findings(findings: list[Finding], settings: list[Effective], quiet: b
         if quiet and one.severity == "info":
             continue
         result(f"{one.severity}: ", colour=_COLOURS[one.severity], bold=True, end="")
-        result(f"{one.text} [{one.code}]")
+        result(f"{visible(one.text)} [{one.code}]")
         for line in one.mend:
-            result(f"    {line}")
+            result(f"    {visible(line)}")
     if quiet:
         return
     changed = [setting for setting in settings if setting.source != "default"]

@@ -31,7 +31,7 @@ from eventlog.cli.context import (
 from eventlog.cli.db import dialect_option, names, offline, refuse_to_lose_rows
 from eventlog.config.load import Config
 from eventlog.core.catalog import Catalog, Database, key_columns, match_name
-from eventlog.errors import ConfigError, EventlogError, TriggerError, number_of, together, with_location
+from eventlog.errors import ConfigError, EventlogError, TriggerError, number_of, together, visible, with_location
 from eventlog.publisher.context import LOOPBACK_WAYS_OUT, loopback_of_tables, owned_tables
 from eventlog.publisher.open_log import (
     captured_tables,
@@ -360,7 +360,7 @@ def _further_refusals(
 def _print(planned: TriggerPlan) -> None:
     for action in planned.actions:
         sign, colour = _SIGNS[action.kind]
-        result(f"{sign} {action.table}: {action.reason}", colour=colour)
+        result(visible(f"{sign} {action.table}: {action.reason}"), colour=colour)
         if action.kind == "drop":
             for statement in action.statements:
                 result(f"    {' '.join(statement.split())}")

@@ -20,7 +20,7 @@ from typing import Any, Final, TypeVar
 
 from eventlog import __version__
 from eventlog.core.moments import time_zone_named
-from eventlog.errors import ConfigError, together, with_location
+from eventlog.errors import ConfigError, together, visible, with_location
 from eventlog.model import EventType
 
 
@@ -249,8 +249,12 @@ def instance_of(*types: type) -> Callable[[Any], Any]:
 _parse_string: Final[Callable[[Any], str]] = instance_of(str)
 
 
+_BLANKS: Final = " \t\r\n\f\v"
+"""What a text is freed of at its ends. A name may end with a blank of Unicode, such as U+2028."""
+
+
 def _parse_text(value: Any) -> str:
-    text = _parse_string(value).strip()
+    text = _parse_string(value).strip(_BLANKS)
     if not text or "\0" in text:
         raise ValueError
     return text
@@ -270,7 +274,7 @@ def _parse_path(value: Any) -> Path:
 
 def parse_names(value: Any) -> tuple[str, ...]:
     """Names in a list, or in text with separators; at least one, none twice. Raises ValueError."""
-    names = re.split(r"[;,\s]+", value.strip(" \t\r\n;,")) if isinstance(value, str) else value
+    names = re.split(r"[;,\s]+", value.strip(f"{_BLANKS};,"), flags=re.ASCII) if isinstance(value, str) else value
     if not isinstance(names, list | tuple):
         raise ValueError  # noqa: TRY004
     result = tuple(parse_name(name) for name in names)
@@ -352,8 +356,8 @@ def toml(value: Any) -> str:
             return "[" + ", ".join(toml(item) for item in value) + "]"
         case dict():
             return "{ " + ", ".join(f"{_toml_key(key)} = {toml(item)}" for key, item in value.items()) + " }"
-    # JSON's string is TOML's, but that TOML wants DEL escaped.
-    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+    # JSON's string is TOML's, but that TOML wants DEL escaped; people want to see the rest of what cannot be seen.
+    return visible(json.dumps(str(value), ensure_ascii=False))
 
 
 def _toml_key(key: Any) -> str:

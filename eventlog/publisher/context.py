@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from datetime import time as day_time
 from enum import StrEnum
+from itertools import islice
 from typing import Final, NamedTuple
 
 from sqlalchemy import Connection
@@ -83,12 +84,23 @@ class PublisherOptions:
 # --- what is counted, and said of it in the log -----------------------------------------------------------------------
 
 
+_MOST_REFUSED: Final = 100_000
+"""Rows E and F that a process remembers, so that it knows them again when they are put back."""
+
+
 @dataclass(slots=True)
 class Counters:
-    """Counted since the start of the process; never reset. ``warned``: columns whose lost fractions were warned of."""
+    """Counted since the start of the process; never reset. ``warned``: columns whose lost fractions were warned of.
+
+    ``refused``: the rows that became E or F last, so that those which come again are counted as put back.
+    """
 
     rows_read: int = 0
-    rows_published: int = 0
+    rows_success: int = 0
+    rows_warning: int = 0
+    rows_error: int = 0
+    rows_fatal: int = 0
+    rows_requeued: int = 0
     rows_dropped: int = 0
     rows_gone: int = 0
     rows_empty: int = 0
@@ -106,6 +118,29 @@ class Counters:
     old_unreadable: int = 0
     truncated: int = 0
     warned: set[str] = field(default_factory=set, compare=False)
+    refused: dict[int, None] = field(default_factory=dict, compare=False)
+
+    @property
+    def rows_published(self) -> int:
+        """Rows that the receiver has taken: those answered success or warning."""
+        return self.rows_success + self.rows_warning
+
+    def count_rows(self, level: Level, number: int) -> None:
+        """So many rows are of events that got this answer, other than retry, for good."""
+        name = f"rows_{level.name.lower()}"
+        setattr(self, name, getattr(self, name) + number)
+
+    def count_requeued(self, record_ids: Collection[int]) -> None:
+        """Of these rows, which are done once more, those count as put back that this process has seen refused."""
+        for record_id in self.refused.keys() & record_ids:
+            del self.refused[record_id]
+            self.rows_requeued += 1
+
+    def note_refused(self, record_ids: Iterable[int]) -> None:
+        """These rows become E or F. The oldest are forgotten, if there are very many."""
+        self.refused.update(dict.fromkeys(record_ids))
+        for record_id in list(islice(self.refused, max(0, len(self.refused) - _MOST_REFUSED))):
+            del self.refused[record_id]
 
     def remark(self, remark: Remark) -> None:
         """Count what was remarked on a row; warn of lost fractions once a column."""
@@ -176,7 +211,7 @@ def stream_summary(counters: Counters) -> str:
 
 def summary(before: Counters, now: Counters, queue: Queue, parked: int) -> str:
     """One line for people: what was done between two looks at the counters, and what waits. ``parked``: objects."""
-    bad, refused = now.rows_bad - before.rows_bad, now.answers_error - before.answers_error
+    bad, refused = now.rows_bad - before.rows_bad, now.rows_error - before.rows_error
     documents = number_of(now.documents_sent - before.documents_sent, "document")
     oldest = "" if queue.oldest_seconds is None else f", oldest {queue.oldest_seconds:.1f} s"
     parts = [
@@ -184,7 +219,7 @@ def summary(before: Counters, now: Counters, queue: Queue, parked: int) -> str:
         f"{number_of(now.events_sent - before.events_sent, 'event')} in {documents}",
         f"{number_of(bad, 'row')} bad" if bad else "",
         *remarks(now.old_unreadable - before.old_unreadable, now.truncated - before.truncated),
-        f"{number_of(refused, 'answer')} error" if refused else "",
+        f"{number_of(refused, 'row')} refused" if refused else "",
         f"queue: {number_of(queue.rows, 'row')}{oldest}",
         f"{number_of(parked, 'object')} parked" if parked else "",
     ]
@@ -238,8 +273,9 @@ class Looked:
 
     ``queue_rows`` is at most ``cap``, and then there may be more; None for a stream, which has no queue.
     ``oldest_seconds``: age of the first row N by event_time, None without one; ``oldest_writer_seconds``: that of the
-    oldest open transaction that has written the log, None if there is none or if it cannot be known. ``clock``: the
-    time that event_time is compared with, None for a stream. ``seconds``: how long the look took.
+    oldest open transaction that has written the log, None if there is none or if it cannot be known;
+    ``oldest_flight_seconds``: that of the first of ``flights``, as its line says, None if it is not known. ``clock``:
+    the time that event_time is compared with, None for a stream. ``seconds``: how long the look took.
     """
 
     queue_rows: int | None = None
@@ -250,6 +286,7 @@ class Looked:
     flights: Sequence[FlightInfo] = ()
     clock: datetime | None = None
     seconds: float = 0.0
+    oldest_flight_seconds: float | None = None
 
 
 def look_at_queue(
@@ -287,8 +324,11 @@ class Observer:
     def does(self, doing: Doing, reason: str = "") -> None:
         """What the publisher does from now on."""
 
-    def waits(self, who: WaitFor, reason: str, until: float) -> None:
-        """The publisher backs off. ``until``: when it tries again, on the monotonic clock."""
+    def waits(self, who: WaitFor, reason: str, until: float, in_short: str = "") -> None:
+        """The publisher backs off. ``until``: when it tries again, on the monotonic clock.
+
+        ``in_short``: the reason without words of the receiver; empty if there is no such text.
+        """
 
     def connected(self, *, again: bool) -> None:
         """The connection stands, the lock is held and the classes have been read."""
@@ -304,8 +344,11 @@ class Observer:
     def flight_begins(self, flight: FlightInfo, event_times: Mapping[str, str | None]) -> None:
         """A flight is about to be sent. ``event_times``: of the first row of each envelope, by the event-id sent."""
 
-    def flight_ended(self, number: int, result: str) -> None:
-        """A flight was sent as far as it could be, and what was answered is marked. ``result`` for people."""
+    def flight_ended(self, number: int, result: str, left: FlightInfo | None = None) -> None:
+        """A flight was sent as far as it could be, and what was answered is marked. ``result`` for people.
+
+        ``left``: what of it is recorded still, and is sent again; None = it is done.
+        """
 
     def marked(self, seconds: float) -> None:
         """What was answered has been marked, or the position moved behind it."""

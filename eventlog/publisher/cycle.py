@@ -177,7 +177,7 @@ def send_in_flight(
         # The scan has read past rows of the objects that are free now: they come before what is behind them.
         state.scan = None
     if full := state.parking.too_many(context.options.max_parked):
-        return Delivered(FlightResult.RETRY, full)
+        return Delivered(FlightResult.RETRY, full, in_short=full)
     return Delivered(FlightResult.DONE)
 
 
@@ -203,7 +203,7 @@ def _fly(
             delivered = deliver(line.to_send(), line, stopping, threads)
             line.save()
         except ReceiverAway as lost:
-            delivered = Delivered(FlightResult.AWAY, str(lost))
+            delivered = Delivered(FlightResult.AWAY, str(lost), in_short=lost.in_short)
     if delivered.result is FlightResult.AWAY:
         context.output.forget()
     if delivered.result is not FlightResult.DONE:
@@ -212,7 +212,8 @@ def _fly(
         state.flights[flight.number] = line.recorded
     else:
         del state.flights[flight.number]
-    context.observer.flight_ended(flight.number, delivered.result.value)
+    left = line.recorded.info() if line.recorded.envelopes else None
+    context.observer.flight_ended(flight.number, delivered.result.value, left)
     _log.debug(
         "flight %d of %s ended after %.3f s: %s",
         flight.number,
@@ -360,36 +361,39 @@ def dry_run(context: Context) -> Iterator[str]:
     """The documents of one scan: what is in flight as it was recorded, then the queue."""
     state = recover(context)
     for number in sorted(state.flights):
-        for events in rebuild(context, state.flights[number], state.parking).envelopes.values():
-            events = [event for event in events if event.operation is not None]
-            if events:
-                yield preview(context, events)
+        flight = rebuild(context, state.flights[number], state.parking)
+        for events in flight.envelopes.values():
+            yield preview(context, flight, events)
     if state.hold is not None:
         state.held = read_objects(context, state.hold)
-    for window in _windows(context, state):
+    for window, origins in _windows(context, state):
         for groups in split_by_rows(window, context.options.flight_rows):
             events = [event for event in build_events(context, groups) if event.operation is not None]
-            for envelope in pack(1, events, context.options.batch_size).envelopes.values():
-                yield preview(context, envelope)
+            flight = pack(1, events, context.options.batch_size, origins=origins)
+            for envelope in flight.envelopes.values():
+                yield preview(context, flight, envelope)
 
 
-def _windows(context: Context, state: State) -> Iterator[list[Group]]:
-    """All that the queue holds. What would be marked without being published is counted, for a warning."""
+def _windows(context: Context, state: State) -> Iterator[tuple[list[Group], Origins]]:
+    """All that the queue holds, and the origins of its rows if the format needs them. What would be marked without
+    being published is counted, for a warning.
+    """
     in_flight = recorded_ids(state.flights.values())
     is_timed = context.options.handle_future_events
     scan: QueueScan | DueScan | None = begin_due_scan(context, is_long=False) if is_timed else QueueScan(1, None, None)
     while scan is not None:
         taken, scan = _take(context, scan, state, in_flight)
         context.counters.rows_loopback += len(taken.loopback)
-        yield taken.groups
+        yield taken.groups, taken.origins
         if isinstance(scan, QueueScan):
             # Nothing is marked here, so what has been shown is read again where it lies behind a row held back.
             shown = chain(taken.loopback, *map(ids_of, taken.groups))
             in_flight |= {record_id for record_id in shown if record_id >= scan.first}
 
 
-def preview(context: Context, events: Sequence[Outgoing]) -> str:
-    """What a document of these events would look like, for people; empty if all objects are gone."""
-    read, current_rows = _with_current_rows(context, events)
+def preview(context: Context, flight: Flight, events: Sequence[Outgoing]) -> str:
+    """What a document of these events of a flight would look like, for people; empty if all objects are gone."""
+    read, current_rows = _with_current_rows(context, [event for event in events if event.operation is not None])
     events = [event for event in read if event.operation is not None]
-    return context.output.preview(context.catalog, events, current_rows) if events else ""
+    flight = flight._replace(current_rows=current_rows)
+    return context.output.preview(context.catalog, flight, events) if events else ""

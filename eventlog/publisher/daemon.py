@@ -196,7 +196,8 @@ def _serve(
             if _settled(context.counters) > settled_before:
                 failures.attempts = 0
             look(watcher.context, state)
-            failures.wait(stop, cycle.reason, cycle.retry_after, partial(look, watcher.context, state))
+            look_again = partial(look, watcher.context, state)
+            failures.wait(stop, cycle.reason, cycle.retry_after, look_again, cycle.in_short)
             continue
         failures.attempts = 0
         progress()
@@ -297,6 +298,10 @@ def look(context: Context, state: State) -> None:
     begun = time.monotonic()
     conn, dialect, log = context.connection, context.dialect, context.log
     transactions = doctor.ask(conn, dialect, "transactions", doctor.OpenTransaction, log, limit=_MOST_TRANSACTIONS)
+    # Of flights alone: a line of a backlog job may be older than any of them.
+    oldest_flight = None
+    if state.flights and state.hold is None:
+        (oldest_flight,) = doctor.ask(conn, dialect, "inflight", float, log) or (None,)
     queue = look_at_queue(conn, dialect, log, context.options.event_time_zone, context.observer.queue_cap)
     conn.commit()
     writers = [each.seconds for each in transactions if each.wrote_log and each.seconds is not None]
@@ -307,7 +312,14 @@ def look(context: Context, state: State) -> None:
     flights = [flight.info() for flight in state.flights.values()]
     oldest, seconds = max(writers, default=None), time.monotonic() - begun
     context.observer.looked(
-        replace(queue, oldest_writer_seconds=oldest, parked=parked, flights=flights, seconds=seconds)
+        replace(
+            queue,
+            oldest_writer_seconds=oldest,
+            oldest_flight_seconds=oldest_flight,
+            parked=parked,
+            flights=flights,
+            seconds=seconds,
+        )
     )
 
 

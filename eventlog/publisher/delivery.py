@@ -35,14 +35,16 @@ class FlightResult(Enum):
 class Delivered(NamedTuple):
     """How the sending of envelopes, or a whole cycle, ended.
 
-    ``reason`` for people if it was stopped; ``retry_after``: how many seconds the receiver wants to be left alone, None
-    if it does not say. ``more``: there is something to do at once.
+    ``reason`` for people if it was stopped, ``in_short`` without the receiver's words, empty if there is no such text;
+    ``retry_after``: how many seconds the receiver wants to be left alone, None if it does not say. ``more``: there is
+    something to do at once.
     """
 
     result: FlightResult
     reason: str = ""
     retry_after: float | None = None
     more: bool = False
+    in_short: str = ""
 
 
 class Sendable(Protocol):
@@ -188,18 +190,19 @@ def deliver(
         nonlocal ended
         if isinstance(answer, ReceiverAway):
             if ended.result is not FlightResult.FATAL:
-                ended = ended._replace(result=FlightResult.AWAY, reason=str(answer))
+                ended = ended._replace(result=FlightResult.AWAY, reason=str(answer), in_short=answer.in_short)
             return set()
         judged = _judge(events, answer)
         settled = _settle(envelope, judged, answer, errand)
         if (why := errand.take(envelope, events, judged)) and settled.result is FlightResult.DONE:
-            settled = settled._replace(result=FlightResult.RETRY, reason=why)
+            settled = settled._replace(result=FlightResult.RETRY, reason=why, in_short=why)
         if settled.result is FlightResult.FATAL or ended.result is FlightResult.DONE:
             ended = settled
         return {event.object_id for event in judged.retried} if answer.verdicts else set()
 
     with closing(_returned(envelopes, errand, halted, threads)) as returned:
         for envelope, events, answer in returned:
+            _count_sent(errand.counters, answer)
             if (why := _refusal(events, answer)) is None:
                 take(envelope, events, answer)
                 continue
@@ -228,6 +231,7 @@ def _send_halves(
     while parts and not halted():
         part = parts.pop(0)
         answer = _send(errand, envelope, part)
+        _count_sent(errand.counters, answer)
         if _refusal(part, answer) is not None:
             parts[:0] = _halves(part)
             continue
@@ -298,11 +302,20 @@ def _send(errand: Errand[E], number: int, events: Sequence[E]) -> Answer | Recei
     return answer
 
 
+def _count_sent(counters: Counters, answer: Answer | ReceiverAway) -> None:
+    """Count a document that got an answer, whatever it says. Is called by the one thread that delivers."""
+    if not isinstance(answer, ReceiverAway) and answer.is_sent:
+        counters.documents_sent += 1
+
+
 def _refusal(events: Sequence[E], answer: Answer | ReceiverAway) -> str | None:
-    """Why an envelope of several events was refused without saying which; None if it was not."""
+    """Why an envelope of several events was refused without saying which; None if it was not.
+
+    The receiver's own words, which may quote values, stand with the rows that are refused in the end.
+    """
     if isinstance(answer, ReceiverAway) or not answer.culprit_unknown or answer.general is None or len(events) == 1:
         return None
-    return answer.general.message
+    return answer.in_short or "the receiver refuses it"
 
 
 def _halves(events: Sequence[E]) -> list[Sequence[E]]:
@@ -358,27 +371,27 @@ def _settle(envelope: int, judged: Judged[E], answer: Answer, errand: Errand[E])
     """Count the answers to one envelope, park the objects of what is to be sent again, and say whether to go on."""
     counters, parking = errand.counters, errand.parking
     ended = Delivered(FlightResult.DONE, "", answer.retry_after)
-    sent = len(judged.retried) + len(judged.behind)
     for verdict, events in judged.answered:
         counters.count_answers(verdict.level, len(events))
-        sent += len(events)
+        counters.events_sent += len(events)
         if parking:
             for event in events:
                 parking.release(event.object_id)
         if verdict.level is Level.FATAL:
             ended = ended._replace(result=FlightResult.FATAL, reason=verdict.message or "no message")
     counters.count_answers(Level.RETRY, len(judged.retried))
+    counters.events_sent += len(judged.retried) + len(judged.behind)
     for verdict, _ in judged.behind:
         counters.count_answers(verdict.level, 1)
-    counters.events_sent += sent
-    counters.documents_sent += 1
     if ended.result is FlightResult.FATAL or not judged.retried:
         return ended
     if not errand.options.park or (answer.general is not None and answer.general.level is Level.RETRY):
         sent_id = judged.retried[0].sent_id
         message = answer.verdict(sent_id).message
-        again = f"event {sent_id} is to be sent again later{f' ({message})' if message else ''}"
-        return ended._replace(result=FlightResult.RETRY, reason=again)
+        again = f"event {sent_id} is to be sent again later"
+        told = f"{again} ({message})" if message else again
+        in_short = f"{again} ({answer.in_short})" if answer.in_short else again
+        return ended._replace(result=FlightResult.RETRY, reason=told, in_short=in_short)
     now = time.monotonic()
     first: dict[Hashable, E] = {}  # of each object that got retry
     for event in judged.retried:

@@ -27,7 +27,7 @@ from eventlog.core.events import (
 )
 from eventlog.core.fold import first_id, fold, object_of
 from eventlog.errors import DatabaseError, LogTableError
-from eventlog.model import LogRow, Status, queue_rows
+from eventlog.model import LogRow, Status, origins_of, queue_rows
 from eventlog.publisher.context import Context, remark_in_words
 from eventlog.publisher.cycle import build_recorded, preview, recorded_ids
 from eventlog.publisher.flight import Flight
@@ -110,12 +110,16 @@ def explanation_data(explanation: Explanation) -> dict[str, Any]:
 
 
 class _Built(NamedTuple):
-    """A group, where it is known from, the rows as the log has them, and what comes of it."""
+    """A group, where it is known from, the rows as the log has them, and what comes of it.
+
+    ``flight``: the one that the event is, or would be, sent in.
+    """
 
     source: Source
     rows: Sequence[LogRow]
     decision: Decision
     event: Outgoing
+    flight: Flight
 
 
 def explain(context: Context, record_id: int, seconds: int = _SECONDS) -> Explanation:
@@ -142,7 +146,7 @@ def explain(context: Context, record_id: int, seconds: int = _SECONDS) -> Explan
     try:
         with as_database_errors(conn), conn.begin_nested():
             if place is not None:
-                built = _recorded(context, place[1])
+                built = _recorded(context, *place[1:])
             elif object_id is not None and not _is_loopback(context, row):
                 if letter == Status.NEW and _is_due(context, row):
                     built = _waiting(context, record_id, object_id, recorded_ids(flights))
@@ -164,7 +168,7 @@ def explain(context: Context, record_id: int, seconds: int = _SECONDS) -> Explan
         read_back=_read_back(built),
         event_id=None if event is None else event.sent_id,
         operation=None if event is None else event.operation,
-        document=None if event is None else preview(context, [event]),
+        document=None if built is None or event is None else preview(context, built.flight, [event]),
         errors=tuple(errors),
         notes=tuple(notes),
     )
@@ -183,12 +187,12 @@ def _errors(context: Context, record_id: int, notes: list[str]) -> list[ErrorLin
 # --- what the row is --------------------------------------------------------------------------------------------------
 
 
-def _place(flights: Iterable[Flight], record_id: int) -> tuple[InFlight, Outgoing] | None:
+def _place(flights: Iterable[Flight], record_id: int) -> tuple[InFlight, Outgoing, Flight] | None:
     for flight in flights:
         for envelope, events in flight.envelopes.items():
             for event in events:
                 if record_id in event.ids:
-                    return InFlight(flight.number, envelope, event.sent_id, event.sendings), event
+                    return InFlight(flight.number, envelope, event.sent_id, event.sendings), event, flight
     return None
 
 
@@ -212,7 +216,7 @@ def _state(
     row: LogRow,
     object_id: ObjectId | None,
     problem: BadRow | None,
-    place: tuple[InFlight, Outgoing] | None,
+    place: tuple[InFlight, Outgoing, Flight] | None,
     flights: Sequence[Flight],
     hold: Hold | None,
     errors: Sequence[ErrorLine],
@@ -252,7 +256,7 @@ def _state_of_new(
     row: LogRow,
     object_id: ObjectId | None,
     problem: BadRow | None,
-    place: tuple[InFlight, Outgoing] | None,
+    place: tuple[InFlight, Outgoing, Flight] | None,
     flights: Sequence[Flight],
 ) -> str:
     runs = context.dialect.is_locked(context.connection, context.log)
@@ -288,14 +292,15 @@ def _event_ahead(context: Context, object_id: ObjectId, flights: Iterable[Flight
 # --- its group --------------------------------------------------------------------------------------------------------
 
 
-def _recorded(context: Context, recorded: Outgoing) -> _Built | None:
+def _recorded(context: Context, recorded: Outgoing, flight: Flight) -> _Built | None:
     """The event as its in-flight line has it, built anew from the rows that are still N (spec/event-log.md 10)."""
     rebuilt = build_recorded(context, [recorded])
     ((_, decision, _),) = rebuilt.decided
     if decision is None:
         return None
     rows = context.dialect.read_rows(context.connection, context.log, to_ranges(sorted(recorded.ids)))
-    return _Built("in_flight", rows, decision, *rebuilt.events)
+    flight = flight._replace(origins=origins_of(rebuilt.log_rows.values()))
+    return _Built("in_flight", rows, decision, rebuilt.events[0], flight)
 
 
 def _waiting(context: Context, record_id: int, object_id: ObjectId, in_flight: Collection[int]) -> _Built | None:
@@ -348,7 +353,8 @@ def _folded(context: Context, source: Source, record_id: int, object_id: ObjectI
             ((_, decision, current),) = decide([group], context.query_back, [None])
             assert decision is not None
             event = build_event(group, options.events, decision, current)
-            return _Built(source, [row for row in rows if row.record_id in ids], decision, event)
+            own = [row for row in rows if row.record_id in ids]
+            return _Built(source, own, decision, event, Flight(0, {}, "", origins_of(own)))
     return None
 
 

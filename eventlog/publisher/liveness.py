@@ -133,7 +133,7 @@ class Watchdog(Observer):
             # A short try between two waits is part of the waiting.
             self._show("publishing" if doing is Doing.RESTING else "connecting to the database")
 
-    def waits(self, who: WaitFor, reason: str, until: float) -> None:
+    def waits(self, who: WaitFor, reason: str, until: float, in_short: str = "") -> None:
         self._sign(until - time.monotonic())
         # Without the reason, which may be what a receiver said: everybody on the machine can read a status.
         self._show(f"waiting for the {who.value}; the log says why")

@@ -42,8 +42,12 @@ class Marks:
 
     def add_bad(self, bad: Sequence[BadRow]) -> None:
         """Rows that failed a check or whose value read back cannot be written: E, with a line each."""
+        record_ids = [row.record_id for row in bad]
         self.counters.rows_bad += len(bad)
-        self.add(Status.ERROR, [row.record_id for row in bad])
+        if self.counters.refused:
+            self.counters.count_requeued(record_ids)
+        self.counters.note_refused(record_ids)
+        self.add(Status.ERROR, record_ids)
         self.errors += bad
 
     def add_answered(self, events: Sequence[Outgoing], verdict: Verdict) -> None:
@@ -51,9 +55,12 @@ class Marks:
         special = [fates for fates in map(_fates_of, events) if fates is not None]
         contributed = [event.contributed for event in events] if special else map(_ids_of, events)
         record_ids = list(chain.from_iterable(contributed))
-        self.counters.rows_published += len(record_ids)
+        self.counters.count_rows(verdict.level, len(record_ids))
+        if self.counters.refused:
+            self.counters.count_requeued(record_ids)
         self.add(Status[verdict.level.name], record_ids)
         if verdict.level in (Level.ERROR, Level.FATAL):
+            self.counters.note_refused(record_ids)
             message = verdict.message or f"the receiver answered {verdict.level.name.lower()}"
             self.errors.extend(BadRow(record_id, "receiver", message) for record_id in record_ids)
         self.add_fates(special)
@@ -121,7 +128,8 @@ class InflightLine:
         if not document.refused:
             return self._sink.send(document)
         # What the format holds of the envelope; the rest is an error already.
-        answer = self._sink.send(document) if len(document.refused) < len(document.event_ids) else Answer()
+        is_sent = len(document.refused) < len(document.event_ids)
+        answer = self._sink.send(document) if is_sent else Answer(is_sent=False)
         return replace(answer, verdicts={**answer.verdicts, **document.refused})
 
     def take(self, envelope: int, events: Sequence[Outgoing], judged: Judged[Outgoing]) -> str:

@@ -65,7 +65,7 @@ class Tracing(Observer):
         self._flight = self.span("eventlog.flight", _ROOT, links=links, flight=flight.number)
         self._context = trace.set_span_in_context(self._flight, _ROOT)
 
-    def flight_ended(self, number: int, result: str) -> None:
+    def flight_ended(self, number: int, result: str, left: FlightInfo | None = None) -> None:
         self._end_flight("", result)
 
     def marked(self, seconds: float) -> None:

@@ -245,9 +245,11 @@ class BackOff:
         why: str,
         retry_after: float | None = None,
         look: Callable[[], None] = lambda: None,
+        in_short: str = "",
     ) -> None:
         """Say why nothing can be done now, and wait: for ``retry_after`` seconds where who failed has said so, within
-        the bounds of the back-off. ``look`` is called when the observer wants to be told what waits.
+        the bounds of the back-off. ``look`` is called when the observer wants to be told what waits. ``in_short`` as of
+        ``Observer.waits``.
         """
         self.attempts += 1
         if retry_after is None:
@@ -256,7 +258,7 @@ class BackOff:
             pause = min(self.maximum, max(self.initial, retry_after))
         _log.warning("%s; trying again in %.3g s", why, pause, extra={"code": ReceiverAway.code})
         until = monotonic() + pause
-        self.observer.waits(WaitFor.RECEIVER, why, until)
+        self.observer.waits(WaitFor.RECEIVER, why, until, in_short)
         while (due := self.observer.look_due()) is not None and due < pause:
             if stop.wait(due):
                 return
@@ -323,5 +325,5 @@ def keep_connected(
         attempts += 1
         pause = back_off(attempts, initial, maximum, random.random)
         observer.disconnected()
-        observer.waits(who, why, monotonic() + pause)
+        observer.waits(who, why, monotonic() + pause, why)
         stop.wait(pause)

@@ -25,7 +25,7 @@ from sqlalchemy.exc import (
     SQLAlchemyError,
 )
 
-from eventlog.errors import ConfigError, DatabaseAway, DatabaseError
+from eventlog.errors import ConfigError, DatabaseAway, DatabaseError, without_secrets
 from eventlog.sql import embedded
 from eventlog.sql.database import CHANGING_POOL, WRITES
 from eventlog.sql.dialect import Dialect
@@ -235,7 +235,7 @@ def describe(url: URL) -> str:
 def reason_of(error: BaseException, url: URL) -> str:
     """What a driver's error says, on one line and without the password of the URL."""
     reason = " ".join(str(error).split())
-    return reason.replace(str(url.password), "***") if url.password else reason
+    return without_secrets(reason, [str(url.password)]) if url.password else reason
 
 
 def _not_connected(dialect: Dialect, url: URL, error: BaseException, secret: str) -> DatabaseError:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from eventlog import __version__
-from eventlog.errors import ConfigError
+from eventlog.errors import ConfigError, without_secrets
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
@@ -36,7 +36,14 @@ EXCERPT: Final = 200
 
 
 class HttpFailed(Exception):
-    """An exchange failed: no connection, a time-out, an answer that is cut off, too large or no HTTP."""
+    """An exchange failed: no connection, a time-out, an answer that is cut off, too large or no HTTP.
+
+    ``in_short``: the message without words of the server.
+    """
+
+    def __init__(self, message: str, in_short: str | None = None) -> None:
+        super().__init__(message)
+        self.in_short = message if in_short is None else in_short
 
 
 class Response(NamedTuple):
@@ -123,8 +130,7 @@ class HttpClient:
 
     def clean(self, text: str, most: int = EXCERPT) -> str:
         """Text from outside on one line of at most ``most`` characters, with no control characters and no secrets."""
-        for secret in self._secrets:
-            text = text.replace(secret, "***")
+        text = without_secrets(text, self._secrets)
         text = "".join(c if c.isprintable() else "\ufffd" for c in " ".join(text.split()))
         return text if len(text) <= most else text[:most] + "..."
 
@@ -155,7 +161,8 @@ class HttpClient:
         """The whole body, of at most ``max_answer_bytes``."""
         encoding = response.getheader("Content-Encoding", "identity").strip().lower()
         if encoding not in ("identity", ""):
-            raise HttpFailed(f"the answer has Content-Encoding {encoding}, which was not asked for")
+            what = "which was not asked for"
+            raise HttpFailed(f"the answer has Content-Encoding {encoding}, {what}", f"a Content-Encoding {what}")
         limit = self._max_answer_bytes
         body = bytearray()
         while piece := response.read(_PIECE):
@@ -171,10 +178,11 @@ class HttpClient:
     @contextlib.contextmanager
     def _failing(self) -> Iterator[None]:
         """Say in words why an exchange failed."""
+        in_short = None
         try:
             yield
         except HttpFailed as failed:
-            why = self.clean(str(failed), 1000)
+            why, in_short = self.clean(str(failed), 1000), self.clean(failed.in_short, 1000)
         except TimeoutError:
             why = f"no whole answer within {self._timeout:g} s{_hint(self._section, 'timeout')}"
         except ssl.SSLError as error:
@@ -184,12 +192,13 @@ class HttpClient:
         except http.client.IncompleteRead:
             why = "the connection ended in the middle of the answer"
         except http.client.HTTPException as error:
-            why = f"what came is no HTTP response: {self.clean(f'{type(error).__name__}: {error}')}"
+            in_short = "what came is no HTTP response"
+            why = f"{in_short}: {self.clean(f'{type(error).__name__}: {error}')}"
         except OSError as error:
             why = f"the connection broke: {error.strerror or type(error).__name__}"
         else:
             return
-        raise HttpFailed(why) from None
+        raise HttpFailed(why, in_short) from None
 
 
 def _excerpt(response: http.client.HTTPResponse) -> bytes:

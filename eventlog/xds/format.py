@@ -433,15 +433,18 @@ def read_answer(body: bytes | str, event_ids: Collection[str], limit: int = ANSW
     nds. Nothing may be marked then.
     """
     if not body.strip():
-        raise ReceiverAway("the receiver's answer is empty: nds with output needed")
+        why = "the receiver's answer is empty: nds with output needed"
+        raise ReceiverAway(why, why)
     try:
         root = parse_document(body, limit)
     except XdsError as error:
-        raise ReceiverAway(f"the receiver's answer cannot be read: {error}") from error
+        why = "the receiver's answer cannot be read"
+        raise ReceiverAway(f"{why}: {error}", why) from error
     outputs = root.findall("output")
     if root.tag != "nds" or not outputs:
         what = "nds without output" if root.tag == "nds" else f"root element {root.tag}"
-        raise ReceiverAway(f"the receiver's answer is no XDS answer: {what}")
+        why = "the receiver's answer is no XDS answer"
+        raise ReceiverAway(f"{why}: {what}", why)
 
     outermost, ignored = _statuses(outputs)
     ignored += sum(child.tag not in ("source", "output") for child in root)

@@ -21,8 +21,10 @@ Ask = Callable[[str], Any]
 
 
 def read(url: str) -> tuple[int, str]:
+    """The status and the body; metrics as OpenMetrics."""
+    request = urllib.request.Request(url, headers={"Accept": "application/openmetrics-text"})
     try:
-        with urllib.request.urlopen(url, timeout=10) as reply_:
+        with urllib.request.urlopen(request, timeout=10) as reply_:
             return reply_.status, reply_.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()

@@ -376,7 +376,9 @@ def test_steps_are_written_without_a_change_between(monkeypatch: pytest.MonkeyPa
 
 def test_a_preview_shows_events_as_lines() -> None:
     output = CloudEvents("binary", "/db/log", "hr.{operation}", ValueOptions("full"))
-    assert [json.loads(line)["id"] for line in output.preview(CATALOG, [MODIFY, DELETE], {}).splitlines()] == [
+    assert [
+        json.loads(line)["id"] for line in output.preview(CATALOG, Flight(1, {}), [MODIFY, DELETE]).splitlines()
+    ] == [
         "12",
         "13.2",
     ]

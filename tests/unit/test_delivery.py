@@ -247,7 +247,9 @@ def test_rows_that_are_held_back_and_read_again_are_counted_once(new_world: NewW
     assert set(fake.statuses().values()) == {"S", "E"}
     assert fake.counters.rows_read == len(rows)
     counters = fake.counters
-    decided = counters.rows_published + counters.rows_dropped + counters.rows_gone + counters.rows_empty
+    decided = (
+        counters.rows_published + counters.rows_error + counters.rows_dropped + counters.rows_gone + counters.rows_empty
+    )
     assert decided + counters.rows_bad + counters.rows_loopback == len(rows)
 
 
@@ -363,7 +365,7 @@ def test_counters_say_what_was_done(new_world: NewWorld) -> None:
     state: State = fake.start()
     fake.run(Receiver(judge(e1="warning", e3="error", e4="retry")), state)
     counters = fake.counters
-    assert (counters.rows_published, counters.rows_dropped) == (4, 1)
+    assert (counters.rows_published, counters.rows_error, counters.rows_dropped) == (3, 1, 1)
     assert (counters.documents_sent, counters.events_sent) == (3, 5)
     assert (counters.answers_success, counters.answers_warning) == (2, 1)
     assert (counters.answers_error, counters.answers_retry, counters.answers_fatal) == (1, 1, 0)

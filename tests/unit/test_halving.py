@@ -6,7 +6,7 @@ import math
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -271,7 +271,29 @@ def test_counters_count_each_event_once(new_world: NewWorld) -> None:
     fake.run(Whole(refuses={"4"}))
     counters = fake.counters
     assert (counters.events_sent, counters.answers_success, counters.answers_error) == (16, 15, 1)
-    assert counters.rows_published == 16
+    assert (counters.rows_success, counters.rows_error, counters.rows_published) == (15, 1, 15)
+
+
+def test_every_document_that_was_answered_is_counted_halves_too(new_world: NewWorld) -> None:
+    fake, receiver = new_world(deletes(128)), Whole(refuses={"5", "77"})
+    fake.run(receiver)
+    assert len(receiver.requests) > 20
+    assert fake.counters.documents_sent == len(receiver.requests)
+
+
+def test_the_log_says_of_halves_what_status_came_and_quotes_nothing(
+    new_world: NewWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Answering(Whole):
+        def send(self, document: Document) -> Answer:
+            answer = super().send(document)
+            said = Verdict(Level.ERROR, "the receiver answers 422; no Jack of idu=7")
+            return replace(answer, general=said, in_short="the receiver answers 422") if answer.general else answer
+
+    with caplog.at_level("INFO", "eventlog"):
+        new_world(deletes(4)).run(Answering(refuses={"2"}))
+    lines = [record.getMessage() for record in caplog.records if "halves" in record.getMessage()]
+    assert lines == ["envelope 1 is sent in halves: the receiver answers 422"]
 
 
 # --- streams ----------------------------------------------------------------------------------------------------------

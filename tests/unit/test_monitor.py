@@ -5,7 +5,9 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -156,7 +158,10 @@ def test_with_a_token_only_the_two_words_of_health_are_told_without_it(activity:
 
 def test_the_page_is_opened_by_a_form_and_a_cookie_that_scripts_and_other_sites_cannot_use(activity: Activity) -> None:
     with asking(monitor_of(activity, token="secret")) as ask:
-        assert ask("/login", "POST", "token=wrong")[0] == 403
+        status, _, page = ask("/login", "POST", "token=wrong")
+        assert status == 403
+        assert '<p class="banner" role="alert">This is not the token of this monitor.</p>' in page
+        assert 'role="alert" hidden>' in ask("/")[2]
         status, headers, _ = ask("/login", "POST", "token=secret")
         assert (status, headers["location"]) == (303, "/")
         cookie = headers["set-cookie"]
@@ -224,7 +229,7 @@ def test_it_is_ready_while_the_connection_stands(activity: Activity) -> None:
 
 def scrape(activity: Activity) -> dict[tuple[str, ...], float]:
     metrics = PublisherMetrics(activity, LABELS)
-    families = text_string_to_metric_families(exposition(metrics).decode())
+    families = text_string_to_metric_families(exposition(metrics)[0].decode())
     return {
         (
             sample.name,
@@ -261,6 +266,24 @@ def test_a_scrape_is_open_metrics_with_what_was_counted(activity: Activity, cloc
     assert values["eventlog_window_seconds_count",] == 1
 
 
+@pytest.mark.parametrize(
+    ("accept", "media_type"),
+    [
+        ("application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5", "application/openmetrics-text"),
+        ("text/plain;version=0.0.4", "text/plain"),
+        ("text/html,*/*;q=0.8", "text/plain"),
+        ("", "text/plain"),
+    ],
+)
+def test_a_scrape_is_in_the_format_that_is_asked_for(activity: Activity, accept: str, media_type: str) -> None:
+    with asking(monitor_of(activity)) as ask:
+        status, headers, body = ask("/metrics", Accept=accept)
+    assert status == 200
+    assert headers["content-type"].startswith(media_type)
+    assert body.endswith("# EOF\n") is (media_type == "application/openmetrics-text")
+    assert "eventlog_rows_read_total" in body
+
+
 def test_before_the_first_look_the_queue_is_not_told(activity: Activity) -> None:
     assert ("eventlog_queue_rows",) not in scrape(activity)
 
@@ -291,6 +314,43 @@ def test_a_flight_is_seen_as_soon_as_it_begins_and_until_it_has_ended(activity: 
     assert scrape(activity)["eventlog_oldest_flight_seconds",] == 7
     activity.flight_ended(5, "done")
     assert scrape(activity)["eventlog_in_flight_rows",] == 2
+
+
+def test_a_flight_that_is_sent_again_is_as_old_as_it_was(activity: Activity, clock: Clock) -> None:
+    for _ in range(4):
+        activity.flight_begins(FlightInfo(5, 2, 3), {})
+        clock.now += 20
+        activity.flight_ended(5, "retry", FlightInfo(5, 1, 2))
+        activity.looked(Looked(2, 100, flights=[FlightInfo(5, 1, 2)], oldest_flight_seconds=3.0))
+    values = scrape(activity)
+    assert (values["eventlog_oldest_flight_seconds",], values["eventlog_in_flight_rows",]) == (80, 2)
+
+
+def test_a_flight_that_was_there_before_is_as_old_as_its_line_says(activity: Activity) -> None:
+    flights = [FlightInfo(4, 1, 1), FlightInfo(5, 1, 1)]
+    activity.looked(Looked(2, 100, flights=flights, oldest_flight_seconds=82.0))
+    assert scrape(activity)["eventlog_oldest_flight_seconds",] == 82
+
+
+def test_a_reason_is_told_without_the_receivers_words_if_it_has_such_a_text(activity: Activity) -> None:
+    activity.waits(WaitFor.RECEIVER, "http://r: 503; Jack is locked", 1010.0, "http://r: 503")
+    told = process_status(activity, "log", "http", "xds", shows_values=False)["state"]
+    assert told["words"] == "waiting for 0 s: the receiver: http://r: 503; next try in 10 s"
+    assert told["reason"] == "the receiver: http://r: 503"
+    activity.waits(WaitFor.RECEIVER, "Jack is locked", 1010.0)
+    assert process_status(activity, "log", "http", "xds", shows_values=False)["state"]["reason"] == "the receiver"
+    assert "Jack" in process_status(activity, "log", "http", "xds", shows_values=True)["state"]["words"]
+
+
+def test_questions_wait_for_each_other(activity: Activity) -> None:
+    class Slow:
+        def errors(self) -> dict[str, Any]:
+            time.sleep(0.5)
+            return {"errors": []}
+
+    with asking(monitor_of(activity, questions=Slow())) as ask, ThreadPoolExecutor(4) as threads:
+        answers = [threads.submit(ask, "/errors.json") for _ in range(4)]
+        assert [answer.result()[0] for answer in answers] == [200] * 4
 
 
 def delays(activity: Activity) -> dict[tuple[str, ...], float]:
@@ -360,7 +420,7 @@ def test_a_status_has_every_name_of_the_shape_and_no_other(activity: Activity) -
 def test_the_curves_hold_rates_and_the_middle_time_of_an_envelope(activity: Activity, clock: Clock) -> None:
     for seconds in (0.1, 0.2, 0.9):
         activity.answered(Document(1, 1, ("1",), "<nds/>"), Answer(), seconds)
-    activity.counters.rows_published = 50
+    activity.counters.rows_success = 50
     clock.now += 5
     activity.take_sample()
     clock.now += 5
@@ -416,7 +476,7 @@ def test_a_look_at_an_empty_queue_is_part_of_the_rest(activity: Activity, clock:
     activity.does(Doing.PUBLISHING)
     activity.window_read(0.01, 0)
     activity.does(Doing.RESTING)
-    assert activity.state == (Doing.RESTING, 1000, "", None)
+    assert activity.state[:4] == (Doing.RESTING, 1000, "", None)
     activity.does(Doing.PUBLISHING)
     activity.window_read(0.01, 3)
     assert activity.state.doing is Doing.PUBLISHING

@@ -40,7 +40,7 @@ def activity(clock: Clock) -> JobActivity:
 
 
 def metrics(activity: JobActivity) -> dict[str, float]:
-    text = exposition(JobMetrics(activity, {"log": "eventlog", "format": "xds"})).decode()
+    text = exposition(JobMetrics(activity, {"log": "eventlog", "format": "xds"}))[0].decode()
     return {
         sample.name + "".join(value for name, value in sample.labels.items() if name == "stage"): sample.value
         for family in text_string_to_metric_families(text)

@@ -237,7 +237,7 @@ def test_an_event_that_a_message_cannot_hold_is_an_error() -> None:
 
 
 def test_a_preview_shows_records_as_lines() -> None:
-    lines = [json.loads(line) for line in messages().preview(CATALOG, [EVENT], {}).splitlines()]
+    lines = [json.loads(line) for line in messages().preview(CATALOG, Flight(1, {}), [EVENT]).splitlines()]
     assert [line["topic"] for line in lines] == ["eventlog.metadata", "indirect.usr"]
 
 

@@ -61,8 +61,10 @@ class OutputFormat(Protocol):
         """The document of one envelope. Every event has an operation. Raises ReceiverAway."""
         ...
 
-    def preview(self, catalog: Catalog, events: Sequence[Outgoing], current_rows: CurrentRows) -> str:
-        """What a document of these events would look like, for people. ``current_rows`` as of a flight."""
+    def preview(self, catalog: Catalog, flight: Flight, events: Sequence[Outgoing]) -> str:
+        """What a document of these events of a flight would look like, for people: what will be sent, but that a flight
+        which is not recorded has no number yet.
+        """
         ...
 
     def forget(self) -> None:
@@ -127,7 +129,7 @@ class XdsFormat(OutputFormat):
             flight, envelope, ids, associations, list(map(write_event, events)), lambda: tuple(events)
         )
 
-    def preview(self, catalog: Catalog, events: Sequence[Outgoing], current_rows: CurrentRows) -> str:
+    def preview(self, catalog: Catalog, flight: Flight, events: Sequence[Outgoing]) -> str:
         texts = list(map(write_outgoing, events))
         return "".join(map(self._line, texts)) if self.form == "records" else self._body(texts)
 

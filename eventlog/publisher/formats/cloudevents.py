@@ -31,9 +31,8 @@ from eventlog.core.events import Outgoing, association_of, public_event, sent_id
 from eventlog.core.values import ValueOptions
 from eventlog.errors import BadValue, FormatError
 from eventlog.model import KafkaRecord, Origins
-from eventlog.publisher.flight import NO_ORIGINS, Flight
+from eventlog.publisher.flight import Flight
 from eventlog.publisher.formats import (
-    CurrentRows,
     OutputFormat,
     cloudevents_mode,
     of_first_row,
@@ -105,9 +104,9 @@ class CloudEvents(OutputFormat):
             flight.number, envelope, ids, body, records, lambda: tuple(map(public_event, events)), media_type, headers
         )
 
-    def preview(self, catalog: Catalog, events: Sequence[Outgoing], current_rows: CurrentRows) -> str:
-        """The events as lines, without what only their rows tell."""
-        return "".join(f"{event.text()}\n" for event in self.events(catalog, events, NO_ORIGINS))
+    def preview(self, catalog: Catalog, flight: Flight, events: Sequence[Outgoing]) -> str:
+        """The events as lines, in whatever mode they are sent."""
+        return "".join(f"{event.text()}\n" for event in self.events(catalog, events, flight.origins))
 
     def events(self, catalog: Catalog, events: Sequence[Outgoing], origins: Origins) -> list[CloudEvent]:
         if self._of_catalog is None or self._of_catalog[0] is not catalog:

@@ -17,7 +17,7 @@ from eventlog.debezium.format import line_of
 from eventlog.debezium.writer import EnvelopeWriter, WriteOptions
 from eventlog.errors import FormatError, RowError
 from eventlog.model import KafkaRecord, Level, Origins, Row, Verdict
-from eventlog.publisher.flight import NO_ORIGINS, Flight
+from eventlog.publisher.flight import Flight
 from eventlog.publisher.formats import (
     CurrentRows,
     OutputFormat,
@@ -71,9 +71,9 @@ class DebeziumEvents(OutputFormat):
             refused={event_id: one for event_id, one in zip(ids, written, strict=True) if isinstance(one, Verdict)},
         )
 
-    def preview(self, catalog: Catalog, events: Sequence[Outgoing], current_rows: CurrentRows) -> str:
+    def preview(self, catalog: Catalog, flight: Flight, events: Sequence[Outgoing]) -> str:
         lines = []
-        for one in self._written(catalog, events, NO_ORIGINS, current_rows):
+        for one in self._written(catalog, events, flight.origins, flight.current_rows):
             if isinstance(one, Verdict):
                 lines.append(f"# {one.message}\n")
             else:

@@ -15,9 +15,8 @@ from eventlog.core.events import Outgoing, public_event, sent_ids
 from eventlog.core.values import ValueOptions
 from eventlog.errors import FormatError, ReceiverAway, RowError
 from eventlog.model import KafkaRecord, Level, Origins, Verdict
-from eventlog.publisher.flight import NO_ORIGINS, Flight, placed
+from eventlog.publisher.flight import Flight, placed
 from eventlog.publisher.formats import (
-    CurrentRows,
     OutputFormat,
     configured_options,
     of_first_row,
@@ -75,13 +74,15 @@ class QlikMessages(OutputFormat):
         records = self._records(catalog, flight.first, events, flight.origins)
         return Document(flight.number, envelope, ids, "", records, lambda: tuple(map(public_event, events)))
 
-    def preview(self, catalog: Catalog, events: Sequence[Outgoing], current_rows: CurrentRows) -> str:
-        """The records as lines of a file; the sequences are not those that will be sent."""
+    def preview(self, catalog: Catalog, flight: Flight, events: Sequence[Outgoing]) -> str:
+        """The records as lines of a file; the sequences are those that will be sent if the flight is recorded."""
         from eventlog.qlik.message_format import line_of  # brings the reader too, which nothing else needs
 
         lines = []
-        first = first_sequence(0, "", self._utc_now())
-        for records in self._records(catalog, first, placed(events, count(1)), NO_ORIGINS):
+        first = flight.first
+        if not first:
+            first, events = first_sequence(0, "", self._utc_now()), placed(events, count(1))
+        for records in self._records(catalog, first, events, flight.origins):
             if isinstance(records, Verdict):
                 lines.append(json.dumps({"error": records.message}, ensure_ascii=False) + "\n")
             else:

@@ -37,12 +37,16 @@ _FIRST_CAP: Final = 10_000
 
 
 class State(NamedTuple):
-    """What the publisher does. ``since`` and ``until`` are on the monotonic clock."""
+    """What the publisher does. ``since`` and ``until`` are on the monotonic clock.
+
+    ``in_short``: the reason without words of the receiver; empty if there is no such text.
+    """
 
     doing: Doing
     since: float
     reason: str = ""
     until: float | None = None
+    in_short: str = ""
 
 
 class Sample(NamedTuple):
@@ -138,8 +142,8 @@ class Watched(ABC):
         return self.wall() - (self.clock() - self.progress_time)
 
     @abstractmethod
-    def in_words(self) -> str:
-        """The state as a sentence for people."""
+    def in_words(self, *, quotes: bool = True) -> str:
+        """The state as a sentence for people. ``quotes``: with the receiver's words, which may hold values."""
 
     @abstractmethod
     def take_sample(self) -> None:
@@ -191,15 +195,17 @@ class Activity(Watched, Observer):
         if doing is Doing.PUBLISHING and self.state.doing is Doing.RESTING:
             return
         if doing is Doing.RESTING or self.state.doing is not Doing.WAITING:
-            self._enter(State(doing, self.clock(), reason))
+            self._enter(State(doing, self.clock(), reason, None, reason))
 
     def _works(self) -> None:
         if self.state.doing is Doing.RESTING:
             self._enter(State(Doing.PUBLISHING, self.clock()))
 
-    def waits(self, who: WaitFor, reason: str, until: float) -> None:
+    def waits(self, who: WaitFor, reason: str, until: float, in_short: str = "") -> None:
         self.back_offs = {**self.back_offs, who.value: self.back_offs[who.value] + 1}
-        self._enter(State(Doing.WAITING, self.clock(), f"the {who.value}: {reason}", until))
+        whom = f"the {who.value}"
+        in_short = f"{whom}: {in_short}" if in_short else whom
+        self._enter(State(Doing.WAITING, self.clock(), f"{whom}: {reason}", until, in_short))
 
     def _enter(self, state: State) -> None:
         self.state = state._replace(since=self.state.since) if self.state.doing is state.doing else state
@@ -223,8 +229,10 @@ class Activity(Watched, Observer):
             self._works()
 
     def flight_begins(self, flight: FlightInfo, event_times: Mapping[str, str | None]) -> None:
-        # Not by the next look alone: if this flight hangs, that comes when it no longer does.
-        self.flights = {**self.flights, flight.number: (flight, self.clock())}
+        # Not by the next look alone: if this flight hangs, that comes when it no longer does. A flight that is sent
+        # again is as old as it was.
+        _, since = self.flights.get(flight.number, (flight, self.clock()))
+        self.flights = {**self.flights, flight.number: (flight, since)}
         self._works()
         self._event_times = dict(event_times)
         if event_times:
@@ -234,9 +242,10 @@ class Activity(Watched, Observer):
     def wants_event_times(self) -> bool:
         return self.clock() >= self._event_times_due
 
-    def flight_ended(self, number: int, result: str) -> None:
-        # What is left of it, if anything, the next look tells.
-        self.flights = {each: seen for each, seen in self.flights.items() if each != number}
+    def flight_ended(self, number: int, result: str, left: FlightInfo | None = None) -> None:
+        _, since = self.flights.get(number, (left, self.clock()))
+        others = {each: seen for each, seen in self.flights.items() if each != number}
+        self.flights = others if left is None else {**others, number: (left, since)}
 
     def answered(self, document: Document, answer: Answer, seconds: float) -> None:
         self._works()
@@ -289,8 +298,12 @@ class Activity(Watched, Observer):
 
     def looked(self, looked: Looked) -> None:
         now = self.clock()
+        # The line of the oldest one says how old it is; this process may not have been there when it began.
+        oldest = min((flight.number for flight in looked.flights), default=None)
+        begun = {oldest: now - (looked.oldest_flight_seconds or 0.0)}
         self.flights = {
-            flight.number: (flight, self.flights.get(flight.number, (flight, now))[1]) for flight in looked.flights
+            flight.number: (flight, self.flights.get(flight.number, (flight, begun.get(flight.number, now)))[1])
+            for flight in looked.flights
         }
         self.looked_at, self.looked_time = looked, now
 
@@ -334,9 +347,10 @@ class Activity(Watched, Observer):
         """Also while the publisher waits for somebody who is away."""
         return self.state.doing is Doing.WAITING or super().is_alive
 
-    def in_words(self) -> str:
+    def in_words(self, *, quotes: bool = True) -> str:
         now = self.clock()
-        doing, since, reason, until = self.state
+        doing, since, reason, until, in_short = self.state
+        reason = reason if quotes else in_short
         words = {
             Doing.CONNECTING: "connecting to the database",
             Doing.PUBLISHING: "publishing",
@@ -437,7 +451,7 @@ class JobActivity(Watched):
         seconds, share = self.clock() - self.begun, self.seen.share
         return seconds / share - seconds if share > 0.01 else None
 
-    def in_words(self) -> str:
+    def in_words(self, *, quotes: bool = True) -> str:
         if self.stage == STARTING:
             return "starting Spark and reading the classes"
         if self.stage == ENDING:

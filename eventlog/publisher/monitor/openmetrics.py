@@ -15,36 +15,40 @@ from prometheus_client.core import (
     InfoMetricFamily,
     Metric,
 )
-from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from eventlog import __version__
 from eventlog.publisher.context import Doing
 from eventlog.publisher.monitor.activity import STAGES, Activity, Histogram, JobActivity
 
-CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
-
 _COUNTERS: Final = (
     ("rows_read", "eventlog_rows_read", "Rows read of the log, or changes of a source."),
-    ("rows_published", "eventlog_rows_published", "Rows whose event got an answer other than retry."),
+    ("rows_published", "eventlog_rows_published", "Rows that the receiver has taken: answered success or warning."),
+    ("rows_requeued", "eventlog_rows_requeued", "Rows that were put back after E or F, and are done once more."),
     ("rows_bad", "eventlog_rows_bad", "Rows that failed a check: status E, with a line in the error table."),
     ("rows_loopback", "eventlog_rows_loopback", "Rows of the publisher's own database user."),
     ("rows_dropped", "eventlog_rows_dropped", "Rows that precedence dropped in favour of a query-back."),
     ("rows_gone", "eventlog_rows_gone", "Rows whose object was gone when it was read back."),
     ("rows_empty", "eventlog_rows_empty", "Rows that changed nothing that is written."),
-    ("events_sent", "eventlog_events_sent", "Events sent, those that are sent again included."),
-    ("documents_sent", "eventlog_documents_sent", "Documents sent, heartbeats not included."),
+    (
+        "events_sent",
+        "eventlog_events_sent",
+        "Events that got an answer of their own, one that is sent again later each time.",
+    ),
+    ("documents_sent", "eventlog_documents_sent", "Documents that got an answer, whatever it says; no heartbeats."),
     ("heartbeats_sent", "eventlog_heartbeats_sent", "Heartbeats sent."),
 )
 _LEVELS: Final = ("success", "warning", "error", "retry", "fatal")
 
 
-def exposition(metrics: Collector) -> bytes:
-    """The text of a scrape."""
+def exposition(metrics: Collector, accept: str = CONTENT_TYPE_LATEST) -> tuple[bytes, str]:
+    """The text of a scrape and its media type: the one of Prometheus' formats that ``accept`` asks for."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(metrics)
-    text: bytes = generate_latest(registry)  # type: ignore[no-untyped-call]
-    return text
+    encode, media_type = choose_encoder(accept)
+    return encode(registry), media_type
 
 
 _Labels = Mapping[str, str]
@@ -104,6 +108,9 @@ class PublisherMetrics(Collector):
             yield _counter(name, text, labels, getattr(activity.counters, field), activity.started)
         answers = {level: getattr(activity.counters, f"answers_{level}") for level in _LEVELS}
         yield _counters_by("eventlog_answers", "Answers to events, by level.", labels, "level", answers)
+        rows = {level: getattr(activity.counters, f"rows_{level}") for level in _LEVELS if level != "retry"}
+        text = "Rows of answered events, by the answer for good."
+        yield _counters_by("eventlog_rows_answered", text, labels, "level", rows)
         text = "Waits before another try, by what is waited for."
         yield _counters_by("eventlog_back_offs", text, labels, "who", activity.back_offs)
         text = "How often the connection to the database was made again."

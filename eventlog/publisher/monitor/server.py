@@ -10,15 +10,18 @@ while a flight hangs, and never holds one up.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hmac
 import logging
+import re
 import secrets
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import resources
 from operator import methodcaller
 from typing import Any, Final, NamedTuple
@@ -41,7 +44,8 @@ from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.doctor import Compare, examine
 from eventlog.publisher.explain import explain, explanation_data, read_refusals, refusals_data
 from eventlog.publisher.monitor.activity import Watched
-from eventlog.publisher.monitor.openmetrics import CONTENT_TYPE, exposition
+from eventlog.publisher.monitor.connections import Connections
+from eventlog.publisher.monitor.openmetrics import exposition
 from eventlog.publisher.monitor.status import HIDDEN
 from eventlog.publisher.open_log import open_unlocked
 from eventlog.sql.doctor import Limits
@@ -52,6 +56,13 @@ _log = logging.getLogger("eventlog.publisher")
 
 _COOKIE: Final = "eventlog_monitor"
 _LARGEST_FORM: Final = 4096
+_HEALTH: Final = ("/livez", "/readyz")
+"""Are answered without a token, and whatever else the server does."""
+_MOST_REQUESTS: Final = 64
+"""Other requests that are worked on at once."""
+_HANDSHAKE_SECONDS: Final = 10.0
+_QUEUED_SECONDS: Final = 30.0
+"""That a question waits for those before it."""
 _ENDED_WITHIN: Final = 10.0
 _EVERY_ADDRESS: Final = ("0.0.0.0", "::")  # noqa: S104 - compared, not listened on
 _PAGE: Final = {
@@ -111,7 +122,8 @@ class Monitor:
 
 
 class _Guard:
-    """Host headers of others get 421; without the token nothing but the two words of health is told.
+    """Host headers of others get 421; without the token nothing but the two words of health is told. These two are
+    answered however many other requests there are.
 
     A name of another host that leads to this address (DNS rebinding) would let a page of theirs read ours.
     """
@@ -123,20 +135,29 @@ class _Guard:
         if is_loopback(host):
             names |= {"localhost", "127.0.0.1", "::1"}
         self._hosts = {name.lower() for name in names}
+        self._requests = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         request = Request(scope, receive)
-        response = await self._refusal(request)
-        await (response or self._app)(scope, receive, send)
+        if request.url.path in _HEALTH:
+            await self._app(scope, receive, send)
+            return
+        if self._requests >= _MOST_REQUESTS:
+            await PlainTextResponse("too many requests at once\n", 503, _HEADERS)(scope, receive, send)
+            return
+        self._requests += 1
+        try:
+            response = await self._refusal(request)
+            await (response or self._app)(scope, receive, send)
+        finally:
+            self._requests -= 1
 
     async def _refusal(self, request: Request) -> Response | None:
         """What is answered in place of the application; None if it may answer."""
         path = request.url.path
-        if path in ("/livez", "/readyz"):
-            return None
         try:
             host = urlsplit(f"//{request.headers.get('host', '')}").hostname
         except ValueError:
@@ -166,7 +187,8 @@ class _Guard:
                 return PlainTextResponse("too large\n", 413, _HEADERS)
         text = parse_qs(body.decode("utf-8", "replace")).get("token", [""])[0]
         if not _equal(text.strip(), token):
-            return Response(_file("login.html"), 403, _HEADERS, "text/html; charset=utf-8")
+            page = _file("login.html").replace(b'role="alert" hidden', b'role="alert"')
+            return Response(page, 403, _HEADERS, "text/html; charset=utf-8")
         response = RedirectResponse("/", 303, _HEADERS)
         is_tls = request.url.scheme == "https"
         response.set_cookie(_COOKIE, self._session, httponly=True, samesite="strict", secure=is_tls)
@@ -187,7 +209,7 @@ def _file(name: str) -> bytes:
 def application(monitor: Monitor, host: str) -> ASGIApp:
     """The application that the server runs, which listens on ``host``."""
     activity = monitor.activity
-    asking = threading.Lock()
+    asking = asyncio.Lock()
 
     def word(is_good: Callable[[], bool], good: str, bad: str) -> Callable[[Request], Awaitable[Response]]:
         async def answer(_: Request) -> Response:
@@ -196,8 +218,9 @@ def application(monitor: Monitor, host: str) -> ASGIApp:
 
         return answer
 
-    async def metrics(_: Request) -> Response:
-        return Response(exposition(monitor.metrics), 200, _HEADERS, CONTENT_TYPE)
+    async def metrics(request: Request) -> Response:
+        text, media_type = exposition(monitor.metrics, request.headers.get("accept", ""))
+        return Response(text, 200, {**_HEADERS, "Vary": "Accept", "Content-Type": media_type})
 
     async def status(_: Request) -> Response:
         return JSONResponse(monitor.status(), 200, _HEADERS)
@@ -210,23 +233,35 @@ def application(monitor: Monitor, host: str) -> ASGIApp:
         samples = [sample._asdict() for sample in list(activity.history) if sample.at > since]
         return JSONResponse({"interval": activity.interval, "samples": samples}, 200, _HEADERS)
 
-    def one_at_a_time(ask: Callable[[Questions], dict[str, Any]]) -> Response:
-        if not asking.acquire(timeout=0.2):
-            return JSONResponse({"error": "another question is being answered: ask again"}, 503, _HEADERS)
+    def answer_to(ask: Callable[[Questions], dict[str, Any]]) -> Response:
         try:
             if monitor.questions is None:
                 raise ConfigError("a source is followed in place of a log: `eventlog status --from` tells of it")
             return JSONResponse(ask(monitor.questions), 200, _HEADERS)
         except EventlogError as error:
             return JSONResponse({"error": str(error), "code": error.code}, 502, _HEADERS)
+
+    async def one_at_a_time(ask: Callable[[Questions], dict[str, Any]]) -> Response:
+        try:
+            await asyncio.wait_for(asking.acquire(), _QUEUED_SECONDS)
+        except TimeoutError:
+            return JSONResponse({"error": "other questions are being answered: ask again"}, 503, _HEADERS)
+        try:
+            return await run_in_threadpool(answer_to, ask)
         finally:
             asking.release()
 
     def asks(question: str) -> Callable[[Request], Awaitable[Response]]:
-        async def answer(request: Request) -> Response:
-            return await run_in_threadpool(one_at_a_time, methodcaller(question, **request.path_params))
+        async def answer(_: Request) -> Response:
+            return await one_at_a_time(methodcaller(question))
 
         return answer
+
+    async def row(request: Request) -> Response:
+        text = request.path_params["record_id"]
+        if not _RECORD_ID.fullmatch(text):
+            return JSONResponse({"error": "this is no record_id: digits, 18 at most"}, 400, _HEADERS)
+        return await one_at_a_time(methodcaller("explain", int(text)))
 
     def page(name: str, media_type: str) -> Callable[[Request], Awaitable[Response]]:
         async def answer(_: Request) -> Response:
@@ -243,7 +278,7 @@ def application(monitor: Monitor, host: str) -> ASGIApp:
         Route("/errors.json", asks("errors")),
         Route("/queue.json", asks("queue")),
         Route("/doctor.json", asks("doctor")),
-        Route("/rows/{record_id:int}.json", asks("explain")),
+        Route("/rows/{record_id}.json", row),
         *(Route(path, page(name, media_type)) for path, (name, media_type) in _PAGE.items()),
     ]
     return _Guard(Starlette(routes=routes), host, monitor.settings)
@@ -251,6 +286,7 @@ def application(monitor: Monitor, host: str) -> ASGIApp:
 
 # --- what the status page asks the database ---------------------------------------------------------------------------
 
+_RECORD_ID: Final = re.compile("[0-9]{1,18}")
 _QUESTION_SECONDS: Final = 5
 """That one statement may take."""
 _QUESTION_ROWS: Final = 10_000
@@ -305,14 +341,16 @@ class Questions:
         return {"errors": shown}
 
     def queue(self) -> dict[str, Any]:
-        """The newest rows of the log by class and status."""
+        """The newest rows of the log by class and status, and how many these are."""
         with self._reading() as context:
             counts = count_newest(context.connection, context.log, _QUESTION_ROWS)
         return {
+            "newest": sum(rows for _, _, rows in counts),
+            "most": _QUESTION_ROWS,
             "rows": [
                 {"class": table_name, "status": status, "meaning": _MEANINGS.get(status, "reserved"), "rows": rows}
                 for table_name, status, rows in counts
-            ]
+            ],
         }
 
     def doctor(self) -> dict[str, Any]:
@@ -373,11 +411,20 @@ class _Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         yield
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        if self.config.is_ssl:
+            # asyncio waits a minute for a handshake, and only then is there a connection that can be bounded.
+            loop = asyncio.get_running_loop()
+            listen = partial(loop.create_server, ssl_handshake_timeout=_HANDSHAKE_SECONDS)
+            setattr(loop, "create_server", listen)  # noqa: B010 - uvicorn hands nothing on to it
+        await super().startup(sockets)
+
 
 @contextlib.contextmanager
-def serving(monitor: Monitor) -> Iterator[Address]:
+def serving(monitor: Monitor, connections: Connections | None = None) -> Iterator[Address]:
     """Serve while the block runs; gives the address, with the port that was taken if it was given as 0.
 
+    ``connections``: what bounds them, None = as of ``Connections``.
     An address that cannot be listened on is warned of, and the block runs without the server: who is watched matters
     more than the watching. Raises ConfigError if others could look without a token.
     """
@@ -414,13 +461,15 @@ def serving(monitor: Monitor) -> Iterator[Address]:
     server = _Server(
         uvicorn.Config(
             application(monitor, address.host),
+            http=connections or Connections(),  # type: ignore[arg-type] # it is called as a class is
+            loop="asyncio",
+            ws="none",
             log_config=None,
             log_level="critical",
             access_log=False,
             lifespan="off",
             server_header=False,
             timeout_graceful_shutdown=1,
-            limit_concurrency=64,
             ssl_certfile=None if settings.certificate is None else str(settings.certificate),
             ssl_keyfile=None if settings.private_key is None else str(settings.private_key),
         )

@@ -21,7 +21,10 @@ _MOST_LISTED: Final = 100
 _ANSWERS_TOLD: Final = 10
 """Answers to one event, the newest."""
 
-_COUNTERS: Final = [name for name in Counters.__dataclass_fields__ if name != "warned"]
+_COUNTERS: Final = [
+    "rows_published",
+    *(name for name in Counters.__dataclass_fields__ if name not in ("warned", "refused")),
+]
 
 EMPTY: Final[Mapping[str, Any]] = dict.fromkeys(
     (
@@ -49,15 +52,17 @@ def _status_of(
     *,
     reason: str = "",
     next_try_seconds: float | None = None,
+    quotes: bool = True,
     **known: Any,
 ) -> dict[str, Any]:
-    """The status of what is watched, ``seconds`` after it came into this state. ``known`` as of ``shape``."""
+    """The status of what is watched, ``seconds`` after it came into this state. ``quotes`` as of ``in_words``,
+    ``known`` as of ``shape``.
+    """
     return shape(
         started_at=datetime.fromtimestamp(watched.started, UTC).isoformat(timespec="milliseconds"),
-        publisher_runs=True,
         state={
             "name": state,
-            "words": watched.in_words(),
+            "words": watched.in_words(quotes=quotes),
             "seconds": round(seconds, 3),
             "reason": reason,
             "next_try_seconds": next_try_seconds,
@@ -97,7 +102,9 @@ def process_status(activity: Activity, log: str, sink: str, form: str, *, shows_
         activity,
         state.doing.value,
         now - state.since,
-        reason=state.reason,
+        reason=state.reason if shows_values else state.in_short,
+        quotes=shows_values,
+        publisher_runs=activity.is_ready,
         next_try_seconds=None if state.until is None else round(max(0.0, state.until - now), 3),
         log=log,
         sink=sink,

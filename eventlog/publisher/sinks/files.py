@@ -94,9 +94,9 @@ class LineFiles(Sink):
 
     def flush(self) -> None:
         if self._torn:
-            why = self._torn
+            why = f"{self._target} was not written to its end and has been dropped: {self._torn}"
             self.close()
-            raise ReceiverAway(f"{self._target} was not written to its end and has been dropped: {why}")
+            raise ReceiverAway(why, why)
         if self._file is None:
             return
         file, self._file = self._file, None
@@ -137,7 +137,8 @@ def as_receiver_away(path: Path | str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise ReceiverAway(f"{path} cannot be written: {error.strerror or error}") from error
+        why = f"{path} cannot be written: {error.strerror or error}"
+        raise ReceiverAway(why, why) from error
 
 
 # --- whose a directory is ---------------------------------------------------------------------------------------------

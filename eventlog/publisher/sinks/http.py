@@ -116,7 +116,9 @@ class HttpSink(Sink):
             response = self._client.request("POST", headers, body)
             return self._answer(response, document.event_ids)
         except (HttpFailed, ReceiverAway) as error:
-            raise ReceiverAway(f"{self._client.shown}: {self._client.clean(str(error), 1000)}") from None
+            shown, clean = self._client.shown, self._client.clean
+            in_short = f"{shown}: {clean(error.in_short, 1000)}" if error.in_short else ""
+            raise ReceiverAway(f"{shown}: {clean(str(error), 1000)}", in_short) from None
 
     def close(self) -> None:
         self._client.close()
@@ -133,21 +135,22 @@ class HttpSink(Sink):
                 return read_answer(body, event_ids, self._limit)
             except ReceiverAway as away:
                 hint = 'a receiver that answers by its status alone needs sink.answer = "status"'
-                raise ReceiverAway(f"{away}; {hint}") from None
-        why = self._refusal(response)
+                raise ReceiverAway(f"{away}; {hint}", f"{away.in_short}; {hint}") from None
+        in_short = f"the receiver answers {status} {http.client.responses.get(status, '')}".rstrip()
+        why = self._refusal(response, in_short)
         if status in _BUSY:
-            return Answer(general=Verdict(Level.RETRY, why), retry_after=retry_after(headers))
+            return Answer(general=Verdict(Level.RETRY, why), retry_after=retry_after(headers), in_short=in_short)
         if self._form != "xds" and status in _REFUSED:
-            return Answer(general=Verdict(Level.ERROR, why), culprit_unknown=True)
+            return Answer(general=Verdict(Level.ERROR, why), culprit_unknown=True, in_short=in_short)
         if self._form != "xds" and status == _GONE:
-            return Answer(general=Verdict(Level.FATAL, why))
-        raise ReceiverAway(why)
+            return Answer(general=Verdict(Level.FATAL, why), in_short=in_short)
+        raise ReceiverAway(why, "; ".join([in_short, *filter(None, [_ADVICE.get(status)])]))
 
-    def _refusal(self, response: Response) -> str:
-        """What a status other than 2xx says, on one line."""
+    def _refusal(self, response: Response, in_short: str) -> str:
+        """What a status other than 2xx says, on one line, begun with ``in_short``."""
         status, headers, body = response
         clean = self._client.clean
-        parts = [f"the receiver answers {status} {http.client.responses.get(status, '')}".rstrip()]
+        parts = [in_short]
         if 300 <= status <= 399:
             location = clean(headers.get("Location", ""))
             place = re.sub("(?<=//)[^/]*@", "", re.split("[?#]", location)[0])  # the rest may hold secrets
@@ -175,14 +178,19 @@ def read_results(body: bytes, event_ids: Collection[str], clean: Callable[[str],
         answer = json.loads(body)
     except (ValueError, RecursionError):
         what = "no JSON" if body.strip() else "empty"
-        raise ReceiverAway(f"the receiver's answer is {what}: {_NEEDED}") from None
+        raise _no_answer(f"the receiver's answer is {what}: {_NEEDED}") from None
     results = answer.get("results") if isinstance(answer, dict) else None
     if not isinstance(results, list):
-        raise ReceiverAway(f"the receiver's answer has no list of results: {_NEEDED}")
+        raise _no_answer(f"the receiver's answer has no list of results: {_NEEDED}")
     return answer_of(_results(results, clean), event_ids)
 
 
 _NEEDED: Final = '{"results": [{"event_id": ..., "status": ...}]} needed'
+
+
+def _no_answer(why: str) -> ReceiverAway:
+    """The error of an answer that says nothing; it quotes none of it."""
+    return ReceiverAway(why, why)
 
 
 def _results(results: list[object], clean: Callable[[str], str]) -> Iterator[tuple[str, Verdict]]:
@@ -195,7 +203,7 @@ def _results(results: list[object], clean: Callable[[str], str]) -> Iterator[tup
         if isinstance(event_id, int) and not isinstance(event_id, bool):
             event_id = str(event_id)
         if not isinstance(event_id, str) or not isinstance(status, str) or not isinstance(message, str):
-            raise ReceiverAway(f"result {place} of the receiver's answer lacks an event_id or a status: {_NEEDED}")
+            raise _no_answer(f"result {place} of the receiver's answer lacks an event_id or a status: {_NEEDED}")
         yield event_id, Verdict(LEVELS.get(status, Level.ERROR), clean(message))
 
 

@@ -57,7 +57,7 @@ class KafkaSink(Sink):
         Raises ReceiverAway: then what was answered since the last flush is lost too, and that flush raises it again.
         """
         if self._away:
-            raise ReceiverAway(self._away)
+            raise _lost(self._away)
         refused: dict[str, Verdict] = {}
         for event_id, records in self._records(document):
             if isinstance(records, Verdict):
@@ -74,7 +74,7 @@ class KafkaSink(Sink):
                     self._sent = []
                     if self._has_answered:
                         self._away = str(away)
-                    raise ReceiverAway(str(away)) from None
+                    raise _lost(str(away)) from None
                 self._sent.append((event_id, record))
         self._has_answered = True
         return Answer(refused, is_pending=True)
@@ -84,12 +84,12 @@ class KafkaSink(Sink):
         sent, self._sent = self._sent, []
         away_since, self._away, self._has_answered = self._away, "", False
         if away_since:
-            raise ReceiverAway(away_since)
+            raise _lost(away_since)
         try:
             refused = self._transmitter.flush()
             return self._one_by_one(sent[min(refused) :]) if refused else {}
         except KafkaAway as away:
-            raise ReceiverAway(str(away)) from None
+            raise _lost(str(away)) from None
 
     def close(self) -> None:
         """Drop what was not flushed: its rows are not marked and its events are sent again."""
@@ -113,3 +113,8 @@ class KafkaSink(Sink):
         if not document.event_ids:  # a heartbeat, which not every format has
             return [("", (KafkaRecord(self._topic, None, line),)) for line in document.body.encode().split(b"\n")[:-1]]
         return list(zip(document.event_ids, document.records, strict=True))
+
+
+def _lost(why: str) -> ReceiverAway:
+    """The error of records that no broker has taken. The words are the client's own, and quote no record."""
+    return ReceiverAway(why, why)

@@ -44,7 +44,8 @@ class CallableSink(Sink):
         except ReceiverAway:
             raise
         except Exception as error:
-            raise ReceiverAway(f"{self.name} raised {_described(error)}") from error
+            what = f"{self.name} raised"
+            raise ReceiverAway(f"{what} {_described(error)}", f"{what} {type(error).__name__}") from error
         event_ids = set(document.event_ids)
         if answer is None:
             return Answer()
@@ -54,8 +55,9 @@ class CallableSink(Sink):
             try:
                 return read_answer(answer, event_ids)
             except ReceiverAway as away:
-                raise ReceiverAway(f"{self.name}: {away}") from None
-        raise ReceiverAway(f"{self.name} returned {type(answer).__name__}: None, str, bytes or Answer needed")
+                raise ReceiverAway(f"{self.name}: {away}", f"{self.name}: {away.in_short}") from None
+        why = f"{self.name} returned {type(answer).__name__}: None, str, bytes or Answer needed"
+        raise ReceiverAway(why, why)
 
 
 def load_callable(target: str, directory: Path | None = None) -> CallableSink:

@@ -43,7 +43,15 @@ from eventlog.publisher.context import (
     WaitFor,
     stream_summary,
 )
-from eventlog.publisher.delivery import FlightResult, Judged, Parking, as_flushed, deliver, send_heartbeat
+from eventlog.publisher.delivery import (
+    Delivered,
+    FlightResult,
+    Judged,
+    Parking,
+    as_flushed,
+    deliver,
+    send_heartbeat,
+)
 from eventlog.publisher.formats import XdsFormat
 from eventlog.publisher.health_file import Progress
 from eventlog.publisher.liveness import ReportingSink
@@ -174,7 +182,7 @@ class Run:
             except ReceiverAway as lost:
                 if self.stop.is_set():
                     return
-                self._wait(str(lost))
+                self._wait(lost)
             else:
                 self._is_careful = False
                 return
@@ -192,15 +200,16 @@ class Run:
             before = self.envelopes
             numbered = list(enumerate(envelopes, before + 1))
             try:
-                result, reason, retry_after, _ = deliver(numbered, self, self.stop.is_set, self._threads)
+                ended = deliver(numbered, self, self.stop.is_set, self._threads)
             except ReceiverAway as lost:
-                result, reason, retry_after = FlightResult.AWAY, str(lost), None
+                ended = Delivered(FlightResult.AWAY, str(lost), in_short=lost.in_short)
+            result = ended.result
             self.pending.put_back_unanswered()
             if self.envelopes > before:
                 self.envelopes = before + len(envelopes)
             if result is FlightResult.FATAL:
                 self.save_now()  # there is no requeue for a stream: the position stays before what was refused so
-                raise FatalAnswer(f"the receiver answered fatal: {reason}")
+                raise FatalAnswer(f"the receiver answered fatal: {ended.reason}")
             if result is FlightResult.AWAY:
                 self._forget_answers()  # a sink that keeps documents back until the flush may have lost them all
                 self._is_careful = True
@@ -209,9 +218,11 @@ class Run:
                 try:
                     self.save()
                 except ReceiverAway as lost:
-                    stops, reason = True, reason if stops else str(lost)
+                    if not stops:
+                        ended = ended._replace(reason=str(lost), in_short=lost.in_short)
+                    stops = True
             if stops:
-                self._wait(reason, retry_after)
+                self._wait(ReceiverAway(ended.reason, ended.in_short), ended.retry_after)
 
     def send(self, envelope: int, events: Sequence[PendingEvent]) -> Answer:
         output = self.following.output
@@ -253,7 +264,8 @@ class Run:
                 raise
         if answered:
             self._back_off.attempts = 0
-        self.counters.rows_published += sum(len(events) for _, events in answered)
+        for verdict, events in answered:
+            self.counters.count_rows(verdict.level, len(events))
         if self._reports.due() is not None:
             _log.info("%s; %s parked", stream_summary(self.counters), number_of(self.pending.parked, "object"))
         token = self.pending.flushed()
@@ -280,7 +292,7 @@ class Run:
             try:
                 self.save()
             except ReceiverAway as lost:
-                self._wait(str(lost))
+                self._wait(lost)
 
     def _is_due(self) -> bool:
         """Whether ``mark_interval`` has passed, or ``flight_rows`` events were answered, since the last save."""
@@ -301,11 +313,11 @@ class Run:
         if send_heartbeat(self._sink, document, self.counters):
             self.envelopes += 1
 
-    def _wait(self, why: str, retry_after: float | None = None) -> None:
+    def _wait(self, why: ReceiverAway, retry_after: float | None = None) -> None:
         """Wait after a stop; with ``once`` that is the end. ``retry_after`` as of ``Delivered``."""
         if self.once:
             raise ReceiverAway(f"the source was not published to its end: {why}")
-        self._back_off.wait(self.stop, why, retry_after, partial(look, self))
+        self._back_off.wait(self.stop, str(why), retry_after, partial(look, self), why.in_short)
 
 
 def _failures(verdict: Verdict, events: Sequence[PendingEvent]) -> list[Failure]:
@@ -426,7 +438,8 @@ def look(run: Run) -> None:
 
 def _wait_for_parked(run: Run) -> None:
     due = run.pending.next_due() or 0.0
-    run.observer.waits(WaitFor.RECEIVER, "it asked for the events of parked objects later", due)
+    why = "it asked for the events of parked objects later"
+    run.observer.waits(WaitFor.RECEIVER, why, due, why)
     run.stop.wait(max(0.0, due - time.monotonic()))
     run.send_all()
 

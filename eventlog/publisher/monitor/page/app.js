@@ -11,6 +11,7 @@ const SVG = "http://www.w3.org/2000/svg";
 let samples = [];
 let interval = 5;
 let lastAnswer = null;
+let failedSeen = null; // rows refused or bad, as they were counted when the errors were asked for last
 const charts = [];
 
 // --- numbers and times for people ---
@@ -31,8 +32,9 @@ function seconds(value) {
   return `${Math.round(value / 86400)} days`;
 }
 
+// In UTC, like log lines, `eventlog tail` and error lines.
 function clock(at) {
-  return new Date(at * 1000).toLocaleTimeString([], { hour12: false });
+  return `${new Date(at * 1000).toISOString().slice(11, 19)} UTC`;
 }
 
 // --- elements ---
@@ -64,8 +66,9 @@ function table(parent, columns, rows, none) {
   const body = made.createTBody();
   for (const row of rows) {
     const line = body.insertRow();
-    for (const [, value, className] of columns) {
+    for (const [title, value, className] of columns) {
       const cell = line.insertCell();
+      cell.dataset.title = title; // on a narrow screen a row is a card, and each cell says what it is
       if (className) cell.className = className;
       const content = value(row);
       cell.append(content instanceof Node ? content : document.createTextNode(content ?? "–"));
@@ -174,18 +177,28 @@ function showStatus(status) {
   if (!status.is_alive) advice.textContent = `No progress for ${seconds(status.progress_seconds)}; a sign was due within ${seconds(status.patience_seconds)}.`;
   const newest = samples[samples.length - 1];
   document.body.classList.toggle("is-job", status.job !== null);
-  if (status.job) return showJob(status, newest);
-  const queue = status.queue_rows === null ? "–" : count(status.queue_rows) + (status.queue_rows >= status.queue_cap ? "+" : "");
-  const refused = status.counters.answers_error + status.counters.answers_fatal;
+  if (status.job) {
+    if (failedSeen === null) askErrors(0);
+    return showJob(status, newest);
+  }
+  // Tiles and curves are of one look: the newest sample has both. Before there is one, the status has what there is.
+  const looked = newest || status;
+  const isCapped = looked.queue_rows !== null && looked.queue_rows >= status.queue_cap;
+  const age = status.looked_seconds_ago > 3 * interval + 5 ? `, ${seconds(status.looked_seconds_ago)} ago` : "";
+  const done = status.counters;
   const tiles = [
     ["rows a second", newest ? count(newest.rows_per_second) : "–"],
-    [status.queue_rows >= status.queue_cap ? "rows in the queue, or more" : "rows in the queue", queue],
-    ["oldest row waits for", status.oldest_seconds === null ? "none" : seconds(status.oldest_seconds)],
-    ["rows published", count(status.counters.rows_published)],
-    ["rows bad", count(status.counters.rows_bad)],
-    ["events refused", count(refused)],
+    [`rows in the queue${isCapped ? ", or more" : ""}${age}`, count(looked.queue_rows) + (isCapped ? "+" : "")],
+    [`oldest row waits for${age}`, looked.oldest_seconds ? seconds(looked.oldest_seconds) : "none"],
+    ["rows answered success", count(done.rows_success)],
+    ["rows answered warning", count(done.rows_warning)],
+    ["rows answered error or fatal", count(done.rows_error + done.rows_fatal)],
+    ["rows bad, not sent", count(done.rows_bad)],
     ["last progress", `${seconds(status.progress_seconds)} ago`],
   ];
+  if (done.rows_requeued) tiles.splice(7, 0, ["of these put back since", count(done.rows_requeued)]);
+  const failed = done.rows_error + done.rows_fatal + done.rows_bad;
+  if (failed !== failedSeen && status.queue_rows !== null) askErrors(failed);
   if (status.oldest_writer_seconds !== null) tiles.push(["oldest open writer", seconds(status.oldest_writer_seconds)]);
   showTiles(tiles);
   $("parked-count").textContent = status.parked_objects ? `(${status.parked_objects})` : "";
@@ -195,7 +208,7 @@ function showStatus(status) {
   ], status.parked, "None.");
   table($("flights"), [
     ["flight", (one) => one.number], ["events", (one) => count(one.events), "number"], ["rows", (one) => count(one.rows), "number"],
-    ["for", (one) => seconds(one.seconds)],
+    ["in flight for", (one) => seconds(one.seconds)],
   ], status.flights, "Nothing is in flight.");
   table($("sent"), [
     ["at", (one) => clock(one.at)], ["flight", (one) => one.flight], ["envelope", (one) => one.envelope],
@@ -235,8 +248,8 @@ function lose(reason) {
   document.title = "no answer · eventlog";
 }
 
-async function read(path) {
-  const answer = await fetch(path, { cache: "no-store", signal: AbortSignal.timeout(15000) });
+async function read(path, patience = 15000) {
+  const answer = await fetch(path, { cache: "no-store", signal: AbortSignal.timeout(patience) });
   if (answer.status === 401) { location.reload(); throw new Error("a token is needed"); }
   const isJson = (answer.headers.get("content-type") || "").startsWith("application/json");
   const body = isJson ? await answer.json() : { error: `the server answered ${answer.status}` };
@@ -262,33 +275,56 @@ async function look() {
 
 // --- what the database is asked for ---
 
+// One question after another: the server answers one at a time.
+let asked = Promise.resolve();
+
 function onAsk(button, place, path, render) {
-  const ask = async (event) => {
-    event.preventDefault();
+  const ask = async () => {
     button.disabled = true;
+    const before = asked;
+    let done;
+    asked = new Promise((resolve) => { done = resolve; });
+    await before;
     try {
-      render(await read(path()));
+      render(await read(path(), 60000));
     } catch (error) {
       delete place.dataset.shown;
       show(place, element("p", error.message, "level-error"));
+    } finally {
+      done();
+      button.disabled = false;
     }
-    button.disabled = false;
   };
-  button.form ? button.form.addEventListener("submit", ask) : button.addEventListener("click", ask);
+  const pressed = (event) => { event.preventDefault(); ask(); };
+  button.form ? button.form.addEventListener("submit", pressed) : button.addEventListener("click", pressed);
+  return ask;
+}
+
+// Rows E and F of before the start are shown without a press, and those that come while the page is open.
+function askErrors(failed) {
+  failedSeen = failed;
+  if (!$("ask-errors").disabled) loadErrors();
 }
 
 function command(text) {
   return text ? element("code", text) : "";
 }
 
-onAsk($("ask-queue"), $("queue"), () => "/queue.json", (found) => table($("queue"), [
-  ["class", (one) => one.class], ["status", (one) => `${one.status} ${one.meaning}`], ["rows", (one) => count(one.rows), "number"],
-], found.rows, "The log is empty."));
+onAsk($("ask-queue"), $("queue"), () => "/queue.json", (found) => {
+  $("queue-hint").textContent = found.newest < found.most ? `All ${found.newest.toLocaleString("en")} rows of the log.` : `The newest ${found.most.toLocaleString("en")} rows of the log.`;
+  table($("queue"), [
+    ["class", (one) => one.class], ["status", (one) => `${one.status} ${one.meaning}`], ["rows", (one) => count(one.rows), "number"],
+  ], found.rows, "The log is empty.");
+});
 
-onAsk($("ask-errors"), $("errors"), () => "/errors.json", (found) => table($("errors"), [
-  ["code", (one) => one.code], ["class", (one) => one.class], ["rows", (one) => count(one.rows), "number"],
-  ["newest", (one) => one.newest], ["for example", (one) => `row ${one.example}: ${one.message}`, "text"], ["then", (one) => command(one.command)],
-], found.errors, "No row has an error line."));
+const loadErrors = onAsk($("ask-errors"), $("errors"), () => "/errors.json", (found) => {
+  const rows = found.errors.reduce((sum, one) => sum + one.rows, 0);
+  $("errors-count").textContent = rows ? `(${count(rows)} rows E and F)` : "";
+  table($("errors"), [
+    ["code", (one) => one.code], ["table", (one) => one.table_name], ["status", (one) => one.status], ["rows", (one) => count(one.rows), "number"],
+    ["newest", (one) => one.newest], ["for example", (one) => `row ${one.example}: ${one.message}`, "text"], ["then", (one) => command(one.command), "text"],
+  ], found.errors, "No row E or F has an error line.");
+});
 
 onAsk($("ask-doctor"), $("doctor"), () => "/doctor.json", (found) => table($("doctor"), [
   ["", (one) => element("span", one.level, `level-${one.level}`)], ["code", (one) => one.code],
