@@ -1,0 +1,93 @@
+"""Names with control characters, and texts with secrets, as log lines, commands and the configuration show them."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+from click.testing import CliRunner
+from sqlalchemy import make_url
+
+from eventlog.cli import cli
+from eventlog.cli.context import configure_logging
+from eventlog.config.load import load
+from eventlog.config.settings import LogSettings
+from eventlog.core.options import toml
+from eventlog.errors import visible, without_secrets
+from eventlog.sql.connection import reason_of
+
+HOSTILE = "usr\x1b[31m\r\n2026 ERROR forged\u2028\u202e\x9b"
+
+
+def is_visible(text: str) -> bool:
+    return not any(char in text for char in "\x1b\r\u2028\u202e\x9b")
+
+
+@pytest.fixture
+def logged() -> Iterator[io.StringIO]:
+    stream, root = io.StringIO(), logging.getLogger()
+    handlers, root.handlers = root.handlers, [logging.StreamHandler(stream)]
+    try:
+        yield stream
+    finally:
+        root.handlers = handlers
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_log_line_stays_one_line_whatever_a_name_holds(logged: io.StringIO, form: str) -> None:
+    configure_logging(LogSettings(format=form), quiet=False, verbose=0)
+    logging.getLogger("eventlog.publisher").warning("table %s is gone", HOSTILE)
+    (line,) = logged.getvalue().rstrip("\n").split("\n")
+    assert is_visible(line)
+    if form == "json":
+        assert json.loads(line)["message"] == f"table {HOSTILE} is gone"
+
+
+def test_config_shows_a_name_on_one_line() -> None:
+    flags = ["--set", f"database.log_table={HOSTILE}x", "--database-url", "postgresql://u@h/d"]
+    shown = CliRunner().invoke(cli, [*flags, "config"])
+    assert shown.exit_code == 0, shown.output
+    assert is_visible(shown.stdout)
+    assert "forged\\u2028" in shown.stdout
+
+
+@pytest.mark.parametrize("name", ["usr\u2028", "\u00a0usr", "usr\u2003"])
+def test_a_name_keeps_blanks_of_unicode_at_its_ends(name: str) -> None:
+    config = load({"database": {"url": "postgresql://u@h/d", "tables": [name]}, "watch": [{"table": name}]}, {})
+    assert config.watches[0].name == name
+    assert config.database.tables == (name,)
+
+
+def test_toml_writes_what_cannot_be_seen_as_escapes() -> None:
+    assert toml("a\u2028\x85\x7fb") == '"a\\u2028\\u0085\\u007fb"'
+
+
+def test_what_can_be_seen_is_left_as_it_is() -> None:
+    assert visible("Größe 表 😀 \\u0041") == "Größe 表 😀 \\u0041"
+
+
+# --- secrets ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "secret", "shown"),
+    [
+        ('role "publisher" does not exist', "pub", 'role "publisher" does not exist'),
+        ('password "pub" is wrong for publisher', "pub", 'password "***" is wrong for publisher'),
+        ("postgresql://u:p%b@h", "p%b", "postgresql://u:***@h"),
+        ("user=u password=-x- host", "-x-", "user=u password=*** host"),
+        ("xyS3cretS3cretS3cret99", "S3cretS3cretS3cret", "xy***99"),
+        ("a text", "", "a text"),
+    ],
+)
+def test_a_secret_is_replaced_as_a_whole_word(text: str, secret: str, shown: str) -> None:
+    assert without_secrets(text, [secret]) == shown
+
+
+def test_a_drivers_reason_does_not_tell_a_short_password() -> None:
+    url = make_url("postgresql://publisher:pub@h/d")
+    reason = reason_of(RuntimeError('FATAL: password authentication failed for user "publisher"'), url)
+    assert reason == 'FATAL: password authentication failed for user "publisher"'
