@@ -277,19 +277,19 @@ def database_from_json(value: Mapping[str, Any]) -> Database:
     schema = value.get("schema")
     if schema is not None:
         schema = _name("database", value, "schema")
-    tables = tuple(map(_table_from_json, _objects("database", value, "tables")))
+    tables = tuple(_table_from_json(table, dialect) for table in _objects("database", value, "tables"))
     _refuse_twice("database", "table", [table.name for table in tables])
     return Database(dialect, schema, tables)
 
 
-def _table_from_json(value: Mapping[str, Any]) -> Table:
+def _table_from_json(value: Mapping[str, Any], dialect: str) -> Table:
     name = _name("table", value, "name")
     what = f"table {name!r}"
     _refuse_unknown("table", value, {"name", "kind", "columns", "primary_key", "foreign_keys", "unique_keys"})
     kind = value.get("kind")
     if kind not in ("table", "view"):
         raise _no_member(what, value, "kind", "table or view")
-    columns = tuple(_column_from_json(what, column) for column in _objects(what, value, "columns"))
+    columns = tuple(_column_from_json(what, column, dialect) for column in _objects(what, value, "columns"))
     positions = {column.name: position for position, column in enumerate(columns)}
     _refuse_twice(what, "column", [column.name for column in columns])
     primary_key = _names(what, value, "primary_key") if value.get("primary_key") else ()
@@ -313,14 +313,14 @@ def _table_from_json(value: Mapping[str, Any]) -> Table:
     )
 
 
-def _column_from_json(table: str, value: Mapping[str, Any]) -> Column:
+def _column_from_json(table: str, value: Mapping[str, Any], dialect: str) -> Column:
     name = _name(f"column of {table}", value, "name")
     what = f"column {name!r} of {table}"
     _refuse_unknown("column", value, {"name", "type"})
     if not isinstance(value.get("type"), str):
         raise _no_member(what, value, "type", "a text such as varchar(64)")
     try:
-        return Column(name, parse_type(value["type"]))
+        return Column(name, parse_type(value["type"], dialect))
     except ConfigError as error:
         raise with_location(error, f"{what} of the catalog") from None
 

@@ -7,6 +7,7 @@ from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import ROUND_UP, Context, Decimal
+from difflib import get_close_matches
 from enum import StrEnum
 from math import frexp, inf, isfinite, isinf, nextafter
 from struct import pack, unpack
@@ -72,46 +73,81 @@ class ValueOptions:
 # --- types ------------------------------------------------------------------------------------------------------------
 
 _SIZES = re.compile(r"\(\s*([0-9]{1,9})(?:\s+(?:char|byte))?\s*(?:,\s*(-?[0-9]{1,9})\s*)?\)", re.ASCII | re.IGNORECASE)
-_TYPE_NAME = re.compile(r"\s*([a-z]+)\s*(?:\(\s*([0-9]+)\s*(?:,\s*(-?[0-9]+)\s*)?\))?\s*", re.ASCII | re.IGNORECASE)
+_IN_PARENTHESES = re.compile(
+    r"\(\s*([0-9]+|\*)(?:\s+(?:char|byte))?\s*(?:,\s*(-?[0-9]+)\s*)?\)", re.ASCII | re.IGNORECASE
+)
+_ARRAY = re.compile(r"(?:.*\S)\s*(?:\[[0-9]*\]|\barray(?:\[[0-9]*\])?)", re.ASCII | re.IGNORECASE | re.DOTALL)
+_SINGLE: Final = frozenset(map(str, range(1, 25)))
+"""Binary digits of a ``float(n)`` that is a real."""
 
-_BARE_TYPES: Final[dict[str, tuple[Kind, int]]] = {
-    "smallint": (Kind.INTEGER, 16),
-    "integer": (Kind.INTEGER, 32),
-    "bigint": (Kind.INTEGER, 64),
-    "decimal": (Kind.EXACT, 0),
-    "real": (Kind.APPROXIMATE, 32),
-    "double": (Kind.APPROXIMATE, 64),
-    "boolean": (Kind.BOOLEAN, 0),
-    "char": (Kind.FIXED, 0),
-    "varchar": (Kind.CHARACTER, 0),
-    "text": (Kind.CHARACTER, 0),
-    "clob": (Kind.CHARACTER, 0),
-    "varbinary": (Kind.BINARY, 0),
-    "blob": (Kind.BINARY, 0),
-    "date": (Kind.DATE, 0),
-    "time": (Kind.TIME, 0),
-    "timestamp": (Kind.TIMESTAMP, 0),
-    "timestamptz": (Kind.TIMESTAMPTZ, 0),
-    "uuid": (Kind.UUID, 0),
+TYPE_NAMES: Final[dict[tuple[Kind, int], str]] = {
+    (Kind.INTEGER, 16): "smallint, int2, smallserial, serial2, tinyint",
+    (Kind.INTEGER, 32): "integer, int, int4, serial, serial4, mediumint",
+    (Kind.INTEGER, 64): "bigint, int8, bigserial, serial8, big int, unsigned big int",
+    (Kind.EXACT, 0): "decimal, dec, numeric, number",
+    (Kind.APPROXIMATE, 32): "real, float4, binary_float",
+    (Kind.APPROXIMATE, 64): "double, double precision, float, float8, binary_double",
+    (Kind.BOOLEAN, 0): "boolean, bool",
+    (Kind.FIXED, 0): "char, character, bpchar, nchar, national char, national character, native character",
+    (Kind.CHARACTER, 0): "varchar, character varying, char varying, varying character, text, clob, varchar2, nvarchar, "
+    "nvarchar2, nchar varying, national char varying, national character varying, nclob, long, character large object",
+    (Kind.BINARY, 0): "varbinary, binary, binary varying, blob, bytea, raw, long raw, bfile, binary large object",
+    (Kind.DATE, 0): "date",
+    (Kind.TIME, 0): "time, time without time zone",
+    (Kind.TIMESTAMP, 0): "timestamp, timestamp without time zone, datetime",
+    (Kind.TIMESTAMPTZ, 0): "timestamptz, timestamp with time zone, timestamp with local time zone",
+    (Kind.UUID, 0): "uuid",
+    (Kind.OTHER, 0): "other, json, jsonb, jsonpath, xml, xmltype, inet, cidr, macaddr, macaddr8, money, bit, "
+    "bit varying, varbit, timetz, time with time zone, interval, interval year to month, interval day to second, "
+    "interval year, interval month, interval day, interval hour, interval minute, interval second, "
+    "point, line, lseg, box, path, polygon, circle, tsvector, tsquery, hstore, citext, ltree, vector, geometry, "
+    "geography, int4range, int8range, numrange, tsrange, tstzrange, daterange, int4multirange, int8multirange, "
+    "nummultirange, tsmultirange, tstzmultirange, datemultirange, oid, xid, xid8, cid, tid, name, pg_lsn, "
+    "regclass, regproc, regprocedure, regtype, regrole, regnamespace, rowid, urowid",
 }
+"""Kind and bits -> the names that mean them, as PostgreSQL, Oracle and SQLite spell them."""
+_TYPES: Final = {name: kind for kind, names in TYPE_NAMES.items() for name in names.split(", ")}
+
+_INTEGERS_OF_SQLITE: Final = {name: (Kind.INTEGER, 64) for name, (kind, _) in _TYPES.items() if kind is Kind.INTEGER}
+_OWN_TYPES: Final[dict[str, dict[str, tuple[Kind, int]]]] = {
+    # Oracle's DATE has a time of day, and its approximate words are NUMBERs.
+    "oracle": {"date": (Kind.TIMESTAMP, 0), **dict.fromkeys(("real", "float", "double precision"), (Kind.EXACT, 0))},
+    # SQLite's integers and doubles have one size, whatever they are called.
+    "sqlite": {**_INTEGERS_OF_SQLITE, "real": (Kind.APPROXIMATE, 64)},
+}
+"""What databases mean by a word, where it is not what the table above says (spec/xds.md 6.2)."""
 
 
-def parse_type(text: str) -> ColumnType:
-    """The column type of a generic type name: ``bigint``, ``decimal(9,2)``, ``varchar(64)``, ... (spec/xds.md 9).
+def parse_type(text: str, dialect: str = "") -> ColumnType:
+    """The column type of a name as databases spell it: ``bigint``, ``character varying(64)``, ``numeric(9,2)``,
+    ``timestamp(3) without time zone`` (spec/xds.md 9). ``dialect``: the database whose words count first.
 
-    ``decimal(p)`` and ``decimal(p,0)`` are integers without a range, ``decimal`` alone is exact. ``json`` and every
-    name that is not known are ``Kind.OTHER``. Case and blanks do not count. Raises ConfigError if the text is empty.
+    ``decimal(p)`` and ``decimal(p,0)`` are integers without a range, ``decimal`` alone is exact. ``json``, arrays and
+    ``other``, which stands for every type of one's own, are ``Kind.OTHER``. Case and blanks do not count. Raises
+    ConfigError if the text is empty, or names no type that is known.
     """
     if not text.strip():
         raise ConfigError("a column type is empty; name one such as integer, varchar(64) or timestamp")
-    match = _TYPE_NAME.fullmatch(text)
-    if match is None:
+    if _ARRAY.fullmatch(text) or text == '"char"':
         return ColumnType(Kind.OTHER, sql=text)
-    name, size, scale = match.groups()
-    kind, bits = _BARE_TYPES.get(name.lower(), (Kind.OTHER, 0))
-    if kind is Kind.EXACT and size is not None and not (scale or "").strip("-0"):
+    name = " ".join(_IN_PARENTHESES.sub(" ", text).split()).lower()
+    found = _OWN_TYPES.get(dialect, {}).get(name) or _TYPES.get(name)
+    if found is None:
+        raise _unknown_type(text, name)
+    (kind, bits), sizes = found, _IN_PARENTHESES.search(text)
+    if sizes is not None and kind is Kind.EXACT and name != "float" and not (sizes[2] or "").strip("-0"):
         kind = Kind.INTEGER
+    if sizes is not None and kind is Kind.APPROXIMATE and name == "float" and sizes[1] in _SINGLE:
+        bits = 32
     return ColumnType(kind, bits, text)
+
+
+def _unknown_type(text: str, name: str) -> ConfigError:
+    near = get_close_matches(name, _TYPES, n=1)
+    hint = f"do you mean {near[0]}? " if near else ""
+    return ConfigError(
+        f"column type {shown(text)} is not known: {hint}An enumeration, a domain or a type of your own is 'other'"
+    )
 
 
 TEMPORAL: Final = frozenset({Kind.DATE, Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMPTZ})
@@ -126,7 +162,9 @@ def with_special_values(type: ColumnType, dialect: str, options: ValueOptions) -
     if options.special_times not in ("text", "error"):
         raise ConfigError(f"special_times {options.special_times!r} is unknown; use text or error")
     is_special = dialect == "postgresql" and (
-        type.kind is Kind.EXACT or (type.kind in TEMPORAL and options.special_times == "text")
+        type.kind is Kind.EXACT
+        or (type.kind is Kind.INTEGER and not type.bits)
+        or (type.kind in TEMPORAL and options.special_times == "text")
     )
     return replace(type, special=is_special) if is_special is not type.special else type
 
@@ -134,7 +172,7 @@ def with_special_values(type: ColumnType, dialect: str, options: ValueOptions) -
 def xds_type(type: ColumnType, options: ValueOptions) -> str:
     """The XDS type that values of a column carry: int, string, state, octet or time (spec/xds.md 6.1, 6.3).
 
-    Special times among those of type time are strings.
+    Special times among those of type time, and NaN among those of type int, are strings.
     """
     if type.kind is Kind.INTEGER:
         return "int"
@@ -195,7 +233,7 @@ def converter(type: ColumnType, options: ValueOptions) -> Converter:
     """
     match type.kind:
         case Kind.INTEGER:
-            return _integer(type.bits)
+            return _whole_or_word if type.special else _integer(type.bits)
         case Kind.EXACT:
             return _exact_or_word if type.special else _exact
         case Kind.APPROXIMATE:
@@ -224,7 +262,7 @@ def key_normalizer(type: ColumnType) -> Converter:
     """
     match type.kind:
         case Kind.INTEGER:
-            return _integer(type.bits)
+            return _whole_or_word if type.special else _integer(type.bits)
         case Kind.EXACT:
             exact = _exact_or_word if type.special else _exact
             return lambda text: _without_last_zeros(exact(text))
@@ -322,6 +360,17 @@ def _integer(bits: int) -> Converter:
     return convert
 
 
+_WHOLE_NORMAL = re.compile(integer_pattern(0))
+_whole: Final = _integer(0)
+
+
+def _whole_or_word(text: str) -> str:
+    if _WHOLE_NORMAL.fullmatch(text):
+        return text
+    word = _EXACT_WORDS.get(text.strip(_BLANKS).lower())
+    return _whole(text) if word is None else word
+
+
 _EXACT_NORMAL = re.compile(r"(?:0|-?[1-9][0-9]*)(?:\.[0-9]+)?")
 _NUMBER = re.compile(r"([+-]?)(?:([0-9]+)(?:\.([0-9]*))?|\.([0-9]+))(?:[eE]([+-]?)([0-9]+))?")
 _MAX_EXPONENT: Final = 400
@@ -355,6 +404,8 @@ def _without_last_zeros(plain: str) -> str:
 
 
 _EXACT_WORDS: Final = {"nan": "NaN", "infinity": "Infinity", "-infinity": "-Infinity"}
+EXACT_WORDS: Final = frozenset(_EXACT_WORDS.values())
+"""What exact numbers of PostgreSQL hold beside numbers (spec/xds.md 6.1)."""
 
 
 def _exact_or_word(text: str) -> str:

@@ -6,11 +6,13 @@ from decimal import Decimal
 from struct import pack, unpack
 
 import pytest
+from documents import ROOT
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from value_samples import SYNTAXES, TYPES, key, written
 
 from eventlog.core.values import (
+    TYPE_NAMES,
     ColumnType,
     Kind,
     ValueOptions,
@@ -55,11 +57,85 @@ from eventlog.errors import BadValue, BadXmlChar, ConfigError
         ("BigInt", Kind.INTEGER, 64),
         ("interval", Kind.OTHER, 0),
         ("integer[]", Kind.OTHER, 0),
-        ("decimal(x)", Kind.OTHER, 0),
+        # as PostgreSQL spells them
+        ("bytea", Kind.BINARY, 0),
+        ("double precision", Kind.APPROXIMATE, 64),
+        ("numeric(10,2)", Kind.EXACT, 0),
+        ("numeric(10,0)", Kind.INTEGER, 0),
+        ("timestamp without time zone", Kind.TIMESTAMP, 0),
+        ("timestamp(3) without time zone", Kind.TIMESTAMP, 0),
+        ("timestamp(3) with time zone", Kind.TIMESTAMPTZ, 0),
+        ("time(0) without time zone", Kind.TIME, 0),
+        ("time with time zone", Kind.OTHER, 0),
+        ("character varying(20)", Kind.CHARACTER, 0),
+        ("character(5)", Kind.FIXED, 0),
+        ("bpchar", Kind.FIXED, 0),
+        ("int4", Kind.INTEGER, 32),
+        ("bool", Kind.BOOLEAN, 0),
+        ("float(24)", Kind.APPROXIMATE, 32),
+        ("bit varying(3)", Kind.OTHER, 0),
+        ("text[]", Kind.OTHER, 0),
+        ("numeric(9,2)[][]", Kind.OTHER, 0),
+        ("jsonb", Kind.OTHER, 0),
+        # as Oracle does
+        ("NUMBER(9)", Kind.INTEGER, 0),
+        ("NUMBER(*,0)", Kind.INTEGER, 0),
+        ("NUMBER", Kind.EXACT, 0),
+        ("VARCHAR2(20 CHAR)", Kind.CHARACTER, 0),
+        ("LONG RAW", Kind.BINARY, 0),
+        ("TIMESTAMP(6) WITH LOCAL TIME ZONE", Kind.TIMESTAMPTZ, 0),
+        ("BINARY_FLOAT", Kind.APPROXIMATE, 32),
+        ("INTERVAL DAY(2) TO SECOND(6)", Kind.OTHER, 0),
+        # as SQLite's documentation does
+        ("UNSIGNED BIG INT", Kind.INTEGER, 64),
+        ("NATIVE CHARACTER(70)", Kind.FIXED, 0),
+        ("VARYING CHARACTER(255)", Kind.CHARACTER, 0),
+        ("DATETIME", Kind.TIMESTAMP, 0),
+        ("other", Kind.OTHER, 0),
     ],
 )
-def test_a_generic_type_name_has_a_kind_and_bits(text, kind, bits):
+def test_a_type_name_has_a_kind_and_bits(text, kind, bits):
     assert parse_type(text) == ColumnType(kind, bits, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "dialect", "kind", "bits"),
+    [
+        ("DATE", "oracle", Kind.TIMESTAMP, 0),
+        ("FLOAT(24)", "oracle", Kind.EXACT, 0),
+        ("REAL", "oracle", Kind.EXACT, 0),
+        ("INTEGER", "sqlite", Kind.INTEGER, 64),
+        ("REAL", "sqlite", Kind.APPROXIMATE, 64),
+        ("date", "postgresql", Kind.DATE, 0),
+    ],
+)
+def test_a_word_means_what_its_database_means_by_it(text, dialect, kind, bits):
+    assert parse_type(text, dialect) == ColumnType(kind, bits, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "near"),
+    [("byteaa", "bytea"), ("varchr(20)", "varchar"), ("timestampz", "timestamptz"), ("decimal(x)", "decimal")],
+)
+def test_a_type_that_is_not_known_is_refused_with_the_nearest(text, near):
+    with pytest.raises(ConfigError, match=rf"do you mean {near}\? .*type of your own is 'other'"):
+        parse_type(text)
+
+
+def test_the_page_of_catalogues_lists_every_type():
+    page = (ROOT / "docs/convert-between-formats.md").read_text()
+    table = page[page.index("| column holds | `type` |") :].partition("\n\n")[0]
+    listed = {name for line in table.splitlines()[2:] for name in re.findall("`([^`]+)`", line.split("|")[2])}
+    for name in listed:
+        parse_type(name)
+    assert {parse_type(name).kind for name in listed} == set(Kind)
+    assert {"bytea", "double precision", "character varying", "timestamp without time zone", "jsonb"} <= listed
+    assert [name for names in TYPE_NAMES.values() for name in names.split(", ") if name not in listed] == []
+
+
+def test_a_type_that_is_like_none_is_refused():
+    with pytest.raises(ConfigError, match="'mood' is not known: An enumeration"):
+        parse_type("mood")
 
 
 @pytest.mark.parametrize("text", ["", "  "])
