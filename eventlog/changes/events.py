@@ -31,7 +31,7 @@ from eventlog.core.catalog import Attribute, Catalog, ObjectClass
 from eventlog.core.events import Outgoing, association_of, public_event
 from eventlog.core.moments import is_special
 from eventlog.core.typed import ReadValue, to_text, type_of, values_of, xds_value_reader
-from eventlog.core.values import TEMPORAL, ValueOptions, check_xml, converter, xds_type
+from eventlog.core.values import EXACT_WORDS, TEMPORAL, ValueOptions, check_xml, converter, xds_type
 from eventlog.errors import BadTableKey, BadValue, FormatError, NotExpressible, RowError, shown
 from eventlog.model import (
     ALL,
@@ -448,6 +448,8 @@ def _attribute(
         written = tuple(Step(op, tuple(write(to_text(value)) for value in several)) for op, several in steps)
     except RowError as error:
         raise refused_column(change, name, error) from error
+    if value_type == "int" and any(text in EXACT_WORDS for _, several in written for text in several):
+        value_type = "string"
     if options.truncated is not None and any(_loses_fraction(value, value_type) for value in values):
         options.truncated(column_name(change, name))
     return AttributeSteps(name, value_type, written)

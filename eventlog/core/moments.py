@@ -80,9 +80,52 @@ def _is_special(match: re.Match[str] | None, last: tuple[int, int, int]) -> bool
     except ValueError:
         return False
     first = _FIRST_DAY
-    if zone:  # which may lead to the day before or after
+    if zone and _displacement(zone):  # which may lead to the day before or after
         first, last = (first[0] + 1, 1, 1), (last[0] - 1, 12, 31)
     return int(year) > 0 and first <= (number, int(month), int(day)) <= last
+
+
+# --- special times as numbers: the calendar repeats itself after 400 years ---
+
+_FINITE = re.compile(
+    rf"([0-9]{{4,7}})-([0-9]{{2}})-([0-9]{{2}})"
+    rf"(?:[ T]([0-9]{{2}}):([0-9]{{2}}):([0-9]{{2}})(?:\.([0-9]{{0,6}}))?{_ZONE})?( BC)?"
+)
+_DAYS_OF_400_YEARS: Final = 146097
+
+
+def special_microseconds(text: str) -> int:
+    """The microseconds from 1970 to a special date or timestamp, one without zone in UTC.
+
+    Raises BadValue for an infinite one and for any other text.
+    """
+    match = _FINITE.fullmatch(text) if is_special_date(text) or is_special_timestamp(text) else None
+    if match is None:
+        raise BadValue(f"{shown(text)} is no date before Christ or beyond the year 9999")
+    year, month, day, hour, minute, second, fraction, zone, before_christ = match.groups("")
+    number = 1 - int(year) if before_christ else int(year)
+    cycles, in_cycle = divmod(number - 2000, 400)
+    days = datetime(in_cycle + 2000, int(month), int(day)).toordinal() - _EPOCH_DAY + cycles * _DAYS_OF_400_YEARS
+    seconds = days * DAY + int(hour or 0) * 3600 + int(minute or 0) * 60 + int(second or 0)
+    return (seconds - (_displacement(zone) if zone else 0)) * 1_000_000 + microseconds(fraction)
+
+
+def calendar_of(days: int) -> tuple[int, int, int]:
+    """Year, month and day of a day counted from 1970; 1 BC is the year 0."""
+    cycles, in_cycle = divmod(days + _EPOCH_DAY - 1, _DAYS_OF_400_YEARS)
+    day = datetime.fromordinal(in_cycle + 1)
+    return day.year + 400 * cycles, day.month, day.day
+
+
+def special_date(year: int, month: int, day: int, rest: str = "") -> str:
+    """A day outside the years 1 to 9999, with its time of day and zone in ``rest``, as PostgreSQL writes it.
+
+    Raises BadValue for one that PostgreSQL does not have.
+    """
+    text = f"{1 - year if year < 1 else year:04}-{month:02}-{day:02}{rest}{' BC' if year < 1 else ''}"
+    if not (is_special_timestamp(text) if rest else is_special_date(text)):
+        raise BadValue(f"{shown(text)} lies beyond the days that PostgreSQL has")
+    return text
 
 
 _FRACTION = re.compile(r"\.([0-9]+)")

@@ -200,13 +200,16 @@ def _integer_reader(check: Callable[[str], str], bits: int) -> ReadValue:
     # So many digits are in range whatever they are.
     safe = len(str(1 << bits - 1)) - 1 if bits else 18
 
-    def read(text: str) -> int:
+    def read(text: str) -> int | Decimal:
         if len(text) <= safe and text.isdecimal() and text.isascii():  # as nearly all are
             return int(text)
         normal = check(text)
         try:
             return int(normal)
-        except ValueError:  # more digits than Python is willing to convert
+        except ValueError:
+            if normal.lstrip("-").isalpha():  # a word of PostgreSQL's numeric(p,0)
+                return Decimal(normal)
+            # more digits than Python is willing to convert
             raise BadValue(f"{shown(normal)} has too many digits") from None
 
     return read
@@ -293,7 +296,7 @@ def xds_value_reader(value_type: str, type: ColumnType | None, options: ValueOpt
             case "octet":
                 return value_reader(ColumnType(Kind.BINARY))
             case "int":
-                return value_reader(ColumnType(Kind.INTEGER))
+                return value_reader(ColumnType(Kind.INTEGER, special=True))
             case "state":
                 return value_reader(ColumnType(Kind.BOOLEAN))
             case _:

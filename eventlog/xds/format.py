@@ -41,7 +41,7 @@ from eventlog.core.options import (
     option,
     shared,
 )
-from eventlog.core.values import ValueOptions
+from eventlog.core.values import EXACT_WORDS, ValueOptions
 from eventlog.errors import FormatError, ReceiverAway, XdsError
 from eventlog.files.atomic import whole_directory, whole_file
 from eventlog.files.text import source_files
@@ -272,6 +272,10 @@ def _one_type(element: etree._Element, types: set[str]) -> str:
         texts = [value.text or "" for value in element.iter("value") if value.get("type", "string") == "string"]
         if all(map(is_special, texts)):
             return "time"
+    if types == {"string", "int"}:  # with NaN (spec/xds.md 6.1)
+        texts = [value.text or "" for value in element.iter("value") if value.get("type", "string") == "string"]
+        if set(texts) <= EXACT_WORDS:
+            return "int"
     if len(types) > 1:
         raise XdsError(
             f"line {element.sourceline}: the values of one attribute are of several types: {', '.join(sorted(types))}"

@@ -169,25 +169,28 @@ class _Prepared(dict[Any, tuple[str, ...]]):
 def _prepared(attribute: Any, element: str, before: str, after: str) -> tuple[str, str, str, str, str, str]:
     """What stands around the values of an attribute: its start, what leads up to a value that goes, between it and the
     one that comes, up to the only value where all go, and where none goes, and what follows the last; this is empty for
-    a type of ``_SPECIAL_TYPES``. ``before`` and ``after``: the tags around values that come.
+    a type of ``_SPECIAL_TYPES`` and for a column of whole numbers that takes NaN. ``before`` and ``after``: the tags
+    around values that come.
     """
     start = f'<{element} attr-name="{escape_attribute(attribute.name)}">'
     value = f'<value type="{attribute.value_type}">'
+    column = getattr(attribute, "column", None)
+    has_words = attribute.value_type == "int" and column is not None and column.type.special
     return (
         start,
         f"{start}<remove-value>{value}",
         f"</value></remove-value>{before}{value}",
         f"{start}<remove-all-values/>{before}{value}",
         f"{start}{before}{value}",
-        f"</value>{after}</{element}>" if attribute.value_type not in _SPECIAL_TYPES else "",
+        f"</value>{after}</{element}>" if attribute.value_type not in _SPECIAL_TYPES and not has_words else "",
     )
 
 
 _modifications = _Prepared(partial(_prepared, element="modify-attr", before="<add-value>", after="</add-value>"))
 _additions = _Prepared(partial(_prepared, element="add-attr", before="", after=""))
 
-# A special time stands among the seconds of its attribute (spec/xds.md 6.3).
-_no_seconds = re.compile("[^-0-9]|[0-9]-").search
+# A special time stands among the seconds of its attribute, NaN among the numbers (spec/xds.md 6.1, 6.3).
+_no_digits = re.compile("[^-0-9]|[0-9]-").search
 
 # --- steps ---
 
@@ -236,8 +239,8 @@ def _step(value_type: str, old: Texts | Literal[All.ALL], new: Texts, is_add: bo
 
 def _values(value_type: str, texts: Texts) -> str:
     several = () if texts is None else (texts,) if isinstance(texts, str) else texts
-    if value_type == "time":
-        types = ["string" if _no_seconds(text) else "time" for text in several]
+    if value_type in ("time", "int"):
+        types = ["string" if _no_digits(text) else value_type for text in several]
         return "".join([f'<value type="{t}">{escape_text(v)}</value>' for t, v in zip(types, several, strict=True)])
     if value_type == "dn":  # the association of the target in both places (spec/xds.md 6.4)
         return "".join(

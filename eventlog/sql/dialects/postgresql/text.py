@@ -83,7 +83,7 @@ def value_text(column: Column, ref: str) -> str:
             return _within_calendar(f"({ref})", "timestamp", f"({ref})", _TIMESTAMP)
         case Kind.TIMESTAMPTZ:
             utc = f"pg_catalog.timezone('UTC'::pg_catalog.text, {ref})"
-            return _within_calendar(utc, "timestamp", utc, f'{_TIMESTAMP}"Z"')
+            return _within_calendar(utc, "timestamp", utc, f'{_TIMESTAMP}"Z"', zone="Z")
         case Kind.BINARY:
             return f"pg_catalog.replace(pg_catalog.encode({ref}, 'base64'), pg_catalog.chr(10), '')"
         case Kind.OTHER if column.type.sql not in _CAST_TO_TEXT:
@@ -94,14 +94,19 @@ def value_text(column: Column, ref: str) -> str:
             return f"({ref})::pg_catalog.text"
 
 
-def _within_calendar(value: str, type_name: str, stamp: str, pattern: str) -> str:
+def _within_calendar(value: str, type_name: str, stamp: str, pattern: str, zone: str = "") -> str:
     # to_char hides what XDS cannot hold: infinite values become NULL, "BC" is dropped. JSON's form of them is ISO 8601,
-    # so that, but for its T, it is what ::text gives with DateStyle ISO, whatever the session's DateStyle.
+    # so that, but for its T, it is what ::text gives with DateStyle ISO, whatever the session's DateStyle. The zone
+    # stands behind the last digit: in front of BC, and not behind infinity.
+    outside = f"pg_catalog.replace(pg_catalog.to_json({value}) OPERATOR(pg_catalog.#>>) '{{}}', 'T', ' ')"
+    if zone:
+        with_zone = literal(rf"\1{zone}\2")
+        outside = f"pg_catalog.regexp_replace({outside}, '([0-9])( BC)?$', {with_zone})"
     return (
         f"CASE WHEN {value} OPERATOR(pg_catalog.>=) '0001-01-01'::pg_catalog.{type_name}"
         f" AND {value} OPERATOR(pg_catalog.<) '10000-01-01'::pg_catalog.{type_name}"
         f" THEN pg_catalog.to_char({stamp}, {literal(pattern)})"
-        f" ELSE pg_catalog.replace(pg_catalog.to_json({value}) OPERATOR(pg_catalog.#>>) '{{}}', 'T', ' ') END"
+        f" ELSE {outside} END"
     )
 
 
