@@ -7,6 +7,7 @@ The mapping is that of the PostgreSQL connector, "Data type mappings"; JSON is w
 from __future__ import annotations
 
 import json
+import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, time, timedelta
@@ -15,7 +16,15 @@ from functools import lru_cache
 from math import inf
 from typing import Any, Final, NamedTuple
 
-from eventlog.core.moments import EPOCH, naive_utc, without_zeros
+from eventlog.core.moments import (
+    EPOCH,
+    calendar_of,
+    is_special_time,
+    naive_utc,
+    special_date,
+    special_microseconds,
+    without_zeros,
+)
 from eventlog.core.typed import WIDEST, decimal_text, value_reader
 from eventlog.core.values import ColumnType, Kind, float_or_word
 from eventlog.errors import shown
@@ -44,7 +53,12 @@ _MILLI, _MICRO, _NANO = 1_000_000, 1_000, 1
 """Units of time: how many nanoseconds they have."""
 
 _INFINITIES: Final = {"infinity": 9223372036825200000, "-infinity": -9223372036832400000}
-"""What Debezium makes of the infinite values of TIMESTAMP ("TIMESTAMP type")."""
+"""What Debezium makes of the infinite values of TIMESTAMP ("TIMESTAMP type"), in microseconds."""
+_INFINITE_DAYS: Final = {"infinity": -2147472692, "-infinity": -2147472691}
+"""What Debezium makes of the infinite values of DATE."""
+_DAYS_OF_SNAPSHOTS: Final = {-622191234: "infinity", -622191233: "infinity", -625821272: "-infinity",
+                             -625821271: "-infinity"}  # fmt: skip
+"""The same in a snapshot, by the zone of Debezium's server. No date of PostgreSQL has these numbers."""
 
 
 # --- by the column's type ---------------------------------------------------------------------------------------------
@@ -67,7 +81,7 @@ def field_of(type: ColumnType, decimals: str = "precise", times: str = "adaptive
         case Kind.INTEGER | Kind.EXACT:
             return _decimal(type, decimals)
         case Kind.APPROXIMATE:
-            return Field({"type": "float32" if type.bits == 32 else "float64"}, _float_json, _float)
+            return Field({"type": "float" if type.bits == 32 else "double"}, _float_json, _float)
         case Kind.BINARY:
             return Field({"type": "bytes"}, _base64, _bytes)
         case Kind.DATE | Kind.TIME | Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
@@ -76,6 +90,10 @@ def field_of(type: ColumnType, decimals: str = "precise", times: str = "adaptive
             return Field(_named("string", "io.debezium.data.Uuid"), _text, _text)
         case Kind.OTHER if type.sql.lower() in ("json", "jsonb"):
             return Field(_named("string", "io.debezium.data.Json"), _text, _text)
+        case Kind.OTHER if type.sql.lower() == "xml":
+            return Field(_named("string", "io.debezium.data.Xml"), _text, _text)
+        case Kind.OTHER if type.sql.lower() == "inet":
+            return Field({"type": "string"}, _address, _text)
         case _:
             return Field({"type": "string"}, _text, _text)
 
@@ -88,7 +106,7 @@ def _named(type: str, name: str, **parameters: str) -> dict[str, Any]:
 def _decimal(type: ColumnType, mode: str) -> Field:
     is_whole = type.kind is Kind.INTEGER
     if mode == "double":
-        return Field({"type": "float64"}, _double, _number_of(is_whole))
+        return Field({"type": "double"}, _double, _number_of(is_whole))
     if mode == "string":
         return Field({"type": "string"}, _decimal_text, _number_of(is_whole))
     if not type.sizes:
@@ -109,7 +127,7 @@ def _temporal(kind: Kind, mode: str, precision: int) -> Field:
     is_coarse = mode == "connect" or precision <= 3
     package = "org.apache.kafka.connect.data" if mode == "connect" else "io.debezium.time"
     if kind is Kind.TIMESTAMPTZ:
-        return Field(_named("string", "io.debezium.time.ZonedTimestamp"), _zoned, _of_zoned)
+        return Field(_named("string", "io.debezium.time.ZonedTimestamp"), _zoned(min(precision, 6)), _of_zoned)
     if kind is Kind.DATE:
         return Field(_named("int32", f"{package}.Date"), _days, _of_days)
     unit, size = (_MILLI, "") if is_coarse else (_MICRO, "Micro")
@@ -212,6 +230,12 @@ def _bytes(value: Any) -> bytes:
     return b64decode(_text(value), validate=True)
 
 
+def _address(value: Value) -> str:
+    """An address of the type inet: PostgreSQL's own text, to which the log adds the mask of a single host."""
+    text = _text(value)
+    return text.removesuffix("/128") if ":" in text else text.removesuffix("/32")
+
+
 def _json_text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
 
@@ -277,16 +301,22 @@ def _of_variable_scale(value: Any) -> Decimal:
     return _scaled(int.from_bytes(_bytes(value.get("value")), "big", signed=True), scale)
 
 
+_WORDS: Final = {"NaN": "NAN", "Infinity": "POSITIVE_INFINITY", "-Infinity": "NEGATIVE_INFINITY"}
+"""A number that is none -> its word in the mode ``string`` ("Decimal types"; the infinite ones by its code)."""
+_DECIMALS: Final = {text: word for word, of_debezium in _WORDS.items() for text in (word, of_debezium)}
+
+
 def _double(value: Value) -> Any:
     return _float_json(_FLOATS.get(value, value) if isinstance(value, str) else value)
 
 
 def _decimal_text(value: Value) -> str:
-    if isinstance(value, str):  # a word of PostgreSQL: NaN, Infinity
-        return value
+    if isinstance(value, str) and value in _WORDS:
+        return _WORDS[value]
     if not isinstance(value, int | Decimal) or isinstance(value, bool):
         raise _no("exact number")
-    return decimal_text(Decimal(value))
+    text = decimal_text(Decimal(value))
+    return _WORDS.get(text, text)
 
 
 def _number_of(is_whole: bool) -> Decode:
@@ -295,31 +325,40 @@ def _number_of(is_whole: bool) -> Decode:
 
     def read(value: Any) -> Value:
         if isinstance(value, str):
-            return Decimal(value) if value in _FLOATS else read_text(value)
+            return Decimal(_DECIMALS[value]) if value in _DECIMALS else read_text(value)
         number = _exact(Decimal(_number(value)))
         return int(number) if is_whole and number == number.to_integral_value() else number
 
     return read
 
 
-# dates and times
+# dates and times; special ones (spec/xds.md 6.3) are texts
 
 
 def _days(value: Value) -> int:
+    if isinstance(value, str):
+        number = _INFINITE_DAYS.get(value)
+        return special_microseconds(value) // _DAY if number is None else number
     if isinstance(value, datetime) or not isinstance(value, date):
         raise _no("date that is a number of days")
     return value.toordinal() - _EPOCH_DAY
 
 
-def _of_days(value: Any) -> date:
+_NAMES_OF_DAYS: Final = {number: name for name, number in _INFINITE_DAYS.items()} | _DAYS_OF_SNAPSHOTS
+
+
+def _of_days(value: Any) -> Value:
+    days = _int32(value)
     try:
-        return date.fromordinal(_int32(value) + _EPOCH_DAY)
+        return date.fromordinal(days + _EPOCH_DAY)
     except (ValueError, OverflowError):
-        raise _no("day of the years 1 to 9999") from None
+        return _NAMES_OF_DAYS.get(days) or special_date(*calendar_of(days))
 
 
 def _time_of_day(unit: int) -> Encode:
     def write(value: Value) -> int:
+        if isinstance(value, str) and is_special_time(value):
+            return _DAY * _MICRO // unit
         if not isinstance(value, time):
             raise _no("time of day")
         seconds = (value.hour * 60 + value.minute) * 60 + value.second
@@ -329,8 +368,10 @@ def _time_of_day(unit: int) -> Encode:
 
 
 def _of_day(unit: int) -> Decode:
-    def read(value: Any) -> time:
+    def read(value: Any) -> Value:
         microseconds = _int64(value) * unit // _MICRO
+        if microseconds == _DAY:
+            return "24:00:00"
         if not 0 <= microseconds < _DAY:
             raise _no("time of a day")
         return (EPOCH + timedelta(microseconds=microseconds)).time()
@@ -339,9 +380,13 @@ def _of_day(unit: int) -> Decode:
 
 
 def _since_epoch(unit: int) -> Encode:
+    infinities = _infinities(unit)
+
     def write(value: Value) -> int:
-        if isinstance(value, str) and value in _INFINITIES and unit == _MICRO:
-            return _INFINITIES[value]
+        if isinstance(value, str):
+            if value in infinities:
+                return infinities[value]
+            return _int64(special_microseconds(value) * _MICRO // unit)
         if not isinstance(value, datetime):
             raise _no("date and time")
         return (naive_utc(value) - EPOCH) // _MICROSECOND * _MICRO // unit
@@ -349,27 +394,79 @@ def _since_epoch(unit: int) -> Encode:
     return write
 
 
-_NAMES_OF_INFINITIES: Final = {number: name for name, number in _INFINITIES.items()}
+def _infinities(unit: int) -> dict[str, int]:
+    """Those of the units that PostgreSQL's connector writes."""
+    return {} if unit == _NANO else {name: number * _MICRO // unit for name, number in _INFINITIES.items()}
 
 
 def _of_epoch(unit: int) -> Decode:
+    names = {number: name for name, number in _infinities(unit).items()}
+
     def read(value: Any) -> Value:
         number = _int64(value)
-        if number in _NAMES_OF_INFINITIES:
-            return _NAMES_OF_INFINITIES[number]
+        if number in names:
+            return names[number]
+        microseconds = number * unit // _MICRO
         try:
-            return EPOCH + timedelta(microseconds=number * unit // _MICRO)
+            return EPOCH + timedelta(microseconds=microseconds)
         except OverflowError:
-            raise ValueError("beyond the years 1 to 9999") from None
+            days, of_day = divmod(microseconds, _DAY)
+            return special_date(*calendar_of(days), f" {_clock(of_day, '')}")
 
     return read
 
 
-def _zoned(value: Value) -> str:
-    """``2018-06-20T13:37:03.123456Z``: in GMT, as many digits of the fraction as there are."""
-    if not isinstance(value, datetime):
-        raise _no("date and time; special times have no form here")
-    return without_zeros(naive_utc(value).isoformat()) + "Z"
+def _clock(of_day: int, rest: str, digits: int = 0) -> str:
+    """A time of day of so many microseconds, with ``digits`` of the fraction and those beyond that count."""
+    seconds, fraction = divmod(of_day, 1_000_000)
+    minutes, second = divmod(seconds, 60)
+    text = f"{fraction:06}"
+    kept = max(digits, len(text.rstrip("0")))
+    return f"{minutes // 60:02}:{minutes % 60:02}:{second:02}{'.' if kept else ''}{text[:kept]}{rest}"
+
+
+def _zoned(digits: int) -> Encode:
+    """``2018-06-20T13:37:03.120000Z``: in GMT, the fraction of a second with the digits of the column's type."""
+    spare = "0" * (6 - digits)
+
+    def write(value: Value) -> str:
+        if isinstance(value, str):
+            return value if value in _INFINITIES else _zoned_special(value, digits)
+        if not isinstance(value, datetime):
+            raise _no("date and time")
+        text = naive_utc(value).isoformat(timespec="microseconds")
+        if spare:
+            text = text.removesuffix(spare).removesuffix(".") if text.endswith(spare) else without_zeros(text)
+        return f"{text}Z"
+
+    return write
+
+
+def _zoned_special(text: str, digits: int) -> str:
+    """Java's form of a moment outside the years 1 to 9999: 44 BC is -0043, a year of five digits has a plus."""
+    days, of_day = divmod(special_microseconds(text), _DAY)
+    year, month, day = calendar_of(days)
+    sign = "+" if year > _LAST_YEAR else "-" if year < 0 else ""
+    return f"{sign}{abs(year):04}-{month:02}-{day:02}T{_clock(of_day, 'Z', digits)}"
+
+
+_LAST_YEAR: Final = 9999
+_ZONED_SPECIAL: Final = re.compile(
+    r"([+-]?[0-9]{4,6})-([0-9]{2})-([0-9]{2})T([0-9:]{8})(?:\.([0-9]{1,6}))?(Z|[+-].{5})"
+)
+
+
+def _of_zoned(value: Any) -> Value:
+    """As the triggers of PostgreSQL log it: a special moment is text, with its zone."""
+    text = _text(value)
+    if text in _INFINITIES:
+        return text
+    match = _ZONED_SPECIAL.fullmatch(text)
+    if match is None or 0 < int(match[1]) <= _LAST_YEAR:
+        return _read_zoned(text)
+    year, month, day, clock, fraction, zone = match.groups("")
+    fraction = fraction.rstrip("0")
+    return special_date(int(year), int(month), int(day), f" {clock}{'.' if fraction else ''}{fraction}{zone}")
 
 
 def _of_text(kind: Kind) -> Decode:
@@ -377,7 +474,7 @@ def _of_text(kind: Kind) -> Decode:
     return lambda value: read(_text(value))
 
 
-_of_zoned: Final = _of_text(Kind.TIMESTAMPTZ)
+_read_zoned: Final = value_reader(ColumnType(Kind.TIMESTAMPTZ))
 
 _BY_NAME: Final[Mapping[str, Decode]] = {
     "io.debezium.data.VariableScaleDecimal": _of_variable_scale,

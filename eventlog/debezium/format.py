@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
+from functools import lru_cache, partial
 from json.encoder import encode_basestring
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +21,7 @@ from eventlog.changes.json_form import catalog_of
 from eventlog.core.catalog import Catalog, ObjectClass, match_name
 from eventlog.core.moments import EPOCH_UTC
 from eventlog.core.options import LIST_OBJECT, option
+from eventlog.core.values import Kind
 from eventlog.debezium.fields import Decode, decoder_of, field_of, plain
 from eventlog.debezium.writer import OPERATIONS, ConnectorOptions, EnvelopeWriter, WriteOptions
 from eventlog.errors import FormatError, RowError, UnknownOperation, shown
@@ -118,8 +119,8 @@ class _EnvelopeReader:
             raise FormatError(f"source.schema is text, not {_kind(owner)}")
         object_class = self._class_of(owner, table)
         known = self._decoders(object_class)
-        before = self._image("before", payload, schema, known)
-        after = self._image("after", payload, schema, known)
+        before = self._image("before", payload, schema, known, object_class)
+        after = self._image("after", payload, schema, known, object_class)
         if op is ChangeOp.DELETE:
             after = None
         elif op in (ChangeOp.INSERT, ChangeOp.REFRESH):
@@ -173,14 +174,19 @@ class _EnvelopeReader:
         return decoders
 
     def _image(
-        self, name: str, payload: Mapping[str, Any], schema: Any, known: Mapping[str, Decode]
+        self,
+        name: str,
+        payload: Mapping[str, Any],
+        schema: Any,
+        known: Mapping[str, Decode],
+        object_class: ObjectClass | None,
     ) -> dict[str, Value] | None:
         image = payload.get(name)
         if image is None:
             return None
         if not isinstance(image, Mapping):
             raise FormatError(f"{name} is an object, not {_kind(image)}")
-        return self._row(image, _fields_of(_field_named(schema, name)) or known)
+        return self._row(image, _fields_of(_field_named(schema, name), object_class) or known)
 
     def _row(self, image: Mapping[str, Any], decoders: Mapping[str, Decode]) -> dict[str, Value]:
         """The columns of an image; one for which the placeholder stands is not known."""
@@ -213,7 +219,8 @@ class _EnvelopeReader:
             payload, own_schema = _taken_apart(key)
             if not isinstance(payload, Mapping):
                 raise FormatError(f"the key is an object of its columns, not {_kind(payload)}")
-            return tuple(self._row(payload, _fields_of(own_schema) or self._decoders(object_class)).items())
+            decoders = _fields_of(own_schema, object_class) or self._decoders(object_class)
+            return tuple(self._row(payload, decoders).items())
         names = self._options.keys.get(full_name(schema, table)) or self._options.keys.get(table)
         if names is None and object_class is not None:
             names = [column.name for column in object_class.key]
@@ -239,13 +246,17 @@ def _field_named(schema: Any, name: str) -> Any:
     raise FormatError(f"the schema has no field {name}")
 
 
-def _fields_of(schema: Any) -> dict[str, Decode] | None:
-    """How the fields of a struct are read, None without a schema."""
+def _fields_of(schema: Any, object_class: ObjectClass | None) -> dict[str, Decode] | None:
+    """How the fields of a struct are read, None without a schema.
+
+    Of a text or a double only the class tells that it is an exact number: ``decimal.handling.mode`` string, double.
+    """
     if schema is None:
         return None
     fields = schema.get("fields") if isinstance(schema, Mapping) else None
     if not isinstance(fields, list):
         raise FormatError("the schema of a row has no fields")
+    exact = {} if object_class is None else _exact_columns(object_class)
     decoders: dict[str, Decode] = {}
     for field in fields:
         name = field.get("field") if isinstance(field, Mapping) else None
@@ -255,7 +266,23 @@ def _fields_of(schema: Any) -> dict[str, Decode] | None:
             decoders[name] = decoder_of(field)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise FormatError(f"the schema of column {name!r}: {error}") from None
+        if name in exact and field.get("name") is None and field.get("type") in _OF_DECIMALS:
+            decoders[name] = exact[name]
     return decoders
+
+
+_OF_DECIMALS: Final = frozenset({"string", "double", "float64"})
+
+
+@lru_cache(maxsize=1024)
+def _exact_columns(object_class: ObjectClass) -> Mapping[str, Decode]:
+    """How the exact numbers of a class are read where their schema has no name for them."""
+    exact = (
+        one
+        for one in object_class.table.columns
+        if one.type.kind is Kind.EXACT or (one.type.kind is Kind.INTEGER and one.type.sizes)
+    )
+    return {column.name: field_of(column.type, "string").decode for column in exact}
 
 
 def _extras(source: Mapping[str, Any]) -> dict[str, Any]:

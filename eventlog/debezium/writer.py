@@ -19,7 +19,9 @@ from eventlog.changes.json_form import CATALOG, CatalogOption
 from eventlog.core.catalog import Catalog, Column, ObjectClass, Table, row_of
 from eventlog.core.moments import EPOCH_UTC
 from eventlog.core.options import FLAG, FUNCTION, CheckedOptions, Kind, choice, option, shared
-from eventlog.core.typed import is_multi_valued, type_of
+from eventlog.core.typed import is_multi_valued, type_of, typed_by
+from eventlog.core.values import ColumnType, float_text
+from eventlog.core.values import Kind as ValueKind
 from eventlog.debezium.fields import Field, field_of
 from eventlog.errors import NotExpressible, RowError, ValueRange, shown
 from eventlog.model import Change, ChangeOp, KafkaRecord, Row, Value, column_name, differing, full_name
@@ -231,11 +233,23 @@ class EnvelopeWriter:
 
 
 def _table_of(change: Change) -> Table:
-    """A table that has the columns of a change; a column that is NULL is text."""
+    """A table that has the columns of a change, typed by the values of both images; one that is NULL is text."""
     key = dict(change.key or ())
-    row = {**key, **(change.after or change.before or {})}
-    columns = tuple(Column(name, type_of(value)) for name, value in row.items())
+    images = (key, change.after or {}, change.before or {})
+    names = {**key, **(change.after or change.before or {})}
+    columns = tuple(Column(name, _type_in([image.get(name) for image in images])) for name in names)
     return Table(change.table, "table", columns, tuple(key))
+
+
+def _type_in(values: Iterable[Value]) -> ColumnType:
+    """The type of a column that has these values: of a word beside a number or a time the type of these, of whole
+    numbers beside others the type of the others.
+    """
+    types = {type_of(value) for value in values if value is not None}
+    for kind in (ValueKind.CHARACTER, ValueKind.INTEGER):
+        if len(types) > 1:
+            types = {type for type in types if type.kind is not kind}
+    return types.pop() if len(types) == 1 else type_of("")
 
 
 def _of_single_values(change: Change) -> Change:
@@ -251,7 +265,8 @@ def _of_single_values(change: Change) -> Change:
             if value != ():
                 raise NotExpressible(
                     f"{change.op} of {change.table!r} at {change.position}: {name!r} has several values, and a column "
-                    "of a row has one: publish the child table as a class of its own (tables in [database])",
+                    "of a row has one: give the child table a primary key and a [[watch]] of its own, then: eventlog "
+                    "triggers apply; or exclude the attribute in the [[watch]] of its owner",
                     column_name(change, name),
                 )
     if not several:
@@ -283,6 +298,7 @@ class _Form:
     """The form of a table's records: topic, fields, and the texts of the schemas."""
 
     def __init__(self, options: WriteOptions, schema: str | None, table: Table) -> None:
+        self._types = {column.name: column.type for column in table.columns}
         self.fields: dict[str, Field] = {
             column.name: field_of(column.type, options.decimal_handling_mode, options.time_precision_mode)
             for column in table.columns
@@ -328,7 +344,10 @@ class _Form:
             return None
         field = self.fields[name]
         try:
-            return field.encode(value)
+            try:
+                return field.encode(value)
+            except (ValueError, ArithmeticError, RowError):
+                return field.encode(_of_column(self._types[name], value))
         except (ValueError, ArithmeticError, RowError) as error:
             type = field.schema.get("name", field.schema["type"])
             message = f"column {name!r} of {self._what} as {type}: {shown(str(value))}: {error}"
@@ -352,6 +371,13 @@ class _Form:
             return f"{head}{_dumped(payload)}{'}' if head else ''}".encode()
         except UnicodeEncodeError as error:
             raise NotExpressible(f"a value of {self._what} has half a surrogate pair at {error.start}") from None
+
+
+def _of_column(type: ColumnType, value: Value) -> Value:
+    """A value that a form without types has made text, or a double, as one of its column. Raises BadValue."""
+    if isinstance(value, float) and type.kind in (ValueKind.EXACT, ValueKind.INTEGER):
+        value = float_text(value)
+    return typed_by(type, value)
 
 
 _encoder: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)

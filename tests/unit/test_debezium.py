@@ -226,7 +226,7 @@ def test_what_an_insert_does_not_say_is_null_unless_it_is_read() -> None:
 
 
 def test_several_values_are_refused() -> None:
-    with pytest.raises(NotExpressible, match=r"'tag\.name' has several values.*class of its own"):
+    with pytest.raises(NotExpressible, match=r"'tag\.name' has several values.*watch\]\] of its own"):
         plain(change(ChangeOp.UPDATE, after={"id": 1, "tag.name": ("red",)}), ANNE)
 
 
@@ -318,8 +318,8 @@ def test_no_record_stops_the_reader(tmp_path: Path, cases: int, schemas: bool) -
         ("smallint", {}, "int16", -5, -5),
         ("bigint", {}, "int64", 2**62, 2**62),
         ("boolean", {}, "boolean", True, True),
-        ("real", {}, "float32", 1.5, 1.5),
-        ("double", {}, "float64", float("inf"), "Infinity"),
+        ("real", {}, "float", 1.5, 1.5),
+        ("double", {}, "double", float("inf"), "Infinity"),
         ("varbinary(9)", {}, "bytes", b"\x00\xff", "AP8="),
         ("uuid", {}, "io.debezium.data.Uuid", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11",
          "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"),
@@ -336,11 +336,11 @@ def test_no_record_stops_the_reader(tmp_path: Path, cases: int, schemas: bool) -
          datetime(2018, 6, 20, 15, 13, 16, 945000), 1529507596945),
         ("timestamp", {}, "io.debezium.time.MicroTimestamp", "infinity", 9223372036825200000),
         ("timestamptz", {}, "io.debezium.time.ZonedTimestamp", datetime(2018, 6, 20, 13, 37, 3, 120000, UTC),
-         "2018-06-20T13:37:03.12Z"),
+         "2018-06-20T13:37:03.120000Z"),
         ("decimal(9,2)", {}, "org.apache.kafka.connect.data.Decimal", Decimal("1.50"), "AJY="),
         ("decimal(9,2)", {}, "org.apache.kafka.connect.data.Decimal", Decimal("-0.01"), "/w=="),
         ("decimal(9,2)", {"decimals": "string"}, "string", Decimal("1.50"), "1.50"),
-        ("decimal(9,2)", {"decimals": "double"}, "float64", Decimal("1.5"), 1.5),
+        ("decimal(9,2)", {"decimals": "double"}, "double", Decimal("1.5"), 1.5),
         ("decimal(9)", {}, "org.apache.kafka.connect.data.Decimal", 150, "AJY="),
         ("decimal", {}, "io.debezium.data.VariableScaleDecimal", Decimal("1.50"), {"scale": 2, "value": "AJY="}),
     ],
@@ -366,7 +366,8 @@ def test_a_decimal_comes_back_exactly(number: Decimal) -> None:
     [
         ("decimal(9,2)", Decimal("NaN"), "decimal_handling_mode = string"),
         ("decimal(9,2)", Decimal("1.234"), "more than 2 digits"),
-        ("date", "infinity", "no date"),
+        ("date", "tomorrow", "tomorrow"),
+        ("timestamp", "294276-12-31 23:59:59.999999", "beyond 64 bits"),
         ("integer", 2**31, "beyond 32 bits"),
     ],
 )

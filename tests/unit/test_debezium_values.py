@@ -1,0 +1,233 @@
+"""Values of change events: those that Debezium itself writes, both ways, and records that Kafka Connect reads
+(spec/debezium.md 3).
+
+``debezium_values.jsonl`` holds what Debezium 3.1.1 wrote of PostgreSQL 15, a column of a row a line, beside the text
+that the log has of the value.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from connect_records import check, missing_converter, read_by_connect
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventlog.changes.format import Report
+from eventlog.changes.json_form import database_from_json
+from eventlog.core.catalog import Catalog, build_catalog
+from eventlog.core.moments import calendar_of, special_date, special_microseconds
+from eventlog.core.typed import value_reader
+from eventlog.core.values import ColumnType, ValueOptions, parse_type, with_special_values
+from eventlog.debezium.fields import decoder_of, field_of
+from eventlog.debezium.format import FORMAT
+from eventlog.debezium.writer import EnvelopeWriter, WriteOptions
+from eventlog.model import Change, ChangeOp, KafkaRecord, Value
+
+OF_DEBEZIUM: Final = [
+    json.loads(line) for line in Path(__file__).with_name("debezium_values.jsonl").read_text().splitlines()
+]
+NOT_IN_PYTHON: Final = ("NaN", "Infinity", "-Infinity")
+
+
+def type_named(name: str) -> ColumnType:
+    return with_special_values(parse_type(name, "postgresql"), "postgresql", ValueOptions())
+
+
+def same(value: Value, other: Value) -> bool:
+    return value == other or (value != value and other != other)  # NaN
+
+
+@pytest.mark.parametrize("case", OF_DEBEZIUM, ids=lambda case: f"{case['type']}-{case['decimals']}-{case['log']}")
+def test_a_value_of_the_log_is_written_as_debezium_writes_it(case: dict[str, Any]) -> None:
+    type = type_named(case["type"])
+    field = field_of(type, case["decimals"], case["times"])
+    assert field.schema == case["schema"]
+    assert field.encode(value_reader(type)(case["log"])) == case["value"]
+
+
+@pytest.mark.parametrize("case", OF_DEBEZIUM, ids=lambda case: f"{case['type']}-{case['decimals']}-{case['log']}")
+def test_what_debezium_writes_is_read_as_the_log_has_it(case: dict[str, Any]) -> None:
+    type = type_named(case["type"])
+    expected = value_reader(type)(case["log"])
+    if case["times"] == "connect" and isinstance(expected, datetime | time):  # to the millisecond
+        expected = expected.replace(microsecond=expected.microsecond // 1000 * 1000)
+    if case["times"] == "connect" and case["log"] == "12024-02-29 01:02:03.456789":
+        expected = "12024-02-29 01:02:03.456"
+    if case["type"] == "inet":
+        expected = str(expected).partition("/32")[0].partition("/128")[0]
+    stored = json.loads(json.dumps(case["value"]), parse_float=Decimal)
+    read = field_of(type, case["decimals"], case["times"]).decode(stored)
+    assert same(read, expected)
+    if case["decimals"] == "precise":  # else the schema does not say that it is a decimal
+        assert same(decoder_of(case["schema"])(stored), expected)
+
+
+@pytest.mark.parametrize("days", [-622191234, -622191233])
+def test_an_infinite_date_of_a_snapshot_is_read(days: int) -> None:
+    assert decoder_of({"type": "int32", "name": "io.debezium.time.Date"})(days) == "infinity"
+
+
+@given(st.integers(-2_440_588, 2_145_042_905))
+def test_every_day_of_postgresql_comes_back(day: int) -> None:
+    field = field_of(type_named("date"))
+    assert field.encode(field.decode(day)) == day
+    year, month, of_month = calendar_of(day)
+    if not 0 < year < 10_000:
+        assert special_microseconds(special_date(year, month, of_month)) == day * 86_400_000_000
+
+
+@given(st.integers(-210_866_803_200_000_000, 2**63 - 1 - 10**14))
+def test_every_moment_of_postgresql_comes_back(microseconds: int) -> None:
+    stamp, zoned = field_of(type_named("timestamp")), field_of(type_named("timestamptz"))
+    if stamp.decode(microseconds) in ("infinity", "-infinity"):
+        return
+    assert stamp.encode(stamp.decode(microseconds)) == microseconds
+    text = str(stamp.decode(microseconds))
+    if isinstance(stamp.decode(microseconds), str):
+        with_zone = text.replace(" BC", "Z BC") if "BC" in text else f"{text}Z"
+        assert zoned.decode(zoned.encode(with_zone)) == with_zone
+
+
+# --- records, read by Connect -----------------------------------------------------------------------------------------
+
+COLUMNS: Final = {
+    "id": "integer", "small": "smallint", "big": "bigint", "single": "real", "whole": "numeric(5,0)",
+    "double": "double precision", "exact": "numeric(9,2)", "any": "numeric", "flag": "boolean", "name": "varchar(9)",
+    "bytes": "bytea", "day": "date", "clock": "time", "clock3": "time(3)", "at": "timestamp", "at3": "timestamp(3)",
+    "moment": "timestamptz", "code": "uuid", "doc": "jsonb", "host": "inet",
+}  # fmt: skip
+ROW: Final[dict[str, Value]] = {
+    "id": 1, "small": -5, "big": 2**62, "single": 1.5, "double": float("inf"), "exact": Decimal("1.50"), "whole": 12,
+    "any": Decimal("-0.001"), "flag": True, "name": "Zoë", "bytes": b"\x00\xff", "day": date(2024, 2, 29),
+    "clock": time(1, 2, 3, 4), "clock3": time(1, 2, 3), "at": datetime(2024, 5, 10, 12), "doc": '{"a": 1}',
+    "at3": datetime(2024, 5, 10, 12), "moment": datetime(2024, 5, 10, 12, tzinfo=UTC), "host": "10.0.0.1/32",
+    "code": "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11",
+}  # fmt: skip
+SPECIAL: Final[dict[str, Value]] = {
+    **ROW, "day": "0044-03-15 BC", "clock": "24:00:00", "clock3": "24:00:00", "at": "infinity",
+    "at3": "12024-02-29 01:02:03", "moment": "0044-03-15 01:02:03Z BC", "double": float("nan"),
+}  # fmt: skip
+
+
+def catalog() -> Catalog:
+    columns = [{"name": name, "type": type} for name, type in COLUMNS.items()]
+    tables = [{"name": "t", "kind": "table", "columns": columns, "primary_key": ["id"]}]
+    return build_catalog(database_from_json({"dialect": "postgresql", "schema": "app", "tables": tables}))
+
+
+def all_records() -> list[KafkaRecord]:
+    """Records of every operation and type under all modes."""
+    classes, key = catalog(), (("id", 1),)
+    changes = [
+        Change("app", "t", ChangeOp.INSERT, key, after=ROW),
+        Change("app", "t", ChangeOp.INSERT, key, after=SPECIAL, position="7"),
+        Change("app", "t", ChangeOp.UPDATE, key, before=ROW, after={**SPECIAL, "name": None}),
+        Change("app", "t", ChangeOp.UPDATE, key, before={**ROW, "id": 0}, after=ROW),
+        Change("app", "t", ChangeOp.DELETE, key, before={"id": 1}),
+        Change("app", "t", ChangeOp.REFRESH, key, after=ROW),
+        Change("app", "t", ChangeOp.TRUNCATE),
+    ]
+    return [
+        record
+        for decimals in ("precise", "string", "double")
+        for times in ("adaptive", "connect")
+        for writer in (EnvelopeWriter(
+            WriteOptions(decimal_handling_mode=decimals, time_precision_mode=times), classes
+        ),)
+        for change in changes
+        for record in writer.records(change, classes.classes[0], None, [7, 8])
+    ]  # fmt: skip
+
+
+def test_every_record_has_connects_words_and_forms() -> None:
+    for record in all_records():
+        check(record.key)
+        check(record.value)
+
+
+@pytest.mark.skipif(missing_converter() is not None, reason=missing_converter() or "")
+def test_connects_own_converter_reads_every_record() -> None:
+    records = all_records()
+    said = read_by_connect(records)
+    assert len(said) == sum(part is not None for record in records for part in (record.key, record.value))
+    assert [line for line in said if line.startswith("refused: ")] == []
+
+
+# --- Debezium to Debezium ---------------------------------------------------------------------------------------------
+
+
+def convert(tmp_path: Path, changes: list[Change], first: dict[str, Any], then: dict[str, Any]) -> list[Change]:
+    """Changes written, read, written again and read again."""
+    strict = Report(strict=True)
+    once, twice = str(tmp_path / "once.jsonl"), str(tmp_path / "twice.jsonl")
+    of_reader = {name: value for name, value in then.items() if name == "catalog"}
+    FORMAT.write(iter(changes), once, first, strict)
+    FORMAT.write(FORMAT.read(once, of_reader, strict), twice, then, strict)
+    return list(FORMAT.read(twice, of_reader, strict))
+
+
+def database(**columns: str) -> dict[str, Any]:
+    named = [{"name": name, "type": type} for name, type in {"id": "integer", **columns}.items()]
+    table = {"name": "t", "kind": "table", "columns": named, "primary_key": ["id"]}
+    return {"dialect": "postgresql", "schema": "app", "tables": [table]}
+
+
+@pytest.mark.parametrize("mode", ["string", "double", "precise"])
+@pytest.mark.parametrize("then", ["string", "double", "precise"])
+def test_exact_numbers_go_from_any_mode_to_any_other(tmp_path: Path, mode: str, then: str) -> None:
+    content = database(price="numeric(9,2)", whole="numeric(5,0)", any="numeric")
+    row: dict[str, Value] = {"id": 1, "price": Decimal("1.50"), "whole": 12, "any": Decimal("0.25")}
+    one = Change("app", "t", ChangeOp.UPDATE, (("id", 1),), before={**row, "price": Decimal("1.75")}, after=row)
+    (back,) = convert(
+        tmp_path, [one], {"catalog": content, "decimal_handling_mode": mode},
+        {"catalog": content, "decimal_handling_mode": then},
+    )  # fmt: skip
+    assert (back.before, back.after, back.changed) == (one.before, row, {"price"})
+
+
+@pytest.mark.parametrize("word", NOT_IN_PYTHON)
+def test_the_words_of_numeric_go_through_texts(tmp_path: Path, word: str) -> None:
+    content = database(any="numeric")
+    one = Change("app", "t", ChangeOp.INSERT, (("id", 1),), after={"id": 1, "any": Decimal(word)})
+    options = {"catalog": content, "decimal_handling_mode": "string"}
+    (back,) = convert(tmp_path, [one], options, options)
+    assert str((back.after or {})["any"]) == word
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (datetime(2024, 5, 10, 12), None),
+        (None, datetime(2024, 5, 10, 12)),
+        (datetime(2024, 5, 10, 12), "infinity"),
+        (Decimal("1.50"), None),
+        (b"\x00", None),
+        (True, None),
+        (date(2024, 5, 10), None),
+    ],
+)
+def test_a_column_without_a_catalogue_has_the_type_of_both_images(tmp_path: Path, old: Value, new: Value) -> None:
+    one = Change(
+        "app", "t", ChangeOp.UPDATE, (("id", 1),), before={"id": 1, "v": old}, after={"id": 1, "v": new},
+        changed=frozenset({"v"}),
+    )  # fmt: skip
+    (back,) = convert(tmp_path, [one], {}, {})
+    assert (back.before, back.after) == (one.before, one.after)
+
+
+def test_a_text_of_a_form_without_types_is_written_as_its_column(tmp_path: Path) -> None:
+    content = database(price="numeric(9,2)", at="timestamp", day="date")
+    row: dict[str, Value] = {"id": 1, "price": "1.50", "at": "2024-05-10T12:00:00", "day": "2024-05-10"}
+    target = str(tmp_path / "topic.jsonl")
+    FORMAT.write([Change("app", "t", ChangeOp.INSERT, (("id", 1),), after=row)], target, {"catalog": content},
+                 Report(strict=True))  # fmt: skip
+    (back,) = FORMAT.read(target, {}, Report(strict=True))
+    assert back.after == {
+        "id": 1, "price": Decimal("1.50"), "at": datetime(2024, 5, 10, 12), "day": date(2024, 5, 10),
+    }  # fmt: skip
