@@ -16,7 +16,7 @@ from eventlog.cli import Command
 from eventlog.cli.context import DEFAULT_FILE, FILE, Context, json_option, note, print_json, reading, table
 from eventlog.config.kinds import BASE, COLUMN_MAP, URL, masked
 from eventlog.config.load import Config, Effective, effective, load
-from eventlog.config.settings import SECTIONS, WatchSettings, variable
+from eventlog.config.settings import FORMATS_OF_ROWS, SECTIONS, WatchSettings, variable
 from eventlog.core.options import BOOLEAN, NAMES, PATH, TEXT, Option, options_of, toml
 from eventlog.errors import ConfigError
 
@@ -79,7 +79,7 @@ def _fill(context: Context, path: Path) -> None:
     with reading(config) as (conn, dialect):
         database = dialect.reflect(conn, class_schema(config))
         log = new_log(dialect, own_schema or database.schema, name)
-    watches, number = watches_of(database, log)
+    watches, number = watches_of(database, log, of_rows=config.format.type in FORMATS_OF_ROWS)
     if not is_there:
         before = _with_database(template(watch=False), config)
         path.write_text(f"{before}\n{watches}", encoding="utf-8")
@@ -91,8 +91,12 @@ def _fill(context: Context, path: Path) -> None:
         note(f"{path}: {number} [[watch]] {'added' if is_there else 'written'}. {then}")
 
 
-def watches_of(database: Database, log: LogTable) -> tuple[str, int]:
-    """A [[watch]] for each table that can be a class, as TOML, and how many; the others are named with the reason."""
+def watches_of(database: Database, log: LogTable, *, of_rows: bool) -> tuple[str, int]:
+    """A [[watch]] for each table that can be a class, as TOML, and how many; the others are named with the reason.
+
+    ``of_rows``: the format holds no values of child tables: one with a primary key is a class of its own, and the
+    values of any other are excluded.
+    """
     from eventlog.core.catalog import value_column
     from eventlog.sql.triggers.declared import looks_secret
     from eventlog.sql.triggers.watch import attribute_names, choose_tables, internal_tables
@@ -104,7 +108,8 @@ def watches_of(database: Database, log: LogTable) -> tuple[str, int]:
             f"there is no table with a primary key{where or ' in the database'}: name the schema of the application's "
             "tables with --schema, or look whether this user may see them"
         )
-    choice = choose_tables(database, ["*"], ignore=ignore)
+    by_name = [one.name for one in database.tables if of_rows and one.primary_key and one.name not in ignore]
+    choice = choose_tables(database, ["*", *by_name], ignore=ignore)
     tables = {table.name: table for table in database.tables}
     lines = [f"# The tables{where}, as `eventlog init --tables` found them."]
     seen = set(choice.tables) | ignore
@@ -113,13 +118,25 @@ def watches_of(database: Database, log: LogTable) -> tuple[str, int]:
         attributes = attribute_names(database, tables[name], choice.tables)
         keys = {(name, key) for key in tables[name].primary_key}
         secrets = [one for one, place in attributes.items() if looks_secret(one) and place not in keys]
+        values = {
+            one.name: value.name
+            for one in database.tables
+            if one.name not in seen and (value := value_column(one, tables[name])) is not None
+        }
+        seen |= values.keys()
+        with_children = values and not of_rows
+        if values and of_rows:
+            lines.append(
+                f"exclude = {toml([f'{child}.{value}' for child, value in values.items()])}  # without its child "
+                "tables: the format holds rows of one table"
+            )
         if secrets:
             lines.append(
                 f"#exclude = {toml(secrets)}  # named like secrets: take the # off, unless they are to be sent"
+                if with_children or not values
+                else f"# named like secrets, add them to exclude unless they are to be sent: {toml(secrets)}"
             )
-        children = [one.name for one in database.tables if one.name not in seen and value_column(one, tables[name])]
-        seen |= set(children)
-        lines += (f"# with its child table {toml(child)}" for child in children)
+        lines += (f"# with its child table {toml(child)}" for child in values if with_children)
     left_out = [
         f"# not watched: {toml(one.name)}, "
         + ("a view: see `view` and `base`" if one.kind == "view" else "which has no primary key")

@@ -58,6 +58,9 @@ DEBEZIUM: Final = "debezium"
 PUBLISHED_FORMATS: Final = ("xds", CLOUDEVENTS, DEBEZIUM, MESSAGES)
 """The formats that a log can be published in."""
 
+FORMATS_OF_ROWS: Final = frozenset({DEBEZIUM, MESSAGES})
+"""The formats whose events are rows of one table: they hold no values of child tables."""
+
 SOURCE_FORMATS: Final = ("gbase", "linter", MESSAGES)
 """The formats that can be followed in place of a log."""
 

@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 from sqlalchemy import Connection
 
 from eventlog.config.load import Config, connection_url
+from eventlog.config.settings import FORMATS_OF_ROWS
 from eventlog.core.catalog import Catalog, Database, match_name
 from eventlog.core.checks import check_rows
 from eventlog.errors import DatabaseError, EventlogError
@@ -231,6 +232,8 @@ def _classes(case: Case) -> Iterator[Finding]:
     if case.database is not None:
         ignore, quote = case.log.own_tables, case.dialect.quote
         yield from findings.judge_classes(case.database, listed, case.catalog, ignore, quote)
+        if case.catalog is not None and case.config.format.type in FORMATS_OF_ROWS:
+            yield from findings.judge_child_values(case.catalog, case.config.format.type)
 
 
 def _can_be_class(name: str, database: Database) -> bool:

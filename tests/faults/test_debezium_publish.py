@@ -183,9 +183,30 @@ def test_one_refused_event_does_not_keep_the_others_of_its_document(database: sa
     publish(config, sink)
     assert [value["after"]["idu"] for value in sink.values] == [1, 3]
     messages = [message for (message,) in fetch(database, "SELECT message FROM eventlog_error ORDER BY record_id")]
-    assert any("several values" in message and "class of its own" in message for message in messages)
+    assert any("several values" in message and "[[watch]] of its own" in message for message in messages)
     assert any("column 'salary' of public.usr" in message for message in messages)
     assert set(statuses(database).values()) == {"S", "E"}
+
+
+def test_a_child_table_with_a_watch_of_its_own_has_rows(
+    database: sa.Engine, configure: Configure, tmp_path: Path
+) -> None:
+    """What the message of an event with values of a child table advises, works."""
+    configure({"type": "stdout"})
+    path = write_config(
+        tmp_path, url_of(database), [{"table": "usr"}, {"table": "usr_phone"}], sink={"type": "stdout"},
+        publisher={"allow_loopback": True}, format=DEBEZIUM,
+    )  # fmt: skip
+    config = load(path, {})
+    install(config)
+    execute(database, "INSERT INTO usr VALUES (1, 'Ada')", "INSERT INTO usr_phone VALUES (1, '555')")
+    execute(database, "UPDATE usr_phone SET phoneno = '556'", "DELETE FROM usr_phone")
+    sink = Kept()
+    publish(config, sink)
+    found = [(value["source"]["table"], value["op"]) for value in sink.values]
+    assert found[0] == ("usr", "c")
+    assert {table for table, _ in found[1:]} == {"usr_phone"}
+    assert set(statuses(database).values()) == {"S"}
 
 
 def test_what_was_in_flight_is_sent_again_with_whole_rows(database: sa.Engine, configure: Configure) -> None:

@@ -367,6 +367,34 @@ def test_references_of_views_that_stay_values_are_said(run: Run, database: sa.En
     assert 'view_boss: fk__idu__boss stay values with referential = "dn"' in out + err
 
 
+@pytest.mark.parametrize("format", ["debezium", "qlik-messages"])
+def test_init_makes_classes_of_child_tables_for_a_format_of_rows(run: Run, database: sa.Engine, format: str) -> None:
+    """A child table with a primary key is a class of its own; the values of one without are excluded."""
+    with database.begin() as conn:
+        conn.exec_driver_sql(MORE_TABLES)
+        conn.exec_driver_sql("CREATE TABLE hr.usr_mail (idu integer REFERENCES hr.usr, mail text PRIMARY KEY)")
+    assert run("db", "upgrade")[0] == 0
+    path = Path("eventlog.toml")
+    sink = '[sink]\ntype = "stdout"\n' if format == "debezium" else '[sink]\ntype = "kafka"\nbrokers = "b:9092"\n'
+    head = f'[database]\nschema_name = "hr"\n[format]\ntype = "{format}"\n{sink}'
+    path.write_text(head)
+    assert run("init", "--tables")[0] == 0
+    watches = {one["table"]: one for one in tomllib.loads(path.read_text())["watch"]}
+    assert set(watches) == {"grp", "grp_note", "parts", "tmp_load", "usr", "usr_mail"}
+    assert watches["usr"]["exclude"] == ["usr_phone.phoneno"]
+    assert '# named like secrets, add them to exclude unless they are to be sent: ["password_hash"]' in path.read_text()
+    assert run("triggers", "apply")[0] == 0
+    assert "child_values" not in run("doctor")[1]
+
+    path.write_text(f'{head}[[watch]]\ntable = "usr"\n')
+    found = [one for one in json.loads(run("doctor", "--json")[1])["findings"] if one["code"] == "child_values"]
+    assert [one["severity"] for one in found] == ["error", "error"]
+    mail, phone = sorted(found, key=lambda one: one["text"])
+    assert "an event with values of usr_mail, the child table of usr, becomes E" in mail["text"]
+    assert '[[watch]] with table = "usr_mail"' in mail["mend"][0]
+    assert "a primary key of usr_phone" in phone["mend"][0]
+
+
 def test_a_dry_run_changes_nothing_and_says_what_would_be(run: Run, database: sa.Engine) -> None:
     assert run("db", "upgrade")[0] == 0
     before = everything(database)

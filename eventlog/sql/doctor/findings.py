@@ -10,6 +10,7 @@ from typing import Final
 
 from eventlog.core.catalog import Catalog, Database, Table, match_name
 from eventlog.core.checks import BadRow
+from eventlog.core.options import toml
 from eventlog.errors import RowError, first_of, number_of
 from eventlog.model import Status
 from eventlog.sql.doctor import Answer, Finding, Limits, LogTrigger, Numbering, age, error, info, warning
@@ -185,6 +186,25 @@ def has_key(table: Table) -> bool:
     if table.kind == "view":
         return any(column.name[:3].casefold() == "pk_" for column in table.columns)
     return bool(table.primary_key)
+
+
+def judge_child_values(catalog: Catalog, format: str) -> Iterator[Finding]:
+    """Child tables of a format whose events are rows of one table."""
+    for cls in catalog.classes:
+        for child in cls.children:
+            name, attribute = child.table.name, child.attribute.name
+            exclude = f"exclude = [{toml(attribute)}] in the [[watch]] of {cls.name}, then: eventlog triggers apply"
+            watch = f"[[watch]] with table = {toml(name)}, then: eventlog triggers apply"
+            yield error(
+                "child_values",
+                f"the format {format} holds rows of one table: an event with values of {name}, the child table of "
+                f"{cls.name}, becomes E",
+                *(
+                    (watch, exclude)
+                    if child.table.primary_key
+                    else (f"a primary key of {name}, and a {watch}", exclude)
+                ),
+            )
 
 
 def judge_deferrable(catalog: Catalog, plan: TriggerPlan | None) -> Iterator[Finding]:
