@@ -116,7 +116,7 @@ def run(windows: list[list[LogRow]], classes: Catalog, output: OutputFormat) -> 
         good = timed("check", lambda window=window: check_rows(queue_rows(window), classes, "eventlog").good)
         groups = timed("fold", lambda good=good: fold(good, 1000, 10_000))
         events = timed("build", lambda groups=groups: [build_event(group, options) for group in groups])
-        packed = partial(pack, number, events, 128, output.first(number, ""), origins_of(window))
+        packed = partial(pack, number, events, 128, output.first(number, "", None), origins_of(window))
         flight = timed("line", packed)
         timed("line", lambda flight=flight: encode(flight))
         timed(

@@ -106,6 +106,10 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
         "eventlog db current": "what is installed, and what is not applied yet",
         "eventlog db current --json": "for a program",
     },
+    "db new-epoch": {
+        "eventlog db new-epoch": "after a snapshot was put back, before the publisher starts",
+        "eventlog db new-epoch --json": "the epoch, for a program",
+    },
     "db downgrade": {
         "eventlog db downgrade base": "take everything away again; asks first",
         "eventlog db downgrade log@0003 --sql": "what one step back would run",

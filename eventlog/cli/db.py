@@ -18,6 +18,7 @@ from eventlog.cli.context import (
     reading,
     result,
     sees_terminal,
+    session,
     sql_option,
     table,
     transaction,
@@ -25,10 +26,11 @@ from eventlog.cli.context import (
 )
 from eventlog.config.load import Config, connection_url
 from eventlog.errors import ConfigError, LogTableError
-from eventlog.publisher.open_log import find_log
+from eventlog.publisher.open_log import find_log, take_lock
 from eventlog.sql import migrations
 from eventlog.sql.connection import SUPPORTED, dialect_of
 from eventlog.sql.dialect import Dialect
+from eventlog.sql.epoch import has_epoch, raise_epoch, read_epoch
 from eventlog.sql.log_table import new_log, split_name
 from eventlog.sql.rows import tail
 
@@ -82,6 +84,36 @@ def current(context: Context, as_json: bool) -> None:
     table(
         ("log", "current", "not applied"), [(config.database.log_table, _revisions(reached), ", ".join(newer) or None)]
     )
+
+
+@db.command("new-epoch")
+@json_option
+@click.pass_obj
+def raise_by_hand(context: Context, as_json: bool) -> None:
+    """Let new event-ids carry a new epoch, since the database was put back to an earlier state.
+
+    A database that lost its newest rows gives their numbers out again, and a receiver drops new events under numbers
+    that it remembers. The publisher sees a failover and a recovery by itself. Use this command after a snapshot was
+    restored, a file of SQLite was put back, or where the server does not tell, before the publisher starts again: the
+    log must have none.
+    """
+    config = context.config()
+    with session(config) as (conn, dialect):
+        log = find_log(conn, dialect, config)
+        if not has_epoch(conn, log):
+            raise LogTableError(f"the log {log} has no {log.epoch_table}: make it with `eventlog db upgrade`")
+        dialect.begin_publishing(conn)
+        server = dialect.server_parts(conn, log)
+        take_lock(conn, dialect, log)
+        line = read_epoch(conn, log)
+        known = {} if line is None else line.server
+        epoch, _ = raise_epoch(conn, dialect, log, {**known, **server})
+        before = "" if line is None else line.epoch
+        conn.commit()
+    if as_json:
+        print_json({"log": str(log), "epoch": epoch, "before": before or None})
+    elif not context.quiet:
+        result(f"log {log}: new event-ids carry the epoch {epoch}, as in 17.e{epoch}")
 
 
 @db.command()

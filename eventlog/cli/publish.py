@@ -28,6 +28,7 @@ from eventlog.publisher.context import (
     SILENT,
     Counters,
     Observer,
+    Used,
     join_observers,
     remarks,
     stream_summary,
@@ -106,8 +107,9 @@ def publish(context: Context, once: bool, dry: bool, form: str | None, source: s
                 publish_once(opened, sink, stop, join_observers(monitor, tracing))
         else:
             _log.info("publishing the log %s", config.database.log_table)
+            used = Used()
             with _watching(config, counters) as (progress, observer, open_its_sink):
-                run_daemon(lambda: open_to_publish(config, counters), open_its_sink, stop, progress, observer)
+                run_daemon(lambda: open_to_publish(config, counters, used), open_its_sink, stop, progress, observer)
     finally:
         _log_summary(config, counters)
 

@@ -49,10 +49,14 @@ QueryBack: TypeAlias = Callable[[ObjectClass, Sequence[str], Sequence[Attribute]
 
 @dataclass(frozen=True, slots=True)
 class EventOptions:
-    """The options of spec/event-log.md 9 that decide what an event holds."""
+    """The options of spec/event-log.md 9 that decide what an event holds.
+
+    ``id_suffix``: what new event-ids have behind the record_id, that of the log's epoch (7.4).
+    """
 
     insert_query_back: str = "modify"
     noop_updates: str = "drop"
+    id_suffix: str = ""
 
 
 class Decision(NamedTuple):
@@ -253,10 +257,12 @@ def build_event(
                 operation = _MODIFY
     if decision is None:
         fates = None if operation is not None else Fates(empty=ids)
-        return _new(Outgoing, (event_id or str(ids[0]), ids, object_id, operation, steps, fates, (), 1, 0))
+        event_id = event_id or str(ids[0]) + options.id_suffix
+        return _new(Outgoing, (event_id, ids, object_id, operation, steps, fates, (), 1, 0))
     if event_id is None:
         failed_ids = {row.record_id for row in bad}
-        event_id = next((str(record_id) for record_id in ids if record_id not in failed_ids), str(ids[0]))
+        first = next((record_id for record_id in ids if record_id not in failed_ids), ids[0])
+        event_id = str(first) + options.id_suffix
     dropped, kept = ids_of(decision.dropped), ids_of(rows)
     contributed, empty = ((), kept) if operation is None else (kept, ())
     fates = Fates(contributed, dropped, gone, empty, bad, conflicts)

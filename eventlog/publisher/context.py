@@ -414,13 +414,25 @@ def join_observers(*observers: Observer) -> Observer:
 # --- what the functions work with -------------------------------------------------------------------------------------
 
 
+@dataclass(slots=True)
+class Used:
+    """What this process has used of a log, over all its connections (spec/event-log.md 7.4).
+
+    The highest flight number and record_id, and what the server last said of itself.
+    """
+
+    flight: int = 0
+    record_id: int = 0
+    server: Mapping[str, str] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """One connection, one log, the classes, and what to do with their events.
 
     ``reread`` reads the classes as the database has them now, None = they do not change. Raises ConfigError,
     TriggerError, DatabaseError. ``captured``: the tables whose triggers fill the log. ``observer`` is told what is
-    done.
+    done. ``epoch``: that of the log; ``used`` outlives the connection.
     """
 
     connection: Connection
@@ -433,6 +445,8 @@ class Context:
     reread: Callable[[], Catalog] | None = None
     captured: tuple[str, ...] = ()
     observer: Observer = SILENT
+    epoch: str = ""
+    used: Used = field(default_factory=Used)
 
     def query_back(
         self, object_class: ObjectClass, keys: Sequence[str], attributes: Sequence[Attribute]

@@ -13,9 +13,10 @@ from typing import NamedTuple
 
 from eventlog.core.catalog import ObjectId
 from eventlog.core.checks import BadRow, Remark, check_rows
+from eventlog.core.event_ids import raised_at
 from eventlog.core.events import Decided, Fates, Outgoing, build_event, decide, ids_of
 from eventlog.core.fold import Group
-from eventlog.errors import ReceiverAway, number_of
+from eventlog.errors import DatabaseAway, ReceiverAway, number_of
 from eventlog.model import LogRow, Origins, Status, origins_of, queue_rows
 from eventlog.publisher.context import SILENT, Context
 from eventlog.publisher.delivery import Delivered, FlightResult, Parking, deliver
@@ -96,6 +97,8 @@ def run_cycle(
         begin = begin_due_scan if context.options.handle_future_events else begin_scan
         state.scan = begin(context, is_long=state.scan is not None)
     current = state.scan
+    if isinstance(current, QueueScan) and current.last is not None:
+        context.used.record_id = max(context.used.record_id, current.last)
     if state.hold is not None and state.held is None:
         state.held = read_objects(context, state.hold)
     if current is None or (state.held is not None and state.held.writers is None):
@@ -260,10 +263,10 @@ def _prepare(
         events = [event for event in events if event.operation is not None]
     flight = None
     if events:
-        number = next_flight(context.connection, context.log)
-        first, size = context.output.first(number, newest), context.options.batch_size
+        number = draw_flight(context)
+        first, size = context.output.first(number, newest, raised_at(context.epoch)), context.options.batch_size
         # Without fates every row of a new event contributes, its first one too, after which the event is named.
-        flight = pack(number, events, size, first, origins)
+        flight = pack(number, events, size, first, origins, context.epoch)
         if context.observer.wants_event_times and not origins.event_times:
             # Not of every row: nothing but how late events are answered needs event_time.
             firsts = sorted(own[0].ids[0] for own in flight.envelopes.values())
@@ -274,7 +277,24 @@ def _prepare(
         write_inflight(context.connection, context.log, flight.number, encode(flight, is_plain=not special))
     marks.write(context)
     context.connection.commit()
+    if flight is not None:
+        context.used.flight = flight.number
     return flight
+
+
+def draw_flight(context: Context) -> int:
+    """A flight number that was never given before.
+
+    Raises DatabaseAway if it lies behind one that this process has used: the database has gone back, and the log gets
+    a new epoch when it is connected anew (spec/event-log.md 7.4).
+    """
+    number = next_flight(context.connection, context.log)
+    if number <= context.used.flight:
+        raise DatabaseAway(
+            f"flight number {number} of the log {context.log} lies behind {context.used.flight}, which was used "
+            "before: the database was put back to an earlier state"
+        )
+    return number
 
 
 def _with_current_rows(context: Context, events: Sequence[Outgoing]) -> tuple[Sequence[Outgoing], CurrentRows]:
@@ -292,7 +312,7 @@ def rebuild(
     A row that is missing or no longer N is done; one that fails the checks now becomes E. Events of objects that
     still wait are left as they are. ``before_bad`` as of ``run_cycle``.
     """
-    if not flight.first and (first := context.output.first(flight.number, "")):
+    if not flight.first and (first := context.output.first(flight.number, "", raised_at(context.epoch))):
         flight = numbered(flight, first)  # recorded by a publisher of another format
     wanted = [event for event in flight.events() if not parking.is_waiting(event.object_id)]
     rebuilt = build_recorded(context, wanted)
@@ -305,7 +325,8 @@ def rebuild(
         number: [event if parking.is_waiting(event.object_id) else next(built) for event in events]
         for number, events in flight.envelopes.items()
     }
-    return Flight(flight.number, envelopes, flight.first, origins_of(rebuilt.log_rows.values()), current_rows)
+    origins = origins_of(rebuilt.log_rows.values())
+    return flight._replace(envelopes=envelopes, origins=origins, current_rows=current_rows)
 
 
 class Rebuilt(NamedTuple):

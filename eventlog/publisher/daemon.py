@@ -32,11 +32,12 @@ from eventlog.publisher.context import (
     Observer,
     ParkedObject,
     Reports,
+    Used,
     look_at_queue,
     summary,
     warn_at_start,
 )
-from eventlog.publisher.cycle import State, recover, run_cycle, send_in_flight
+from eventlog.publisher.cycle import State, draw_flight, recover, run_cycle, send_in_flight
 from eventlog.publisher.delivery import Delivered, FlightResult, send_heartbeat
 from eventlog.publisher.health_file import Progress, liveness_file
 from eventlog.publisher.liveness import ReportingSink, patience
@@ -54,7 +55,7 @@ from eventlog.publisher.waiting import (
 )
 from eventlog.sql import doctor
 from eventlog.sql.connection import as_database_errors
-from eventlog.sql.rows import next_flight, tail
+from eventlog.sql.rows import tail
 from eventlog.sql.windows import Window
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ def _serve(
         context.observer.does(Doing.PUBLISHING)
         if heartbeat.is_due(time.monotonic()):
             # A flight number of its own, and no in-flight line: it is never sent again.
-            number = next_flight(context.connection, context.log)
+            number = context.used.flight = draw_flight(context)
             context.connection.commit()
             send_heartbeat(sink, Document(number, 1, (), context.output.heartbeat), context.counters)
             heartbeat.last = time.monotonic()
@@ -219,6 +220,7 @@ def _cycle(
 ) -> Delivered | None:
     """A cycle, and the post-poll statements if it sent something; None if it ended since the tables have changed."""
     context = watcher.context
+    context.dialect.refuse_replaced(context.connection)
     sent_before = context.counters.documents_sent
     try:
         cycle = run(context, state, sink, stop.is_set, before_flight, watcher.check_bad)
@@ -334,10 +336,10 @@ class Publisher:
     the command's: a program logs through ``logging`` (``eventlog.publisher``) and reads ``counters``.
     """
 
-    __slots__ = ("_config", "_counters", "_receive")
+    __slots__ = ("_config", "_counters", "_receive", "_used")
 
     def __init__(self, config: Config, receive: Receive | None = None) -> None:
-        self._config, self._receive, self._counters = config, receive, Counters()
+        self._config, self._receive, self._counters, self._used = config, receive, Counters(), Used()
 
     @classmethod
     def from_config(
@@ -407,10 +409,10 @@ class Publisher:
                     progress=progress,
                 )
             elif once:
-                with open_to_publish(config, counters) as context, closing(self._open_sink()) as sink:
+                with open_to_publish(config, counters, self._used) as context, closing(self._open_sink()) as sink:
                     publish_once(context, sink, stop)
             else:
-                publish(lambda: open_to_publish(config, counters), self._open_sink, stop, progress)
+                publish(lambda: open_to_publish(config, counters, self._used), self._open_sink, stop, progress)
 
     def _open_sink(self) -> Sink:
         if self._receive is None:

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from eventlog.core.catalog import ObjectId
+from eventlog.core.event_ids import epoch_suffix
 from eventlog.core.events import CurrentRow, Outgoing
 from eventlog.errors import DatabaseError
 from eventlog.model import Origins
@@ -22,6 +23,9 @@ _new: Final = tuple.__new__  # a NamedTuple from its fields; _replace takes four
 
 FORM: Final = 2
 """The form that lines are written in. Form 1, of earlier versions, had no number."""
+
+_FORM_OF_EPOCH: Final = 3
+"""The form of lines with an epoch, which a version that does not know epochs refuses."""
 
 KIND: Final = "publisher"
 """Whose line it is: the publisher's own."""
@@ -40,7 +44,8 @@ class FlightInfo(NamedTuple):
 
 class Flight(NamedTuple):
     """What one in-flight line records. ``envelopes``: up to ``batch_size`` events each, which make one document, by
-    their numbers from 1. ``first`` is the number of the first event, for formats that number them.
+    their numbers from 1. ``first`` is the number of the first event, for formats that number them. ``epoch``: that of
+    the log when the line was written (spec/event-log.md 7.4).
 
     ``origins``: of its rows, for formats that need them; not in the line.
     ``current_rows``: likewise the rows of objects as they are now.
@@ -51,6 +56,7 @@ class Flight(NamedTuple):
     first: str = ""
     origins: Origins = NO_ORIGINS
     current_rows: Mapping[ObjectId, CurrentRow] = MappingProxyType({})
+    epoch: str = ""
 
     def events(self) -> Iterator[Outgoing]:
         """The events of all envelopes in order."""
@@ -63,13 +69,19 @@ class Flight(NamedTuple):
 
 
 def pack(
-    number: int, events: Sequence[Outgoing], batch_size: int, first: str = "", origins: Origins = NO_ORIGINS
+    number: int,
+    events: Sequence[Outgoing],
+    batch_size: int,
+    first: str = "",
+    origins: Origins = NO_ORIGINS,
+    epoch: str = "",
 ) -> Flight:
     """A flight of envelopes of up to ``batch_size`` events, in order; with ``first`` the events get places."""
     if first:
         events = placed(events, count(1))
     starts = enumerate(range(0, len(events), batch_size), 1)
-    return Flight(number, {each: events[start : start + batch_size] for each, start in starts}, first, origins)
+    envelopes = {each: events[start : start + batch_size] for each, start in starts}
+    return Flight(number, envelopes, first, origins, epoch=epoch)
 
 
 def numbered(flight: Flight, first: str) -> Flight:
@@ -93,16 +105,20 @@ def placed(events: Iterable[Outgoing], places: Iterator[int]) -> list[Outgoing]:
 def encode(flight: Flight, *, is_plain: bool = False) -> str:
     """The composition text of the in-flight line.
 
-    ``{"form": 2, "kind": "publisher", "envelopes": [...]}``, and ``"first"`` in a numbered flight. An envelope has its
-    ``number``, the record_ids of its events one after the other as ranges (``rows``), how many of them belong to each
-    event (``counts``), in a numbered flight the ``place`` of its first event, and under ``events``, by the event's
-    index, what is not the plain case: an ``id`` that is not the first record_id, rows that precedence ``dropped``, the
-    number of ``sendings``, a ``place`` that does not follow the one before. ``is_plain``: no event has any of these, as
+    ``{"form": 2, "kind": "publisher", "envelopes": [...]}``, and ``"first"`` in a numbered flight; under an epoch form
+    3, with ``"epoch"``. An envelope has its ``number``, the record_ids of its events one after the other as ranges
+    (``rows``), how many of them belong to each event (``counts``), in a numbered flight the ``place`` of its first
+    event, and under ``events``, by the event's index, what is not the plain case: an ``id`` that is not the first
+    record_id and the epoch, rows that precedence ``dropped``, the number of ``sendings``, a ``place`` that does not
+    follow the one before. ``is_plain``: no event has any of these, as
     in nearly all new flights, and they are not looked for.
     """
     line: dict[str, object] = {"form": FORM, "kind": KIND}
+    if flight.epoch:
+        line |= {"form": _FORM_OF_EPOCH, "epoch": flight.epoch}
     if flight.first:
         line["first"] = flight.first
+    suffix = epoch_suffix(flight.epoch)
     envelopes = []
     for number, events in flight.envelopes.items():
         all_ids = [event.ids for event in events]
@@ -110,18 +126,18 @@ def encode(flight: Flight, *, is_plain: bool = False) -> str:
         envelope: dict[str, object] = {"number": number, "rows": rows, "counts": counts}
         if flight.first:
             envelope["place"] = events[0].place
-        if not is_plain and (special := _special(events, bool(flight.first))):
+        if not is_plain and (special := _special(events, bool(flight.first), suffix)):
             envelope["events"] = special
         envelopes.append(envelope)
     return json.dumps(line | {"envelopes": envelopes}, separators=(",", ":"))
 
 
-def _special(events: Sequence[Outgoing], is_numbered: bool) -> dict[str, dict[str, object]]:
+def _special(events: Sequence[Outgoing], is_numbered: bool, suffix: str) -> dict[str, dict[str, object]]:
     special: dict[str, dict[str, object]] = {}
     place = events[0].place
     for index, (event_id, ids, _, _, _, _, dropped, sendings, own_place) in enumerate(events):
         what: dict[str, object] = {}
-        if event_id != str(ids[0]):
+        if event_id != f"{ids[0]}{suffix}":
             what["id"] = event_id
         if dropped:
             what["dropped"] = to_ranges(dropped)
@@ -140,19 +156,21 @@ def decode(number: int, composition: str) -> Flight:
     try:
         line = json.loads(composition)
         if isinstance(line, dict) and "form" in line:
-            if line["form"] != FORM or line["kind"] != KIND:
+            if line["form"] not in (FORM, _FORM_OF_EPOCH) or line["kind"] != KIND:
                 raise DatabaseError(
                     f"in-flight line {number} is of form {line['form']}, kind {line['kind']!r}, which this version "
                     "does not know: a later version wrote it; start that one, and let it finish the flight"
                 )
-            envelopes = {int(envelope["number"]): _read(envelope) for envelope in line["envelopes"]}
-            return Flight(number, envelopes, str(line.get("first", "")))
+            epoch = str(line.get("epoch", ""))
+            suffix = epoch_suffix(epoch)
+            envelopes = {int(envelope["number"]): _read(envelope, suffix) for envelope in line["envelopes"]}
+            return Flight(number, envelopes, str(line.get("first", "")), epoch=epoch)
         return _decode_form_1(number, line)
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise DatabaseError(f"in-flight line {number} cannot be read ({error}); was it changed by hand?") from None
 
 
-def _read(envelope: Mapping[str, Any]) -> list[Outgoing]:
+def _read(envelope: Mapping[str, Any], suffix: str) -> list[Outgoing]:
     ids, place, special = _ids(envelope["rows"]), envelope.get("place", 0), envelope.get("events", {})
     events: list[Outgoing] = []
     for index, size in enumerate(envelope["counts"]):
@@ -160,10 +178,8 @@ def _read(envelope: Mapping[str, Any]) -> list[Outgoing]:
         if not row_ids or len(row_ids) != size:
             raise ValueError(f"event {index} of envelope {envelope['number']} lacks rows")
         what = special.get(str(index), {})
-        place = what.get("place", place)
-        events.append(
-            _recorded(what.get("id", row_ids[0]), row_ids, what.get("dropped", ()), what.get("sendings", 1), place)
-        )
+        place, event_id = what.get("place", place), what.get("id", f"{row_ids[0]}{suffix}")
+        events.append(_recorded(event_id, row_ids, what.get("dropped", ()), what.get("sendings", 1), place))
         place += "place" in envelope
     if next(ids, None) is not None:
         raise ValueError(f"envelope {envelope['number']} has more rows than its events")

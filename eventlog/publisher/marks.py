@@ -15,7 +15,7 @@ from eventlog.core.events import Fates, Outgoing
 from eventlog.model import SUCCESS, Answer, Level, Status, Verdict
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.delivery import Answered, Judged, Parking, as_flushed
-from eventlog.publisher.flight import Flight, encode
+from eventlog.publisher.flight import NO_ORIGINS, Flight, encode
 from eventlog.publisher.sinks import Sink
 from eventlog.sql.rows import add_errors, strike_inflight, update_inflight
 from eventlog.sql.windows import to_ranges
@@ -154,7 +154,7 @@ class InflightLine:
         """Write marks and what is left of the flight in one transaction."""
         # Without the log's rows: they are read anew when it is sent again, and it may stay for long.
         envelopes = {number: events for number, events in self._left.items() if events}
-        rest = Flight(self.flight, envelopes, self.recorded.first)
+        rest = self.recorded._replace(envelopes=envelopes, origins=NO_ORIGINS, current_rows={})
         connection, log = self._context.connection, self._context.log
         marks.write(self._context)
         if not envelopes:

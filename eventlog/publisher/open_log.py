@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from sqlalchemy import Connection
@@ -22,10 +23,19 @@ from sqlalchemy import Connection
 from eventlog.config.load import Config, connection_url
 from eventlog.config.settings import SINKS, WatchSettings
 from eventlog.core.catalog import Attribute, Catalog, Database, LogName, ObjectClass, build_catalog, match_name
+from eventlog.core.event_ids import epoch_suffix
 from eventlog.core.events import EventOptions
 from eventlog.core.options import same_fields
-from eventlog.errors import AnotherPublisher, ConfigError, DatabaseError, EventlogError, TriggerError, together
-from eventlog.publisher.context import Context, Counters, PublisherOptions
+from eventlog.errors import (
+    AnotherPublisher,
+    ConfigError,
+    DatabaseError,
+    EventlogError,
+    LogTableError,
+    TriggerError,
+    together,
+)
+from eventlog.publisher.context import Context, Counters, PublisherOptions, Used
 from eventlog.publisher.formats import is_single, output_format, value_options
 from eventlog.publisher.sinks.files import Owner, claim
 from eventlog.sql.connection import (
@@ -38,8 +48,9 @@ from eventlog.sql.connection import (
     refuse_pooling,
 )
 from eventlog.sql.dialect import Dialect
+from eventlog.sql.epoch import differing, pass_over, raise_epoch, read_epoch, write_epoch
 from eventlog.sql.log_table import LogTable, check_rights, locate_log, split_name
-from eventlog.sql.rows import next_flight
+from eventlog.sql.rows import extent
 from eventlog.sql.triggers import column_changes, key_change
 from eventlog.sql.triggers.watch import (
     TableChoice,
@@ -55,39 +66,50 @@ _log = logging.getLogger("eventlog.publisher")
 
 
 @contextmanager
-def open_context(config: Config, counters: Counters) -> Iterator[Context]:
-    """A context that holds the lock of the log until it is left.
+def open_context(config: Config, counters: Counters, used: Used | None = None) -> Iterator[Context]:
+    """A context that holds the lock of the log until it is left, under an epoch that nobody else has published under.
 
-    Raises ConfigError, DatabaseError, LogTableError, and AnotherPublisher when the log is held.
+    ``used``: what this process has used of the log before, None = nothing. Raises ConfigError, DatabaseError,
+    LogTableError, and AnotherPublisher when the log is held.
     """
     with open_unlocked(config, counters) as context:
         if why := context.dialect.read_only(context.connection):
             place = describe(connection_url(config.database))
             raise DatabaseError(f"{place} cannot be published from, since rows are marked: {why}; {TO_THE_PRIMARY}")
         context.dialect.begin_publishing(context.connection)
-        if not context.dialect.try_lock(context.connection, context.log):
-            raise AnotherPublisher(
-                f"the log {context.log} is already being published; stop the other publisher (or the Spark job that "
-                "marks), or give this one another log"
-            )
-        context.connection.commit()
+        server = context.dialect.server_parts(context.connection, context.log)
+        take_lock(context.connection, context.dialect, context.log)
         refuse_pooling(context.connection, context.dialect, describe(connection_url(config.database)))
-        yield context
+        context = replace(context, used=used or Used())
+        yield under_epoch(context, settle_epoch(context, server))
+
+
+def take_lock(conn: Connection, dialect: Dialect, log: LogTable) -> None:
+    """Take the log for this session, which holds it until it ends. Ends the transaction. Raises AnotherPublisher."""
+    is_ours = dialect.try_lock(conn, log)
+    conn.commit()  # from here on the session writes
+    is_ours = is_ours and dialect.claim(conn, log)
+    conn.commit()
+    if not is_ours:
+        raise AnotherPublisher(
+            f"the log {log} is already being published; stop the other publisher (or the Spark job that marks), or "
+            "give this one another log"
+        )
 
 
 @contextmanager
-def open_to_publish(config: Config, counters: Counters) -> Iterator[Context]:
+def open_to_publish(config: Config, counters: Counters, used: Used | None = None) -> Iterator[Context]:
     """``open_context``, with the directory of the files sink, if it is that, made the log's.
 
     Raises as ``open_context``, and ConfigError for a directory that is another's.
     """
-    with open_context(config, counters) as context:
+    with open_context(config, counters, used) as context:
         if config.sink.type == "files" and config.sink.directory is not None:
             connection, log = context.connection, context.log
             name = f"the log {log} in {describe(connection_url(config.database))}"
             owner = Owner(context.dialect.identity(connection, log), name)
             # The newest number is had by drawing one more, which is left out: who may publish may do that.
-            claim(config.sink.directory, owner, lambda: next_flight(connection, log))
+            claim(config.sink.directory, owner, partial(pass_over, connection, context.dialect, log))
             connection.commit()
         yield context
 
@@ -102,8 +124,9 @@ def open_unlocked(config: Config, counters: Counters) -> Iterator[Context]:
         check_rights(connection, dialect, log, delete=config.publisher.delete_from_log)
         catalog = read_catalog(connection, dialect, config, log)
         options = publisher_options(config, dialect.current_user(connection), dialect.fold_name)
+        line = read_epoch(connection, log)
         connection.commit()
-        yield Context(
+        context = Context(
             connection,
             dialect,
             log,
@@ -114,6 +137,64 @@ def open_unlocked(config: Config, counters: Counters) -> Iterator[Context]:
             reread=lambda: read_catalog(connection, dialect, config, log),
             captured=captured_tables(config, catalog),
         )
+        yield under_epoch(context, "" if line is None else line.epoch)
+
+
+# --- the epoch (spec/event-log.md 7.4) --------------------------------------------------------------------------------
+
+
+def settle_epoch(context: Context, server: Mapping[str, str]) -> str:
+    """The epoch that new event-ids carry: a new one, committed, if the log was put back to an earlier state.
+
+    To be called under the lock of the log. ``server``: what the server says of itself. Raises LogTableError if a new
+    epoch is needed and the log cannot keep one.
+    """
+    conn, dialect, log, used = context.connection, context.dialect, context.log, context.used
+    line = read_epoch(conn, log)
+    known = {} if line is None else line.server
+    reasons = differing(known, server) or differing(used.server, server)
+    if used.flight and (flight := dialect.next_flight(conn, log)) <= used.flight:
+        reasons.append(f"flight number {flight} lies behind {used.flight}, which was used before")
+    # Rows that are deleted are no sign.
+    if used.record_id and not context.options.delete_from_log:
+        _, newest = extent(conn, log) or (0, used.record_id)
+        if newest < used.record_id:
+            reasons.append(f"record_id {newest} lies behind {used.record_id}, which was published before")
+    if line is None:
+        if reasons:
+            raise LogTableError(
+                f"the log {log} was put back to an earlier state ({'; '.join(reasons)}), and without {log.epoch_table} "
+                "its event-ids would be given out again: make the table with `eventlog db upgrade`"
+            )
+        _log.warning(
+            "the log %s has no %s: after a failover to a server that lacks rows, its event-ids are given out again; "
+            "`eventlog db upgrade` makes the table",
+            log,
+            log.epoch_table,
+        )
+    elif reasons:
+        epoch, used.flight = raise_epoch(conn, dialect, log, {**known, **server}, used.flight)
+        used.record_id = 0
+        line = line._replace(epoch=epoch)
+        _log.warning(
+            "the log %s may have been put back to an earlier state: %s. New event-ids carry the epoch %s, so that none "
+            "means two sets of rows. What was sent and is not known here any more comes again under another id, and "
+            "what the database has lost stays with the receiver: see docs/guarantees.md",
+            log,
+            "; ".join(reasons),
+            epoch,
+        )
+    elif known.items() < {**known, **server}.items():
+        write_epoch(conn, dialect, log, line._replace(server={**known, **server}), is_raise=False)
+    conn.commit()
+    used.server = server
+    return "" if line is None else line.epoch
+
+
+def under_epoch(context: Context, epoch: str) -> Context:
+    """The context, whose new events carry an epoch."""
+    events = replace(context.options.events, id_suffix=epoch_suffix(epoch))
+    return replace(context, epoch=epoch, options=replace(context.options, events=events))
 
 
 def find_log(connection: Connection, dialect: Dialect, config: Config) -> LogTable:

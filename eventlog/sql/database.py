@@ -18,7 +18,7 @@ from sqlalchemy.types import TypeEngine
 
 from eventlog.core.catalog import Catalog, Column, Database
 from eventlog.core.values import Kind
-from eventlog.sql.log_table import LogTable
+from eventlog.sql.log_table import LogTable, quoted
 from eventlog.sql.statements import fetch, fetch_chunks, qualified, quote_identifier, run_as_it_stands
 
 WRITES: Final = "eventlog_writes"
@@ -237,6 +237,12 @@ class SqlDatabase(ABC):
     def try_lock(self, conn: Connection, log: LogTable) -> bool:
         """Take the log for this session; True if it has it now. The lock ends with the session, not the transaction."""
 
+    def claim(self, conn: Connection, log: LogTable) -> bool:
+        """Whether a lock that this session has taken keeps all others away; a database whose lock is not its own looks
+        for another one, and says in the log where this one is.
+        """
+        return True
+
     def is_locked(self, conn: Connection, log: LogTable) -> bool:
         """Whether any session has the log. A database that cannot tell takes it for a moment."""
         if self.holds_lock(conn, log) or not self.try_lock(conn, log):
@@ -262,6 +268,8 @@ class SqlDatabase(ABC):
             *self.lacking(conn, log, log.error_table, ("INSERT",), self.spelled("record_id")),
             *self.lacking(conn, log, log.inflight_table, _ALL_RIGHTS, self.spelled("flight_no")),
         ]
+        if sa.inspect(conn).has_table(quoted(log.epoch_table), log.schema):
+            missing += self.lacking(conn, log, log.epoch_table, ("SELECT", "INSERT", "UPDATE"), self.spelled("epoch"))
         return list(dict.fromkeys(missing))
 
     def missing_resync_rights(self, conn: Connection, log: LogTable, resumable: bool) -> list[str]:
@@ -365,6 +373,31 @@ class SqlDatabase(ABC):
     @abstractmethod
     def next_flight(self, conn: Connection, log: LogTable) -> int:
         """A flight number that was never given before."""
+
+    def draw_flights(self, conn: Connection, log: LogTable, number: int) -> int:
+        """The last of so many flight numbers, 1 or more, that are drawn one after the other."""
+        for _ in range(number - 1):
+            self.next_flight(conn, log)
+        return self.next_flight(conn, log)
+
+    # The epoch of a log (spec/event-log.md 7.4)
+
+    server_sql: ClassVar[str] = "NULL"
+    """SQL of a JSON object of those parts of ``server_parts`` that plain SQL tells whoever asks."""
+
+    def after_epoch(self, log: LogTable) -> Sequence[str]:
+        """The statements that make what the table of the epoch needs."""
+        return ()
+
+    def server_parts(self, conn: Connection, log: LogTable) -> Mapping[str, str]:
+        """What the server says of itself that changes where the log's newest rows may be lost, as far as it can tell.
+
+        Each part by its name; one that this session may not know is left out.
+        """
+        return {}
+
+    def refuse_replaced(self, conn: Connection) -> None:
+        """Raise DatabaseAway if what this session has open is no longer what its URL leads to."""
 
     @abstractmethod
     def identity(self, conn: Connection, log: LogTable) -> str:

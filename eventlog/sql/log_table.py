@@ -86,6 +86,11 @@ class LogTable:
         return self._companion("_resync", self.max_identifier)
 
     @property
+    def epoch_table(self) -> str:
+        """``<log>_epoch``: the epoch of the log, one line (spec/event-log.md 7.4, 10)."""
+        return self._companion("_epoch", self.max_identifier)
+
+    @property
     def own_tables(self) -> tuple[str, ...]:
         """The log and all that belongs to it: never a class."""
         return (
@@ -94,6 +99,7 @@ class LogTable:
             self.inflight_table,
             self.flight_sequence,
             self.resync_table,
+            self.epoch_table,
             self.version_table,
         )
 

@@ -19,7 +19,7 @@ from eventlog.sql import connection, migrations
 from eventlog.sql.dialects.sqlite import SQLite
 from eventlog.sql.log_table import LogTable
 
-NAMES = [f"eventlog{ending}" for ending in ("", "_error", "_flight", "_inflight", "_resync", "_version")]
+NAMES = [f"eventlog{ending}" for ending in ("", "_epoch", "_error", "_flight", "_inflight", "_resync", "_version")]
 
 
 class CommittingSQLite(SQLite):

@@ -92,7 +92,7 @@ def test_rendered_operations_are_the_operations(definition: WatchDefinition) -> 
 
 def test_rendered_operations_of_the_log_are_the_operations() -> None:
     for kind in (CreateEventLogOp, DropEventLogOp):
-        operation = kind('"Ev.log"', "hr", ("0006", "0007"), ("0002",))
+        operation = kind('"Ev.log"', "hr", ("0008", "0010"), ("0002",))
         assert vars(rerun(operation)) == vars(operation)
         assert vars(operation.reverse()) == vars(operation)
 

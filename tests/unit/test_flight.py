@@ -183,7 +183,7 @@ def test_a_line_that_is_not_ours_is_refused_by_its_number(line: str) -> None:
 @pytest.mark.parametrize(
     ("line", "what"),
     [
-        ('{"form":3,"kind":"publisher","envelopes":[]}', "form 3, kind 'publisher'"),
+        ('{"form":4,"kind":"publisher","envelopes":[]}', "form 4, kind 'publisher'"),
         ('{"form":2,"kind":"backlog","directory":"d"}', "form 2, kind 'backlog'"),
     ],
 )

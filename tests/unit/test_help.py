@@ -129,7 +129,7 @@ def completed(*words: str) -> list[str]:
     ("words", "offered"),
     [
         (("pu",), ["publish", "purge"]),
-        (("db", ""), ["current", "downgrade", "upgrade"]),
+        (("db", ""), ["current", "downgrade", "new-epoch", "upgrade"]),
         (("publish", "--on"), ["--once"]),
         (("convert", "--from", "g"), ["gbase"]),
         (("publsh", ""), sorted(cli.COMMANDS)),

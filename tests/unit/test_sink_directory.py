@@ -16,7 +16,7 @@ OURS = Owner("ours/1", "the log hr.eventlog")
 OTHERS = Owner("others/7", "the log pay.eventlog")
 
 
-def never() -> int:
+def never(_latest: int) -> int:
     raise AssertionError("the newest flight is not to be asked for")
 
 
@@ -52,8 +52,8 @@ def test_who_is_faster_has_it(tmp_path: Path) -> None:
     """Both have seen a directory without owner."""
     (tmp_path / "000000000001-000001.xml").touch()
 
-    def overtaken() -> int:
-        claim(tmp_path, OTHERS, lambda: 1)
+    def overtaken(_latest: int) -> int:
+        claim(tmp_path, OTHERS, lambda _: 1)
         return 1
 
     with pytest.raises(ConfigError, match=r"is that of the log pay\.eventlog"):
@@ -71,8 +71,8 @@ def test_documents_of_flights_that_are_still_to_come_are_not_the_owners(
     (tmp_path / "000000000003-000001.xml").touch()
     (tmp_path / document).touch()
     with pytest.raises(ConfigError, match=r"documents of flight 12, but the log hr.eventlog has only come to 11"):
-        claim(tmp_path, OURS, lambda: 11)
-    claim(tmp_path, OURS, lambda: 12)
+        claim(tmp_path, OURS, lambda _: 11)
+    claim(tmp_path, OURS, lambda _: 12)
     assert MARKER in names(tmp_path)
 
 

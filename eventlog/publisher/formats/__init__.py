@@ -50,10 +50,10 @@ class OutputFormat(Protocol):
         """Whether ``Flight.current_rows`` is, for every event that does not say all columns of its row."""
         return False
 
-    def first(self, flight: int, before: str) -> str:
+    def first(self, flight: int, before: str, raised: datetime | None) -> str:
         """What a flight's line keeps so that its events are numbered alike whenever they are sent
         (spec/event-log.md 10); empty if the format does not number. ``before``: that of the flight before, empty if
-        none is known.
+        none is known; ``raised``: when the log's epoch was drawn, None without one.
         """
         return ""
 

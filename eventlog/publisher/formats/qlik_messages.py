@@ -62,8 +62,10 @@ class QlikMessages(OutputFormat):
         """The time of a change is that of its first row."""
         return True
 
-    def first(self, flight: int, before: str) -> str:
-        return first_sequence(flight, before, self._utc_now())
+    def first(self, flight: int, before: str, raised: datetime | None) -> str:
+        now = self._utc_now()
+        # What was sent before the raise has earlier times, also where the clock has gone back since.
+        return first_sequence(flight, before, now if raised is None else max(now, raised))
 
     def forget(self) -> None:
         """Metadata are published again."""

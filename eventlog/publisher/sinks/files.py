@@ -158,12 +158,13 @@ class Owner(NamedTuple):
     name: str
 
 
-def claim(directory: Path, owner: Owner, newest_flight: Callable[[], int]) -> None:
+def claim(directory: Path, owner: Owner, newest_flight: Callable[[int], int]) -> None:
     """Make the directory the owner's, durably, before anything is written there; it is made if it is not there.
 
-    ``newest_flight``: the newest number that the owner has given, asked only if the directory holds documents. A
-    directory without a marker is taken over, unless its documents are of flights that the owner has not had. Raises
-    ConfigError for such a directory, for another's, and for one that cannot be written.
+    ``newest_flight``: the newest number that the owner has given, asked only if the directory holds documents; it is
+    told the latest flight of these, and a log that was put back draws numbers until they lie beyond it. A directory
+    without a marker is taken over, unless its documents are of flights that the owner has not had. Raises ConfigError
+    for such a directory, for another's, and for one that cannot be written.
     """
     try:
         make_directory(directory)
@@ -183,11 +184,11 @@ def claim(directory: Path, owner: Owner, newest_flight: Callable[[], int]) -> No
         )
 
 
-def _refuse_later_flights(directory: Path, owner: Owner, newest_flight: Callable[[], int]) -> None:
+def _refuse_later_flights(directory: Path, owner: Owner, newest_flight: Callable[[int], int]) -> None:
     latest = max(
         (int(match[1]) for path in directory.iterdir() if (match := _DOCUMENTS.fullmatch(path.name))), default=0
     )
-    if latest and latest > (newest := newest_flight()):
+    if latest and latest > (newest := newest_flight(latest)):
         raise ConfigError(
             f"sink directory {directory} has documents of flight {latest}, but {owner.name} has only come to {newest}: "
             "it was made anew or restored, and would replace them; name another directory, or take them away"

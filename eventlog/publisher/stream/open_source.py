@@ -209,7 +209,7 @@ def position_of(config: Config, *, is_dry: bool = False) -> OpenPosition:
                     return
                 if config.sink.type == "files" and config.sink.directory is not None:
                     owner = Owner(f"{source}/{place}", f"the source {source} with its position in {place}")
-                    claim(config.sink.directory, owner, lambda: position.load().flight)
+                    claim(config.sink.directory, owner, lambda _: position.load().flight)
                 yield position
         except BadToken as error:
             raise ConfigError(f"{option}: {error}") from error

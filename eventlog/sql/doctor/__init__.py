@@ -192,6 +192,7 @@ def _names(dialect: Dialect, log: LogTable) -> dict[str, str]:
         "error": dialect.qualified(log.schema, log.error_table),
         "inflight": dialect.qualified(log.schema, log.inflight_table),
         "flights": dialect.qualified(log.schema, log.flight_sequence),
+        "epoch": dialect.qualified(log.schema, log.epoch_table),
     }
 
 

@@ -164,7 +164,8 @@ def _check_before_upgrade(conn: Connection, log: LogTable, companions_only: bool
     # The version table comes before all others, so without it none of them is ours.
     is_begun = inspector.has_table(quoted(log.version_table), log.schema)
     if not is_begun:
-        for companion in (log.error_table, log.inflight_table, log.flight_sequence, log.resync_table):
+        companions = (log.error_table, log.inflight_table, log.flight_sequence, log.resync_table, log.epoch_table)
+        for companion in companions:
             if inspector.has_table(quoted(companion), log.schema):
                 raise LogTableError(
                     f"the table {companion} is there already and was not made by `eventlog db upgrade`: "

@@ -114,6 +114,7 @@ _OWN_COLUMNS: Final = tuple(
     for columns in (
         "record_id error_time code message",
         "flight_no started composition",
+        "epoch server raised",
         "digest class_name selection started position rows_written",
         "source token flight_no saved",
         "source event_id error_time code message content",

@@ -67,6 +67,7 @@ GRANTS = {
     "UPDATE on column status of table eventlog": "GRANT UPDATE (status) ON eventlog TO PUBLIC",
     "INSERT on table eventlog_error": "GRANT INSERT ON eventlog_error TO PUBLIC",
     "DELETE on table eventlog_inflight": "GRANT ALL ON eventlog_inflight TO PUBLIC",
+    "UPDATE on table eventlog_epoch": "GRANT SELECT, INSERT, UPDATE ON eventlog_epoch TO PUBLIC",
     "USAGE on sequence eventlog_flight": "GRANT USAGE ON SEQUENCE eventlog_flight TO PUBLIC",
 }
 

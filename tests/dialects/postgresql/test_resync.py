@@ -331,6 +331,7 @@ class TestLogs:
             f"""CREATE ROLE {user} LOGIN; GRANT USAGE ON SCHEMA hr TO {user};
             GRANT SELECT, UPDATE ON hr.eventlog TO {user}; GRANT SELECT ON hr.usr TO {user};
             GRANT SELECT, INSERT, UPDATE, DELETE ON hr.eventlog_inflight, hr.eventlog_error TO {user};
+            GRANT SELECT, INSERT, UPDATE ON hr.eventlog_epoch TO {user};
             GRANT USAGE ON SEQUENCE hr.eventlog_flight TO {user}""",
         )
         try:

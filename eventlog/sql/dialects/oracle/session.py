@@ -77,6 +77,8 @@ FROM ALL_OBJECTS
 WHERE OWNER = NVL(:owner, SYS_CONTEXT('USERENV', 'CURRENT_SCHEMA'))
   AND OBJECT_NAME = :flights AND OBJECT_TYPE = 'SEQUENCE'"""
 
+_INCARNATION: Final = "SELECT DBID, RESETLOGS_CHANGE# FROM V$DATABASE"
+
 _TRIED: Final = {
     "SELECT": "SELECT 1 FROM {table} WHERE 1 = 0",
     "INSERT": "INSERT INTO {table} ({column}) SELECT NULL FROM DUAL WHERE 1 = 0",
@@ -159,6 +161,13 @@ class OracleSessions(Dialect):
         # A standby that takes over has the same; a dump that is imported has not.
         rows = fetch(conn, IDENTITY, {"owner": log.schema, "flights": log.flight_sequence})
         return "/".join(["oracle", *(str(text) for (text,) in rows)])
+
+    def server_parts(self, conn: Connection, log: LogTable) -> dict[str, str]:
+        # A failover, a flashback of the database and an incomplete recovery open it with RESETLOGS.
+        parts = {"database": self.identity(conn, log)}
+        if may_run(conn, f"{_INCARNATION} WHERE 1 = 0"):
+            parts["incarnation"] = "/".join(map(str, fetch(conn, _INCARNATION)[0]))
+        return parts
 
     def try_lock(self, conn: Connection, log: LogTable) -> bool:
         answer = _request(conn, log)

@@ -191,6 +191,15 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
         name = {"name": qualified(log.schema, log.flight_sequence)}
         return int(conn.execute(sa.text("SELECT nextval(CAST(CAST(:name AS text) AS regclass))"), name).scalar_one())
 
+    def draw_flights(self, conn: Connection, log: LogTable, number: int) -> int:
+        statement = "SELECT max(nextval(CAST(CAST(:name AS text) AS regclass))) FROM generate_series(1, :number)"
+        binds = {"name": qualified(log.schema, log.flight_sequence), "number": number}
+        return int(conn.execute(sa.text(statement), binds).scalar_one())
+
+    def after_epoch(self, log: LogTable) -> list[str]:
+        # One line, changed seldom. A row identity, so that the table can be replicated.
+        return [f"ALTER TABLE {qualified(log.schema, log.epoch_table)} REPLICA IDENTITY FULL"]
+
     def after_resync(self, log: LogTable, index: str) -> list[str]:
         # A row identity, so that the table can be replicated.
         table = qualified(log.schema, log.resync_table)

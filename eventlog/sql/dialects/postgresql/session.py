@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any, ClassVar, Final
 
 from sqlalchemy import Connection, text
+from sqlalchemy.exc import DBAPIError
 
 from eventlog.sql.database import CHANGING_POOL, Wake
 from eventlog.sql.dialect import Dialect
@@ -19,6 +20,8 @@ from eventlog.sql.dialects.postgresql.text import MAX_IDENTIFIER, TEXT_SETTINGS,
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import qualified, quote_identifier, statements
 
+_TIMELINE: Final = "substr(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 1, 8)"
+"""SQL of the timeline that the server writes, which a promotion and a recovery to a point in time raise."""
 _USER_ADVICE: Final = "check the user in the URL, and {secret}"
 
 
@@ -83,14 +86,28 @@ class PostgresSessions(Dialect):
             "default_transaction_read_only is on for this session, so that it writes nothing" if is_read_only else None
         )
 
+    def begin_publishing(self, conn: Connection) -> None:
+        # Other sessions may commit without waiting for the disk. What commits here makes all before it durable, so that
+        # nothing is sent that a crash takes back (spec/event-log.md 12). remote_apply waits for still more.
+        conn.exec_driver_sql(_DURABLE)
+
     def identity(self, conn: Connection, log: LogTable) -> str:
         # A standby that takes over has the same, a dump that is restored has not. A role may ask for the cluster unless
         # that was revoked.
-        flights = {"flights": qualified(log.schema, log.flight_sequence)}
-        identity = str(conn.exec_driver_sql(_DATABASE_AND_FLIGHTS, flights).scalar_one())
-        if conn.exec_driver_sql(_MAY_ASK).scalar_one():
-            identity = f"{conn.exec_driver_sql(_CLUSTER).scalar_one()}/{identity}"
-        return f"postgresql/{identity}"
+        parts = _identity_parts(conn, log)
+        return "/".join(["postgresql", *(parts[name] for name in ("cluster", "database") if name in parts)])
+
+    server_sql = f"CAST(json_build_object('timeline', {_TIMELINE}) AS text)"
+
+    def server_parts(self, conn: Connection, log: LogTable) -> dict[str, str]:
+        parts = _identity_parts(conn, log)
+        try:
+            with conn.begin_nested():
+                parts["timeline"] = str(conn.exec_driver_sql(f"SELECT {_TIMELINE}").scalar_one())
+        except DBAPIError as error:  # of a server that is PostgreSQL by its protocol alone
+            if error.connection_invalidated:
+                raise
+        return parts
 
     def try_lock(self, conn: Connection, log: LogTable) -> bool:
         # Asked first, since a lock that is taken twice must be given back twice.
@@ -135,6 +152,20 @@ _DATABASE_AND_FLIGHTS: Final = """
     WHERE d.datname = current_database()"""
 _MAY_ASK: Final = "SELECT has_function_privilege('pg_catalog.pg_control_system()', 'EXECUTE')"
 _CLUSTER: Final = "SELECT system_identifier FROM pg_catalog.pg_control_system()"
+
+_DURABLE: Final = """
+    SELECT set_config('synchronous_commit', 'on', false)
+    WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')"""
+
+
+def _identity_parts(conn: Connection, log: LogTable) -> dict[str, str]:
+    """What tells the database and its log from others: ``database``, and ``cluster`` if the role may ask for it."""
+    flights = {"flights": qualified(log.schema, log.flight_sequence)}
+    parts = {"database": str(conn.exec_driver_sql(_DATABASE_AND_FLIGHTS, flights).scalar_one())}
+    if conn.exec_driver_sql(_MAY_ASK).scalar_one():
+        parts["cluster"] = str(conn.exec_driver_sql(_CLUSTER).scalar_one())
+    return parts
+
 
 _LOCK_CLASS: Final = int.from_bytes(b"Elog")
 """First half of the lock's key; the second is the log's OID. Other programs keep clear of it by chance of 1 to 2^32."""

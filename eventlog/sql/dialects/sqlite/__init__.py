@@ -88,6 +88,11 @@ class SQLite(SQLiteSessions, SQLiteObjects):
         conn.exec_driver_sql(f"DELETE FROM {table}")  # noqa: S608 - quoted identifiers
         return int(number)
 
+    def draw_flights(self, conn: Connection, log: LogTable, number: int) -> int:
+        last = self.next_flight(conn, log) + number - 1
+        conn.exec_driver_sql("UPDATE sqlite_sequence SET seq = ? WHERE name = ?", (last, log.flight_sequence))
+        return last
+
     # Sessions cannot share a snapshot, and need none here: SQLite takes one writer at a time, so record_ids are given
     # in the order of commits, and no row at or below the highest one that was seen can come later. Nobody marks rows
     # while a job holds the log, so its parts, which end at that row, hold the same rows N for whoever reads them.

@@ -18,10 +18,11 @@ from typing import IO, Any, ClassVar, Final
 
 from sqlalchemy import URL, Connection
 
-from eventlog.errors import ConfigError, DatabaseError
+from eventlog.errors import ConfigError, DatabaseAway, DatabaseError
 from eventlog.sql.database import WRITES
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.doctor import Answer, AnswerFunction
+from eventlog.sql.epoch import read_epoch, write_epoch
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import quote_identifier, statements
 
@@ -52,10 +53,19 @@ class Session(sqlite3.Connection):
         self.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
         self.at_end = ExitStack()
         """What ends with the session, such as its locks."""
+        self.file = _stat(Path(args[0] if args else kwargs["database"]))
+        """What the session has open, None in memory."""
 
     def close(self) -> None:
         self.at_end.close()
         super().close()
+
+
+def _stat(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except OSError:
+        return None
 
 
 _HELD: Final = "eventlog_locks"
@@ -114,6 +124,21 @@ class SQLiteSessions(Dialect):
         # A log that is made anew in the same place has the same.
         return f"sqlite/{_file_of(conn)}/{log.name}"
 
+    def server_parts(self, conn: Connection, log: LogTable) -> dict[str, str]:
+        # The device may have another number after a restart of the machine.
+        opened = _opened(conn)
+        return {} if opened is None else {"file": str(opened.st_ino)}
+
+    def refuse_replaced(self, conn: Connection) -> None:
+        file, opened = _file_of(conn), _opened(conn)
+        if file is None or opened is None:
+            return
+        now = _stat(file)
+        if now is None:
+            raise DatabaseAway(f"the database file {str(file)!r} is gone: it was moved or removed")
+        if not os.path.samestat(now, opened):
+            raise DatabaseAway(f"the database file {str(file)!r} was replaced by another one, which is opened now")
+
     def try_lock(self, conn: Connection, log: LogTable) -> bool:
         # From the next transaction on the session writes.
         path = _lock_path(conn, log)
@@ -122,21 +147,33 @@ class SQLiteSessions(Dialect):
         for attempt in range(_ATTEMPTS):
             file = _take(path)
             if file is not None:
+                session: Any = conn.connection.dbapi_connection
+                _name_published(file, _opened(conn))
                 _held(conn)[log] = file
                 conn.info[WRITES] = True
-                session: Any = conn.connection.dbapi_connection
                 session.at_end.callback(_give_back, file, path)
                 return True
             if attempt + 1 < _ATTEMPTS:
                 time.sleep(0.02)
         return False
 
+    def claim(self, conn: Connection, log: LogTable) -> bool:
+        path, line = _lock_path(conn, log), read_epoch(conn, log)
+        if path is None or line is None or line.server.get(_PART) == str(path):
+            return True
+        if _holder_elsewhere(conn, log, path) is not None:
+            return False
+        write_epoch(conn, self, log, line._replace(server={**line.server, _PART: str(path)}), is_raise=False)
+        return True
+
     def is_locked(self, conn: Connection, log: LogTable) -> bool:
         path = _lock_path(conn, log)
-        if path is None or not path.exists():
+        if path is None:
             return False
-        if self.holds_lock(conn, log):
+        if self.holds_lock(conn, log) or _holder_elsewhere(conn, log, path) is not None:
             return True
+        if not path.exists():
+            return False
         try:
             with path.open("rb") as file:
                 return not _flock(file, shared=True)
@@ -168,6 +205,14 @@ def _file_of(conn: Connection) -> Path | None:
     """The database file of a session, None in memory."""
     path = conn.engine.url.database
     return Path(path).resolve() if path and path != ":memory:" else None
+
+
+def _opened(conn: Connection) -> os.stat_result | None:
+    """The file that a session has open, None in memory; of a session that somebody else made the one at its path."""
+    session, path = conn.connection.dbapi_connection, _file_of(conn)
+    if isinstance(session, Session):
+        return session.file
+    return None if path is None else _stat(path)
 
 
 def _path(url: URL) -> Path:
@@ -212,6 +257,39 @@ def _take(path: Path) -> IO[Any] | None:
         return file
     file.close()
     return None
+
+
+# A file that is moved takes its log along and leaves its lock behind. So the lock file names the database file that is
+# published, and the log says where its lock is: who opens the file under another name looks there too.
+
+_PART: Final = "lock"
+"""The name of what ``<log>_epoch.server`` says of the lock. It is none of ``server_parts``, and tells no epoch."""
+
+
+def _holder_elsewhere(conn: Connection, log: LogTable, path: Path) -> Path | None:
+    """The lock file under which this file is published by another name; None if it is not."""
+    opened, line = _opened(conn), read_epoch(conn, log)
+    other = None if line is None else line.server.get(_PART)
+    if other is None or other == str(path) or opened is None:
+        return None
+    try:
+        with Path(other).open("rb") as file:
+            if _flock(file, shared=True):
+                return None  # of a publisher that is gone
+            return Path(other) if file.read().decode(errors="replace") == _name_of(opened) else None
+    except OSError:
+        return None
+
+
+def _name_published(file: IO[Any], published: os.stat_result | None) -> None:
+    if published is not None:
+        file.truncate(0)
+        file.write(_name_of(published).encode())
+        file.flush()
+
+
+def _name_of(file: os.stat_result) -> str:
+    return f"{file.st_dev}:{file.st_ino}"
 
 
 def _flock(file: IO[Any], *, shared: bool) -> bool:

@@ -267,7 +267,7 @@ END;
 
 INSERT INTO "LOGS"."EVENTLOG_VERSION" (version_num)
 SELECT '0001' FROM DUAL
-WHERE NOT EXISTS (SELECT 1 FROM "LOGS"."EVENTLOG_VERSION" WHERE version_num IN ('0001', '0004', '0005', '0007'));
+WHERE NOT EXISTS (SELECT 1 FROM "LOGS"."EVENTLOG_VERSION" WHERE version_num IN ('0001', '0004', '0005', '0007', '0008'));
 
 -- Running upgrade 0001 -> 0004
 BEGIN
@@ -335,6 +335,43 @@ END;
 -- Running upgrade 0005 -> 0007
 BEGIN
     EXECUTE IMMEDIATE 'UPDATE "LOGS"."EVENTLOG_VERSION" SET version_num=''0007'' WHERE "LOGS"."EVENTLOG_VERSION".version_num = ''0005''';
+EXCEPTION
+    WHEN OTHERS THEN
+        IF SQLCODE <> -942 THEN
+            RAISE;
+        END IF;
+END;
+/
+
+-- Running upgrade 0007 -> 0008
+BEGIN
+    EXECUTE IMMEDIATE 'CREATE TABLE "LOGS"."EVENTLOG_EPOCH" (
+    epoch VARCHAR2(64 CHAR),
+    server CLOB,
+    raised TIMESTAMP
+)';
+EXCEPTION
+    WHEN OTHERS THEN
+        IF SQLCODE <> -955 THEN
+            RAISE;
+        END IF;
+END;
+/
+
+COMMENT ON TABLE "LOGS"."EVENTLOG_EPOCH" IS 'The epoch of EVENTLOG: one line, changed when the database has lost its newest transactions';
+
+COMMENT ON COLUMN "LOGS"."EVENTLOG_EPOCH".epoch IS 'What new event-ids carry behind the record_id; NULL: nothing';
+
+COMMENT ON COLUMN "LOGS"."EVENTLOG_EPOCH".server IS 'JSON: what the server last said of itself, such as its timeline';
+
+COMMENT ON COLUMN "LOGS"."EVENTLOG_EPOCH".raised IS 'When the epoch was drawn, in UTC; NULL: never';
+
+INSERT INTO "LOGS"."EVENTLOG_EPOCH" (server) SELECT NULL FROM DUAL
+WHERE NOT (EXISTS (SELECT 1
+FROM "LOGS"."EVENTLOG_EPOCH"));
+
+BEGIN
+    EXECUTE IMMEDIATE 'UPDATE "LOGS"."EVENTLOG_VERSION" SET version_num=''0008'' WHERE "LOGS"."EVENTLOG_VERSION".version_num = ''0007''';
 EXCEPTION
     WHEN OTHERS THEN
         IF SQLCODE <> -942 THEN

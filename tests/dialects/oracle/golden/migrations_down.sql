@@ -27,6 +27,13 @@ BEGIN
 -- lines 53 to 54 of trigger_field
     EXECUTE IMMEDIATE 'DELETE FROM "LOGS"."EVENTLOG_VERSION" WHERE "LOGS"."EVENTLOG_VERSION".version_num = ''0002''';
 -- lines 169 to 176 of migrations
+-- Running downgrade 0008 -> 0007
+BEGIN
+    EXECUTE IMMEDIATE 'DROP TABLE "LOGS"."EVENTLOG_EPOCH"';
+-- lines 169 to 176 of migrations
+BEGIN
+    EXECUTE IMMEDIATE 'UPDATE "LOGS"."EVENTLOG_VERSION" SET version_num=''0007'' WHERE "LOGS"."EVENTLOG_VERSION".version_num = ''0008''';
+-- lines 169 to 176 of migrations
 -- Running downgrade 0007 -> 0005
 BEGIN
     EXECUTE IMMEDIATE 'UPDATE "LOGS"."EVENTLOG_VERSION" SET version_num=''0005'' WHERE "LOGS"."EVENTLOG_VERSION".version_num = ''0007''';
@@ -57,4 +64,4 @@ BEGIN
 -- lines 169 to 176 of migrations
 BEGIN
     EXECUTE IMMEDIATE 'DROP TABLE "LOGS"."EVENTLOG_VERSION"';
--- lines 338 to 345 of migrations
+-- lines 375 to 382 of migrations

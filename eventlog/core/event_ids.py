@@ -1,0 +1,34 @@
+"""The event-ids of a log: ``<record_id>[.e<epoch>][.<n>]`` (spec/event-log.md 7.4).
+
+The epoch tells apart what one record_id meant before and after the database lost its newest transactions.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from datetime import UTC, datetime
+from typing import Final
+
+_SECOND: Final = "%Y%m%d%H%M%S"
+_SENDING: Final = re.compile(r"\.\d+\Z", re.ASCII)
+
+
+def new_epoch(now: datetime) -> str:
+    """An epoch that nobody has drawn: the second in UTC and 32 random bits. ``now`` is aware."""
+    return now.astimezone(UTC).strftime(_SECOND) + secrets.token_hex(4)
+
+
+def raised_at(epoch: str) -> datetime | None:
+    """When an epoch was drawn; None for the empty one. Raises ValueError for a text that is none."""
+    return datetime.strptime(epoch[:14], _SECOND).replace(tzinfo=UTC) if epoch else None
+
+
+def epoch_suffix(epoch: str) -> str:
+    """What an event-id of this epoch has behind its record_id."""
+    return f".e{epoch}" if epoch else ""
+
+
+def without_sending(event_id: str) -> str:
+    """The event-id as the in-flight line has it, of one that a document carries."""
+    return _SENDING.sub("", event_id)

