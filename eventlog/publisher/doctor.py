@@ -201,7 +201,8 @@ def _revision(case: Case) -> Iterator[Finding]:
 def _indexes(case: Case) -> Iterator[Finding]:
     mends = case.repairs("reading_index"), case.repairs("row_index")
     columns = case.ask("indexes", doctor.row)
-    yield from findings.judge_indexes(columns, case.log, case.dialect.quote, *mends)
+    by_expression = case.dialect.queue_by_expression
+    yield from findings.judge_indexes(columns, case.log, case.dialect.quote, *mends, by_expression=by_expression)
 
 
 def _wake(case: Case) -> Iterator[Finding]:

@@ -297,6 +297,9 @@ class SqlDatabase(ABC):
     """
     queue_index: Sequence[str] = ("record_id",)
     """The columns of the index that the publisher reads by; it holds the rows N alone with ``partial_indexes``."""
+    queue_by_expression: bool = False
+    """Whether the publisher reads by an index of ``CASE status WHEN 'N' THEN record_id END``, which holds the rows N
+    alone where no index can have a condition (spec/triggers.md 7)."""
     prologue: Sequence[str] = ("BEGIN;", "")
     """The lines that a script for the database's own tool begins with."""
     epilogue: Sequence[str] = ("", "COMMIT;")
@@ -350,6 +353,14 @@ class SqlDatabase(ABC):
 
     def guard_by_checks(self, log: LogTable) -> Sequence[str]:
         """The statements that take ``guard_by_index`` back."""
+        return ()
+
+    def narrow_queue(self, log: LogTable) -> Sequence[str]:
+        """The statements that make the index of an expression, and drop the one that it replaces."""
+        return ()
+
+    def widen_queue(self, log: LogTable) -> Sequence[str]:
+        """The statements that take ``narrow_queue`` back."""
         return ()
 
     def as_script(self, printed: str) -> str:

@@ -107,6 +107,10 @@ class LogTable:
         return self.name if self.schema is None else f"{self.schema}.{self.name}"
 
 
+QUEUE_INDEX: Final = "idx_{}_5"
+"""The name of the queue's index where it is of an expression (``LogTable.own_name``)."""
+
+
 def new_log(dialect: Dialect, schema: str | None, name: str) -> LogTable:
     """A log as `eventlog db upgrade` makes it: the standard columns, names as the database spells them."""
     return LogTable(

@@ -44,10 +44,8 @@ def column_of(log: LogTable, field: str) -> sa.ColumnElement[Any]:
 
 def tail(conn: Connection, log: LogTable) -> int | None:
     """The highest record_id with status N, or None if there is none."""
-    record_id = column_of(log, "record_id")
-    statement = (
-        sa.select(record_id).where(column_of(log, "status") == _NEW, record_id > 0).order_by(record_id.desc()).limit(1)
-    )
+    place, is_new = _queued(conn, log)
+    statement = sa.select(place).where(*is_new, place > 0).order_by(place.desc()).limit(1)
     highest = conn.execute(statement).scalar()
     return None if highest is None else int(highest)
 
@@ -61,13 +59,18 @@ def extent(conn: Connection, log: LogTable) -> tuple[int, int] | None:
 
 def count_queue(conn: Connection, log: LogTable, most: int) -> int:
     """The number of rows N, counted up to ``most`` by the index of the queue."""
-    first = (
-        sa.select(column_of(log, "record_id"))
-        .where(column_of(log, "status") == _NEW)
-        .order_by(column_of(log, "record_id"))
-        .limit(most)
-    )
+    place, is_new = _queued(conn, log)
+    first = sa.select(place.label("place")).where(*is_new).order_by(place).limit(most)
     return count(conn, first.subquery())
+
+
+def _queued(conn: Connection, log: LogTable) -> tuple[sa.ColumnElement[Any], list[sa.ColumnElement[bool]]]:
+    """The record_id as the queue's index holds it, and what holds for the rows N."""
+    record_id, status = column_of(log, "record_id"), column_of(log, "status")
+    if load_dialect(conn.dialect.name).queue_by_expression:
+        place = sa.case((_NEW, record_id), value=status)
+        return place, [place.is_not(None)]
+    return record_id, [status == _NEW]
 
 
 def count(conn: Connection, table: sa.FromClause, conditions: Iterable[sa.ColumnElement[bool]] = ()) -> int:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 from sqlalchemy import Connection
 
 from eventlog.model import LogRow
-from eventlog.sql.log_table import LogTable
+from eventlog.sql.log_table import QUEUE_INDEX, LogTable
 from eventlog.sql.statements import literal, statements
 
 if TYPE_CHECKING:
@@ -187,6 +187,7 @@ def _names(dialect: Dialect, log: LogTable) -> dict[str, str]:
         **dict(zip(LogRow._fields, map(dialect.quote, log.columns), strict=True)),
         "reading_index": dialect.quote(log.own_name("idx_{}_1")),
         "row_index": dialect.quote(log.own_name("idx_{}_4")),
+        "queue_index": dialect.quote(log.own_name(QUEUE_INDEX)),
         "schema": dialect.quote(log.schema or ""),
         "log": dialect.qualified(log.schema, log.name),
         "error": dialect.qualified(log.schema, log.error_table),

@@ -35,11 +35,14 @@ def judge_indexes(
     quote: Callable[[str], str],
     reading_index: Sequence[str],
     row_index: Sequence[str],
+    *,
+    by_expression: bool = False,
 ) -> Iterator[Finding]:
     """The indexes that the publisher reads and marks by (spec/triggers.md 7), and the SQL that makes them.
 
-    Each of ``columns`` tells, in the order of its index, the name of that, whether it is valid, the column (None for an
-    expression), and the predicate of the index, as the database writes it.
+    Each of ``columns`` tells, in the order of its index, the name of that, whether it is valid, the column (for an
+    expression its text, None if it is not known), and the predicate of the index, as the database writes it.
+    ``by_expression``: as of the dialect.
     """
     indexes: defaultdict[tuple[str, str | None], list[str | None]] = defaultdict(list)
     for name, is_valid, column, predicate in columns:
@@ -47,8 +50,12 @@ def judge_indexes(
             indexes[name, predicate].append(column)
     record_id, status = log.column("record_id"), log.column("status")
     serves_reading = serves_rows = False
+    queued = f"CASE {quote(status)} WHEN 'N' THEN {quote(record_id)} END"
     for (_, predicate), names in indexes.items():
-        if predicate is None:
+        if by_expression:
+            serves_reading |= "".join((names[0] or "").split()) == "".join(queued.split())
+            serves_rows |= names[0] == record_id
+        elif predicate is None:
             serves_reading |= names[:2] == [status, record_id]
             serves_rows |= names[0] == record_id
         else:

@@ -147,11 +147,13 @@ def _doctor() -> Mapping[str, Run]:
         driver.server.sent += repairs(conn, DIALECT, name, LOG, **mends[name])
 
     asked = {name: partial(_ask, name=name, about=limits) for name in texts if name not in mends}
-    del asked["numberings"], asked["scaled"], asked["rights"]  # their functions ask them
+    for name in ("indexes", "numberings", "scaled", "rights"):  # their functions ask them
+        del asked[name]
     return {
         **asked,
         **{name: partial(show, name=name) for name in mends},
         "numbering": partial(_ask, name="numberings", about={}),
+        "index": partial(_ask, name="indexes", about={}),
         "has_log": lambda conn: has_log(conn, '"LOGS"."EVENTLOG"'),
         "rights": lambda conn: DIALECT.missing_rights(conn, LOG, deletes=True),
         "resync_rights": lambda conn: DIALECT.missing_resync_rights(conn, LOG, resumable=True),
@@ -201,6 +203,8 @@ def _answer(statement: str) -> Sequence[Sequence[Any]] | None:
         return []
     if "CURRENT_SYSTEM_CHANGE" in statement or "GET_SYSTEM_CHANGE" in statement:
         return [("4711",)]
+    if "all_ind_columns" in statement:
+        return [("IDX_EVENTLOG_5", 1, "SYS_NC00011$", 'CASE "STATUS" WHEN \'N\' THEN "RECORD_ID" END ')]
     if "all_sequences" in statement:
         return [] if "scale_flag" in statement else [("LOGS", "SEQ_EVENTLOG_1", 1000, 1, "N", "N", "N")]
     if "tables_and_views" in statement:

@@ -284,8 +284,15 @@ def numbers_are_no_conditions(_: str, found: list[Token]) -> Iterator[str]:
     """No number, literal or bind stands for a condition: WHERE 0."""
     words = _words(found)
     is_between = False
+    is_searched: list[bool] = []  # whether each open CASE is one of conditions
     for place, word in enumerate(words[:-1]):
-        if word == "BETWEEN":
+        if word == "CASE":
+            is_searched.append(words[place + 1] == "WHEN")
+        elif word == "END" and is_searched:
+            is_searched.pop()
+        elif word == "WHEN" and is_searched[-1:] == [False]:
+            continue
+        elif word == "BETWEEN":
             is_between = True
         elif word == "AND" and is_between:
             is_between = False

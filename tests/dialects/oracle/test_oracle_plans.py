@@ -15,9 +15,10 @@ from eventlog.core.catalog import Column, Table, build_catalog
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import DatabaseError, TriggerError
 from eventlog.sql.connection import load_dialect
-from eventlog.sql.dialects.oracle import DIALECT
+from eventlog.sql.dialects.oracle import DIALECT, session
 from eventlog.sql.dialects.oracle.script import ddl_lock_timeout, disabled
 from eventlog.sql.dialects.oracle.triggers import OracleTriggers, create_functions
+from eventlog.sql.doctor import findings
 from eventlog.sql.triggers import Action, TriggerPlan
 from eventlog.sql.triggers.declared import declared_triggers
 from eventlog.sql.triggers.marked import Compiled, Installed, StoredTrigger
@@ -374,3 +375,35 @@ def test_texts_whose_length_is_known_are_bound_as_what_sql_takes() -> None:
     assert "CLOB" in types_of(characters, "new_value")
     unknown = table("T", [number("K"), Column("V", ColumnType(Kind.CHARACTER, 0, "varchar"))], ["K"])
     assert types_of(unknown, "old_value") == {"VARCHAR2(32767)", "VARCHAR2(4000)"}
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ('CASE  "STATUS" WHEN \'N\' THEN "RECORD_ID" END ', 0),  # as the dictionary spells it
+        ('CASE "STATUS" WHEN \'S\' THEN "RECORD_ID" END', 1),
+        (None, 1),
+    ],
+)
+def test_the_index_of_the_queue_is_the_one_that_the_statements_look_for(key: str | None, said: int) -> None:
+    columns = [("PK", 1, "RECORD_ID", None), ("OLD", 1, "STATUS", None), ("OLD", 1, "RECORD_ID", None)]
+    rows = [*columns, ("NEW", 1, "SYS_NC00011$", key)] if key else columns
+    answers = session.ANSWERS["indexes"](conn(rows), LOG)
+    found = list(findings.judge_indexes(answers, LOG, DIALECT.quote, ["CREATE ..."], [], by_expression=True))
+    assert [one.code for one in found] == ["index_missing"] * said
+
+
+def test_every_statement_of_the_queue_asks_for_the_expression_of_its_index() -> None:
+    expression = 'CASE "STATUS" WHEN \'N\' THEN "RECORD_ID" END'
+    assert f"({expression})" in DIALECT.narrow_queue(LOG)[0].replace("''", "'")
+    for name in ("read_window", "read_window_left", "read_due", "queue", "mark", "delete"):
+        statement = DIALECT.log_statement(LOG, name)
+        assert f"WHERE {expression}" in statement
+        assert "\"STATUS\" = 'N'" not in statement
+
+
+def test_a_log_of_before_gets_the_index_while_others_write_and_can_go_back() -> None:
+    made, *dropped = DIALECT.narrow_queue(LOG)
+    assert made.index(" ONLINE'") < made.index("SQLCODE <> -439") < made.index("NOT IN (-955, -1408)")
+    assert [re.search(r'DROP INDEX "LOGS"\."(\w+)"', one)[1] for one in dropped] == ["IDX_EVENTLOG_1", "idx_EVENTLOG_1"]  # type: ignore[index]
+    assert '("STATUS", "RECORD_ID")' in DIALECT.widen_queue(LOG)[0]

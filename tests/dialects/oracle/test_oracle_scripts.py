@@ -44,7 +44,7 @@ def test_an_upgrade_that_stopped_anywhere_is_ended_by_the_next_run(stopped_after
     database = versions()
     for statement in [*version_statements(UPGRADE)[:stopped_after], *version_statements(UPGRADE) * 2]:
         database.execute(statement)
-    assert recorded(database) == ["0008", "0010"]
+    assert recorded(database) == ["0008", "0011"]
 
 
 def test_a_downgrade_can_be_run_again() -> None:

@@ -21,7 +21,7 @@ def upgrade() -> None:
     op.create_event_log(
         "eventlog",
         schema="public",
-        revisions=["0008", "0010"],
+        revisions=["0008", "0011"],
     )
     op.create_table(
         "usr",
@@ -109,6 +109,6 @@ def downgrade() -> None:
     op.drop_event_log(
         "eventlog",
         schema="public",
-        revisions=["0008", "0010"],
+        revisions=["0008", "0011"],
     )
     # ### end Alembic commands ###

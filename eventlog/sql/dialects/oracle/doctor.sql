@@ -21,7 +21,10 @@ WHERE ROWNUM <= :limit
 -- name: made_by
 SELECT COUNT(CASE WHEN RTRIM({perpetrator}, ' ') = :perpetrator THEN 1 END),
        MIN(CASE WHEN RTRIM({perpetrator}, ' ') = :perpetrator THEN {record_id} END), COUNT(*)
-FROM (SELECT {record_id}, {perpetrator} FROM {log} WHERE {status} = 'N' ORDER BY {record_id})
+FROM (
+    SELECT {record_id}, {perpetrator} FROM {log}
+    WHERE CASE {status} WHEN 'N' THEN {record_id} END IS NOT NULL ORDER BY CASE {status} WHEN 'N' THEN {record_id} END
+)
 WHERE ROWNUM <= :limit
 
 -- name: not_due
@@ -31,7 +34,7 @@ SELECT COUNT(CASE WHEN event_time > now THEN 1 END),
        (CAST(MIN(CASE WHEN event_time > now THEN event_time END) AS DATE) - CAST(MIN(now) AS DATE)) * 86400, COUNT(*)
 FROM (
     SELECT {event_time} AS event_time, TO_TIMESTAMP(:now, 'SYYYY-MM-DD HH24:MI:SS.FF9') AS now
-    FROM {log} WHERE {status} = 'N' ORDER BY {record_id}
+    FROM {log} WHERE CASE {status} WHEN 'N' THEN {record_id} END IS NOT NULL ORDER BY CASE {status} WHEN 'N' THEN {record_id} END
 )
 WHERE ROWNUM <= :limit
 
@@ -54,17 +57,18 @@ WHERE ROWNUM <= :sample
 GROUP BY {table_name}, {table_key}
 
 -- name: indexes
--- Their columns in order; that of an expression has a name of the database's own.
-SELECT i.index_name, CASE WHEN i.status = 'UNUSABLE' THEN 0 ELSE 1 END,
-       CASE WHEN c.column_name NOT LIKE 'SYS\_NC%' ESCAPE '\' THEN c.column_name END, NULL
+-- Their columns in order, and the expressions of those that have one, a LONG.
+SELECT i.index_name, CASE WHEN i.status = 'UNUSABLE' THEN 0 ELSE 1 END, c.column_name, e.column_expression
 FROM all_indexes i
 JOIN all_ind_columns c ON c.index_owner = i.owner AND c.index_name = i.index_name
+LEFT JOIN all_ind_expressions e
+  ON e.index_owner = i.owner AND e.index_name = i.index_name AND e.column_position = c.column_position
 WHERE i.table_owner = :log_schema AND i.table_name = :log_name
 ORDER BY i.index_name, c.column_position
 
 -- name: reading_index
 -- Shown, not run: makes the index that the publisher reads by (spec/triggers.md 7).
-CREATE INDEX {schema}.{reading_index} ON {log} ({status}, {record_id}) ONLINE
+CREATE INDEX {schema}.{queue_index} ON {log} (CASE {status} WHEN 'N' THEN {record_id} END) ONLINE
 
 -- name: row_index
 -- Shown, not run: makes the index by which single rows are found.

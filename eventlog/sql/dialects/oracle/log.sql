@@ -1,5 +1,5 @@
 -- The statements of the event log on Oracle. In braces: names of the log and of its columns, quoted; :name: bound values.
--- Every statement looks for rows of status N by the literal 'N', so that the index (status, record_id) serves it.
+-- Every statement looks for rows of status N by the expression of the queue's index, which holds these rows alone.
 
 -- name: read_window
 -- The rows N from one record_id to another, in order. Walks the index and stops at the limit.
@@ -7,8 +7,8 @@ SELECT {fields}
 FROM (
     SELECT *
     FROM {log}
-    WHERE {status} = 'N' AND {record_id} BETWEEN :first AND :last
-    ORDER BY {record_id}
+    WHERE CASE {status} WHEN 'N' THEN {record_id} END BETWEEN :first AND :last
+    ORDER BY CASE {status} WHEN 'N' THEN {record_id} END
 )
 WHERE ROWNUM <= :limit
 
@@ -18,9 +18,9 @@ SELECT {fields}
 FROM (
     SELECT *
     FROM {log}
-    WHERE {status} = 'N' AND {record_id} BETWEEN :first AND :last
+    WHERE CASE {status} WHEN 'N' THEN {record_id} END BETWEEN :first AND :last
       AND ({perpetrator} IS NULL OR RTRIM({perpetrator}, ' ') <> :perpetrator)
-    ORDER BY {record_id}
+    ORDER BY CASE {status} WHEN 'N' THEN {record_id} END
 )
 WHERE ROWNUM <= :limit
 
@@ -42,7 +42,7 @@ ORDER BY {record_id}
 -- Rows N and the oldest event_time among them, as seconds before the clock.
 SELECT COUNT(*), (CAST({now} AS DATE) - CAST(MIN({time}) AS DATE)) * 86400
 FROM {log}
-WHERE {status} = 'N'
+WHERE CASE {status} WHEN 'N' THEN {record_id} END IS NOT NULL
 
 -- name: due_until
 -- The clock that event_time is compared with.
@@ -54,7 +54,7 @@ SELECT {fields}
 FROM (
     SELECT *
     FROM {log}
-    WHERE {status} = 'N' AND {record_id} > 0
+    WHERE CASE {status} WHEN 'N' THEN {record_id} END > 0
       AND ({time} IS NULL OR {time} <= TO_TIMESTAMP(:until, 'SYYYY-MM-DD HH24:MI:SS.FF9'))
       AND (
         {time} > TO_TIMESTAMP(:after_time, 'SYYYY-MM-DD HH24:MI:SS.FF9')
@@ -78,3 +78,13 @@ FROM (
 )
 WHERE MOD(n - 1, :part_size) = 0
 ORDER BY 1
+
+-- name: mark
+-- The rows of a range of record_ids that are still N; run by one array bind for all ranges.
+UPDATE {log}
+SET {status} = :letter
+WHERE CASE {status} WHEN 'N' THEN {record_id} END BETWEEN :first AND :last
+
+-- name: delete
+DELETE FROM {log}
+WHERE CASE {status} WHEN 'N' THEN {record_id} END BETWEEN :first AND :last

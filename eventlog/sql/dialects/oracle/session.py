@@ -410,6 +410,12 @@ def _numberings(conn: Connection, log: LogTable) -> list[Numbering]:
     return answer
 
 
+def _indexes(conn: Connection, log: LogTable) -> Answer:
+    """The columns of the log's indexes; a column that stands for an expression is told by the text of that."""
+    rows = fetch(conn, _SQL["indexes"], {"log_schema": log.schema, "log_name": log.name})
+    return [(name, is_valid, expression or column, None) for name, is_valid, column, expression in rows]
+
+
 def _is_scaled(conn: Connection, names: dict[str, str | None]) -> bool:
     try:
         return bool(fetch(conn, _SQL["scaled"], names))
@@ -459,6 +465,7 @@ def _rights_to_apply(conn: Connection, schema: str, **_: Any) -> Iterator[tuple[
 
 ANSWERS: Final[Mapping[str, AnswerFunction]] = {
     "numberings": _numberings,
+    "indexes": _indexes,
     "owned": _owned,
     "unreadable": _unreadable,
     "rights_to_apply": _rights_to_apply,

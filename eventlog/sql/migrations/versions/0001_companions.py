@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from eventlog.sql.log_table import cut_name, quoted, schema_of
+from eventlog.sql.log_table import quoted, schema_of
 from eventlog.sql.migrations import execute, log_and_dialect
 
 revision = "0001"
@@ -31,7 +31,7 @@ def upgrade() -> None:
         schema=schema_of(log),
         comment=f"Rows of {log.name} that failed: one line a failure, never changed afterwards",
     )
-    index = quoted(cut_name(f"idx_{log.name}_2", log.max_identifier))
+    index = quoted(log.own_name("idx_{}_2"))
     op.create_index(index, quoted(log.error_table), ["record_id"], schema=schema_of(log))
     op.create_table(
         quoted(log.inflight_table),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import context, op
 
-from eventlog.sql.log_table import cut_name, quoted, schema_of
+from eventlog.sql.log_table import quoted, schema_of
 from eventlog.sql.migrations import execute, log_and_dialect
 
 revision = "0002"
@@ -60,14 +60,17 @@ def upgrade() -> None:
         # A record_id is never given twice, even if the rows behind it are deleted.
         sqlite_autoincrement=True,
     )
-    op.create_index(
-        quoted(cut_name(f"idx_{log.name}_1", log.max_identifier)),
-        quoted(log.name),
-        list(dialect.queue_index),
-        schema=schema_of(log),
-        postgresql_where=sa.text("status = 'N'"),
-        sqlite_where=sa.text("status = 'N'"),
-    )
+    if dialect.queue_by_expression:
+        execute(dialect.narrow_queue(log))
+    else:
+        op.create_index(
+            quoted(log.own_name("idx_{}_1")),
+            quoted(log.name),
+            list(dialect.queue_index),
+            schema=schema_of(log),
+            postgresql_where=sa.text("status = 'N'"),
+            sqlite_where=sa.text("status = 'N'"),
+        )
     execute(dialect.after_log(log))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from eventlog.sql.log_table import cut_name, quoted, schema_of
+from eventlog.sql.log_table import quoted, schema_of
 from eventlog.sql.migrations import execute, log_and_dialect
 
 revision = "0004"
@@ -20,7 +20,7 @@ depends_on = None
 def upgrade() -> None:
     log, dialect = log_and_dialect()
     types = dialect.column_types
-    index = cut_name(f"idx_{log.name}_3", log.max_identifier)
+    index = log.own_name("idx_{}_3")
     # No primary key: a table with one would be a class of its schema.
     op.create_table(
         quoted(log.resync_table),

@@ -11,14 +11,17 @@ FROM (SELECT "RECORD_ID" FROM "LOGS"."EVENTLOG" WHERE "STATUS" = 'N' ORDER BY "R
 WHERE ROWNUM <= :limit;
 SELECT COUNT(CASE WHEN RTRIM("PERPETRATOR", ' ') = :perpetrator THEN 1 END),
        MIN(CASE WHEN RTRIM("PERPETRATOR", ' ') = :perpetrator THEN "RECORD_ID" END), COUNT(*)
-FROM (SELECT "RECORD_ID", "PERPETRATOR" FROM "LOGS"."EVENTLOG" WHERE "STATUS" = 'N' ORDER BY "RECORD_ID")
+FROM (
+    SELECT "RECORD_ID", "PERPETRATOR" FROM "LOGS"."EVENTLOG"
+    WHERE CASE "STATUS" WHEN 'N' THEN "RECORD_ID" END IS NOT NULL ORDER BY CASE "STATUS" WHEN 'N' THEN "RECORD_ID" END
+)
 WHERE ROWNUM <= :limit;
 SELECT COUNT(CASE WHEN event_time > now THEN 1 END),
        LTRIM(TO_CHAR(MIN(CASE WHEN event_time > now THEN event_time END), 'SYYYY-MM-DD HH24:MI:SS.FF9')),
        (CAST(MIN(CASE WHEN event_time > now THEN event_time END) AS DATE) - CAST(MIN(now) AS DATE)) * 86400, COUNT(*)
 FROM (
     SELECT "EVENT_TIME" AS event_time, TO_TIMESTAMP(:now, 'SYYYY-MM-DD HH24:MI:SS.FF9') AS now
-    FROM "LOGS"."EVENTLOG" WHERE "STATUS" = 'N' ORDER BY "RECORD_ID"
+    FROM "LOGS"."EVENTLOG" WHERE CASE "STATUS" WHEN 'N' THEN "RECORD_ID" END IS NOT NULL ORDER BY CASE "STATUS" WHEN 'N' THEN "RECORD_ID" END
 )
 WHERE ROWNUM <= :limit;
 SELECT record_id, LTRIM(TO_CHAR(event_time, 'SYYYY-MM-DD HH24:MI:SS.FF9')),
@@ -34,12 +37,6 @@ SELECT "TABLE_NAME", "TABLE_KEY", COUNT(*), MIN("RECORD_ID")
 FROM (SELECT "TABLE_NAME", "TABLE_KEY", "RECORD_ID" FROM "LOGS"."EVENTLOG" ORDER BY "RECORD_ID" DESC)
 WHERE ROWNUM <= :sample
 GROUP BY "TABLE_NAME", "TABLE_KEY";
-SELECT i.index_name, CASE WHEN i.status = 'UNUSABLE' THEN 0 ELSE 1 END,
-       CASE WHEN c.column_name NOT LIKE 'SYS\_NC%' ESCAPE '\' THEN c.column_name END, NULL
-FROM all_indexes i
-JOIN all_ind_columns c ON c.index_owner = i.owner AND c.index_name = i.index_name
-WHERE i.table_owner = :log_schema AND i.table_name = :log_name
-ORDER BY i.index_name, c.column_position;
 SELECT (CAST(SYS_EXTRACT_UTC(SYSTIMESTAMP) AS DATE) - CAST(MIN(started) AS DATE)) * 86400
 FROM "LOGS"."EVENTLOG_INFLIGHT";
 GRANT SELECT, UPDATE ("STATUS"), DELETE ON "LOGS"."EVENTLOG" TO "ANN";
@@ -48,7 +45,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON "LOGS"."EVENTLOG_INFLIGHT" TO "ANN";
 GRANT SELECT, INSERT, UPDATE ON "LOGS"."EVENTLOG_EPOCH" TO "ANN";
 GRANT SELECT ON "LOGS"."EVENTLOG_FLIGHT" TO "ANN";
 GRANT EXECUTE ON SYS.DBMS_LOCK TO "ANN";
-CREATE INDEX "LOGS"."IDX_EVENTLOG_1" ON "LOGS"."EVENTLOG" ("STATUS", "RECORD_ID") ONLINE;
+CREATE INDEX "LOGS"."IDX_EVENTLOG_5" ON "LOGS"."EVENTLOG" (CASE "STATUS" WHEN 'N' THEN "RECORD_ID" END) ONLINE;
 CREATE UNIQUE INDEX "LOGS"."IDX_EVENTLOG_4" ON "LOGS"."EVENTLOG" ("RECORD_ID") ONLINE;
 SELECT sequence_owner, sequence_name, cache_size, increment_by, cycle_flag, order_flag, session_flag
 FROM all_sequences
@@ -60,6 +57,13 @@ BEGIN
     :answer := CASE WHEN DBMS_UTILITY.IS_CLUSTER_DATABASE THEN 1 ELSE 0 END;
 END;
 /
+SELECT i.index_name, CASE WHEN i.status = 'UNUSABLE' THEN 0 ELSE 1 END, c.column_name, e.column_expression
+FROM all_indexes i
+JOIN all_ind_columns c ON c.index_owner = i.owner AND c.index_name = i.index_name
+LEFT JOIN all_ind_expressions e
+  ON e.index_owner = i.owner AND e.index_name = i.index_name AND e.column_position = c.column_position
+WHERE i.table_owner = :log_schema AND i.table_name = :log_name
+ORDER BY i.index_name, c.column_position;
 SELECT 1 FROM "LOGS"."EVENTLOG" WHERE 1 = 0;
 UPDATE "LOGS"."EVENTLOG" SET "STATUS" = "STATUS" WHERE 1 = 0;
 DELETE FROM "LOGS"."EVENTLOG" WHERE 1 = 0;
