@@ -6,6 +6,7 @@ itself (``inspect``).
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -23,7 +24,7 @@ from eventlog.model import EventType, LogRow
 from eventlog.publisher.stream import Failure
 from eventlog.publisher.stream import position as positions
 from eventlog.publisher.stream.position import Saved, TablePosition, _position_tables, position_ddl
-from eventlog.sql import resync, rows
+from eventlog.sql import epoch, resync, rows
 from eventlog.sql.dialects.oracle import DIALECT
 from eventlog.sql.dialects.oracle.session import has_log
 from eventlog.sql.doctor import ask, repairs
@@ -46,6 +47,8 @@ _TYPES = tuple(
 _LOG = LogTable(LOG.schema, LOG.name, LOG.columns, _TYPES, 128, True)
 _ROW = LogRow(1, "N", 2, "2026-05-06 07:08:09.000000", "U", "USR", "IDU=1", "FNAME", "a", "b")
 _KNOWN = Selection("USR", EventType.INSERT_ROW_QUERY_BACK)
+
+_FLIGHTS = itertools.count(1)
 
 Run = Callable[[sa.Connection], object]
 
@@ -136,6 +139,18 @@ def _storage() -> Mapping[str, Run]:
     return {"live": read_and_write}
 
 
+def _epochs() -> Mapping[str, Run]:
+    """Every function of ``sql.epoch`` that sends a statement, by its name."""
+    line = epoch.Epoch("20260506T070809-00000001", {"database": "HR"})
+    return {
+        "has_epoch": lambda conn: epoch.has_epoch(conn, LOG),
+        "read_epoch": lambda conn: epoch.read_epoch(conn, LOG),
+        "write_epoch": lambda conn: epoch.write_epoch(conn, DIALECT, LOG, line, is_raise=True),
+        "raise_epoch": lambda conn: epoch.raise_epoch(conn, DIALECT, LOG, {}),
+        "pass_over": lambda conn: epoch.pass_over(conn, DIALECT, LOG, 1),
+    }
+
+
 def _doctor() -> Mapping[str, Run]:
     """The questions of ``doctor`` that are SQL, the functions that answer the others, and what it shows as a mend."""
     texts = statements("eventlog.sql.dialects.oracle", "doctor.sql")
@@ -186,6 +201,7 @@ MODULES: Mapping[str, Callable[[], Mapping[str, Run]]] = {
     "core_resync": _resyncs,
     "core_positions": _positions,
     "core_storage": _storage,
+    "core_epoch": _epochs,
     "core_doctor": _doctor,
     "core_sessions": _sessions,
 }
@@ -215,6 +231,10 @@ def _answer(statement: str) -> Sequence[Sequence[Any]] | None:
         return [("{}", 1)]
     if "positions.saved" in statement:
         return [(_MOMENT,)]
+    if "EVENTLOG_EPOCH" in statement:
+        return [(None, "{}")]
+    if "EVENTLOG_FLIGHT" in statement:
+        return [(next(_FLIGHTS),)]
     if "EVENTLOG_INFLIGHT" in statement:
         return [(1, "{}")]
     if '"APP"."USR"' in statement:
