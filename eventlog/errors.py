@@ -11,6 +11,7 @@
      |__ XdsError              a document that is not well-formed or not XDS
      |__ DatabaseError         the database refuses or cannot be reached
      |    |__ LogTableError    the log or a companion is missing or of the wrong form
+     |    |    |__ NoLogTable  there is no log at all
      |    |__ AnotherPublisher the log is already being published
      |    |__ DatabaseAway     the connection is lost, or the server asks to try again
      |__ TriggerError          a watch that cannot be compiled or applied
@@ -133,6 +134,10 @@ class LogTableError(DatabaseError):
 
     code = "log_table"
     cure = "Run `eventlog db upgrade`, or correct `log_table`, `schema_name` or `column_map`."
+
+
+class NoLogTable(LogTableError):
+    """There is no log table at all."""
 
 
 class AnotherPublisher(DatabaseError):

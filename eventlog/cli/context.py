@@ -82,10 +82,10 @@ def engine_of(config: Config) -> tuple[Engine, Dialect]:
 @contextmanager
 def session(config: Config, *, writes: bool = True) -> Iterator[tuple[Connection, Dialect]]:
     """A session of the configured database; the caller commits. Raises DatabaseError."""
-    from eventlog.sql.connection import as_database_errors, will_write
+    from eventlog.sql.connection import AS_OWNER, as_database_errors, will_write
 
     engine, dialect = engine_of(config)
-    with as_database_errors(engine), engine.connect() as conn:
+    with as_database_errors(engine, AS_OWNER), engine.connect() as conn:
         if writes:
             will_write(conn)
         yield conn, dialect

@@ -31,7 +31,17 @@ from eventlog.cli.context import (
 from eventlog.cli.db import dialect_option, names, offline, refuse_to_lose_rows
 from eventlog.config.load import Config
 from eventlog.core.catalog import Catalog, Database, key_columns, match_name
-from eventlog.errors import ConfigError, EventlogError, TriggerError, number_of, together, visible, with_location
+from eventlog.errors import (
+    ConfigError,
+    EventlogError,
+    LogTableError,
+    NoLogTable,
+    TriggerError,
+    number_of,
+    together,
+    visible,
+    with_location,
+)
 from eventlog.publisher.context import LOOPBACK_WAYS_OUT, loopback_of_tables, owned_tables
 from eventlog.publisher.open_log import (
     captured_tables,
@@ -71,10 +81,13 @@ def triggers() -> None:
 @click.option("--check", is_flag=True, help="End with exit code 1 if something is to be done.")
 @click.pass_obj
 def plan(context: Context, as_sql: bool, as_json: bool, check: bool) -> int:
-    """Show what `triggers apply` would do, table by table, and why; nothing is changed."""
+    """Show what `triggers apply` would do, table by table, and why; nothing is changed.
+
+    It can be read before `db upgrade` makes the log, too.
+    """
     config = context.config()
     with reading(config) as (conn, dialect):
-        planned = _plan_with_loopback(conn, dialect, config)
+        planned = _plan_with_loopback(conn, dialect, config, without_log=True)
     if as_sql:
         sys.stdout.write(dialect.triggers.script(planned, LOCK_TIMEOUT))
     elif as_json:
@@ -106,7 +119,7 @@ def apply(context: Context, yes: bool, dry: bool, as_sql: bool, as_json: bool, l
     runs = not (dry or as_sql)
     agreed = _confirmed_drops(config) if runs and not yes and sees_terminal() else None
     with transaction(config) if runs else reading(config) as (conn, dialect):
-        planned = _plan_with_loopback(conn, dialect, config)
+        planned = _plan_with_loopback(conn, dialect, config, without_log=not runs)
         if runs:
             if agreed is not None and (more := set(planned.unwatched) - agreed):
                 raise TriggerError(
@@ -296,12 +309,21 @@ def _of_another_database(database: Database, dialect: Dialect) -> Iterator[str]:
 
 def planned_triggers(conn: Connection, dialect: Dialect, config: Config) -> TriggerPlan:
     """What makes the triggers as the configuration declares them. Raises TriggerError, LogTableError, ConfigError."""
-    return _plan(conn, dialect, config)[0]
+    return _plan(conn, dialect, config, find_log(conn, dialect, config))[0]
 
 
-def _plan_with_loopback(conn: Connection, dialect: Dialect, config: Config) -> TriggerPlan:
-    """The same, with a warning where the publisher's user owns what is watched (spec/event-log.md 8.3)."""
-    planned, catalog = _plan(conn, dialect, config)
+def _plan_with_loopback(conn: Connection, dialect: Dialect, config: Config, *, without_log: bool) -> TriggerPlan:
+    """The same, with a warning where the publisher's user owns what is watched (spec/event-log.md 8.3).
+
+    ``without_log``: where there is no log yet, the plan is that for a new one, and says so.
+    """
+    try:
+        planned, catalog = _plan(conn, dialect, config, find_log(conn, dialect, config))
+    except NoLogTable as error:
+        if not without_log:
+            raise
+        planned, catalog = _plan(conn, dialect, config, None)
+        planned = replace(planned, warnings=(f"{error}; nothing can be applied before", *planned.warnings))
     user = publisher_user(config, dialect, dialect.current_user(conn))
     options = publisher_options(config, user, dialect.fold_name)
     owned = owned_tables(conn, dialect, options, catalog.schema, captured_tables(config, catalog))
@@ -311,15 +333,20 @@ def _plan_with_loopback(conn: Connection, dialect: Dialect, config: Config) -> T
     return replace(planned, warnings=(*planned.warnings, warning))
 
 
-def _plan(conn: Connection, dialect: Dialect, config: Config) -> tuple[TriggerPlan, Catalog]:
-    log = find_log(conn, dialect, config)
+def _plan(conn: Connection, dialect: Dialect, config: Config, found: LogTable | None) -> tuple[TriggerPlan, Catalog]:
+    """The plan and the classes. ``found``: the log, None if it is not there yet."""
     database = dialect.reflect(conn, class_schema(config))
+    schema, name = split_name(config.database.log_table)
+    log = found or new_log(dialect, schema or config.database.schema_name or database.schema, name)
     chosen = with_tables(config, database, log)
     try:
         catalog = catalog_of(chosen, database, class_names(chosen)[1], log)
     except EventlogError as error:
         raise together([error, *_further_refusals(conn, dialect, chosen, database, log)]) from error
-    planned = dialect.triggers.plan(conn, database, catalog, log, declared_watches(chosen))
+    if found is None:
+        planned = TriggerPlan.of_new(dialect.triggers.compile(database, catalog, log, declared_watches(chosen)))
+    else:
+        planned = dialect.triggers.plan(conn, database, catalog, log, declared_watches(chosen))
     warnings = (*chosen.warnings[len(config.warnings) :], *planned.warnings, *_view_references(chosen, catalog))
     return replace(planned, warnings=warnings), catalog
 
@@ -352,7 +379,7 @@ def _further_refusals(
         dialect.triggers.plan(conn, database, catalog, log, declared_watches(plain))
     except TriggerError as error:
         return [error]
-    except ConfigError:
+    except (ConfigError, LogTableError):
         return []
     return []
 

@@ -16,13 +16,14 @@ from sqlalchemy import Connection
 
 from eventlog.config.load import Config, connection_url
 from eventlog.config.settings import FORMATS_OF_ROWS
-from eventlog.core.catalog import Catalog, Database, match_name
+from eventlog.core.catalog import Catalog, Database, ObjectClass, match_name
 from eventlog.core.checks import check_rows
 from eventlog.errors import DatabaseError, EventlogError
 from eventlog.model import queue_rows
 from eventlog.publisher.context import LOOPBACK_WAYS_OUT, PublisherOptions, loopback_of_tables, owned_tables
 from eventlog.publisher.cycle import recorded_ids
 from eventlog.publisher.flight import Flight
+from eventlog.publisher.formats import output_format, row_attributes
 from eventlog.publisher.open_log import (
     captured_tables,
     catalog_of,
@@ -40,6 +41,7 @@ from eventlog.sql.dialect import Dialect
 from eventlog.sql.doctor import Finding, Limits, findings
 from eventlog.sql.log_table import LogTable, new_log, split_name
 from eventlog.sql.triggers import TriggerPlan
+from eventlog.sql.triggers.watch import LOGS_VALUES
 from eventlog.sql.windows import Window
 
 Compare = Callable[[Connection, Dialect, Config], TriggerPlan]
@@ -246,15 +248,34 @@ def _can_be_class(name: str, database: Database) -> bool:
 def _unreadable(case: Case) -> Iterator[Finding]:
     if case.catalog is None or not case.schema:
         return
-    attributes = [attribute for cls in case.catalog.classes for attribute in cls.attributes]
+    whole_rows = output_format(case.config, case.log).needs_current_rows
+    columns = sorted({pair for cls in case.catalog.classes for pair in _columns_read_back(case, cls, whole_rows)})
     tables = case.ask(
         "unreadable",
         doctor.row,
         schema=case.schema,
-        tables=[attribute.table for attribute in attributes],
-        columns=[attribute.column.name for attribute in attributes],
+        tables=[table for table, _ in columns],
+        columns=[column for _, column in columns],
     )
     yield from doctor.judge_unreadable(tables, case.user, case.schema, case.dialect.quote)
+
+
+def _columns_read_back(case: Case, cls: ObjectClass, whole_rows: bool) -> Iterator[tuple[str, str]]:
+    """Table and name of each column of a class that the publisher reads (spec/event-log.md 7.1).
+
+    ``whole_rows``: the format sends the object's row even if the log holds the values (spec/debezium.md 4).
+    """
+    watches = [watch for watch in case.config.watches if match_name(watch.name, (cls.name,)) is not None]
+    # What another's triggers log may be of any type.
+    by_value = bool(watches) and all(watch.style in LOGS_VALUES for watch in watches) and not cls.is_view
+    children = [child.attribute for child in cls.children]
+    read = [one for one in cls.attributes if not by_value or one in children or case.dialect.is_read_back(one.column)]
+    if whole_rows:
+        read += row_attributes(cls)
+    yield from ((one.table, one.column.name) for one in read)
+    if read:
+        yield from ((cls.table.name, column.name) for column in cls.key)
+    yield from ((child.table.name, column) for child in cls.children for column in child.owner_columns)
 
 
 def _plan(case: Case) -> Iterator[Finding]:
@@ -428,6 +449,7 @@ LOG_CHECKS: Final[Checks] = {
     "the classes": _classes,
     "the right to read back": _unreadable,
     "installed triggers": _plan,
+    "tables that triggers speak of": lambda case: findings.judge_broken(case.ask("broken_triggers", doctor.row)),
     "triggers of partitions": lambda case: findings.judge_partitions(case.ask("partition_triggers", doctor.row)),
     "keys that are checked late": _deferrable,
     "tables without triggers": _untouched,

@@ -260,12 +260,16 @@ TO_THE_PRIMARY: Final = (
     "let the database URL lead to the primary (?target_session_attrs=read-write finds it among several hosts)"
 )
 """What to do where nothing can be written."""
-_RIGHT_ADVICE: Final = "; run this as the owner, or have the right granted: `eventlog doctor` names what is missing"
+_RIGHT_ADVICE: Final = "have the right granted: `eventlog doctor` names what is missing"
+AS_OWNER: Final = f"run this as the owner, or {_RIGHT_ADVICE}"
+"""What to do where a command of the owner lacks a right. Who publishes is another user, and must be one."""
 
 
 @contextmanager
-def as_database_errors(source: Connection | Engine) -> Iterator[None]:
+def as_database_errors(source: Connection | Engine, right_advice: str = _RIGHT_ADVICE) -> Iterator[None]:
     """Turn errors of SQLAlchemy and of the bare driver into DatabaseAway (worth trying again) or DatabaseError.
+
+    ``right_advice``: what to do where a right is missing.
 
     A connection is made in the block of its engine: SQLAlchemy asks the server for its version then, and a server that
     goes away meanwhile is away.
@@ -275,12 +279,14 @@ def as_database_errors(source: Connection | Engine) -> Iterator[None]:
     try:
         yield
     except DBAPIError as error:
-        raise _translated(driver, dialect, error.orig or error, error.connection_invalidated) from error
+        raise _translated(driver, dialect, error.orig or error, right_advice, error.connection_invalidated) from error
     except driver.Error as error:
-        raise _translated(driver, dialect, error, invalidated=False) from error
+        raise _translated(driver, dialect, error, right_advice, invalidated=False) from error
 
 
-def _translated(driver: Any, dialect: Dialect, error: BaseException, invalidated: bool) -> DatabaseError:
+def _translated(
+    driver: Any, dialect: Dialect, error: BaseException, right_advice: str, invalidated: bool
+) -> DatabaseError:
     line = next(iter(str(error).splitlines()), type(error).__name__)
     for sign, cause in dialect.refused_by.items():
         if sign in line:
@@ -290,7 +296,7 @@ def _translated(driver: Any, dialect: Dialect, error: BaseException, invalidated
     if invalidated or (is_operational and not dialect.refuses(error)) or dialect.passes(error):
         return DatabaseAway(f"the database failed or is gone: {line}")
     sqlstate = getattr(error, "sqlstate", None)
-    advice = _RIGHT_ADVICE if sqlstate == _INSUFFICIENT_PRIVILEGE else ""
+    advice = f"; {right_advice}" if sqlstate == _INSUFFICIENT_PRIVILEGE else ""
     if sqlstate == _READ_ONLY:
         advice = f"; this is a standby, or a session that may write nothing: {TO_THE_PRIMARY}"
     return DatabaseError(f"the database refused a statement: {line}{advice}")

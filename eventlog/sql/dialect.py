@@ -224,6 +224,10 @@ class Dialect(SqlDatabase):
         that does not exist is left out; the keys are compared exactly, whatever the collation (spec/event-log.md 7.2).
         """
 
+    def is_read_back(self, column: Column) -> bool:
+        """Whether the value is read back, also in styles that log values (spec/triggers.md 6.1)."""
+        return False
+
     def key_values(self, cls: ObjectClass, keys: Iterable[str]) -> Iterator[tuple[str, tuple[Any, ...]]]:
         """The canonical keys that a row can have, each with its values as they are bound; the others are left out."""
         readers = [(column.name, self.key_column_reader(column)) for column in cls.key]

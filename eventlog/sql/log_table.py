@@ -17,7 +17,7 @@ from sqlalchemy.types import TypeEngine
 
 from eventlog.core.catalog import Column, match_name
 from eventlog.core.values import ColumnType, Kind
-from eventlog.errors import ConfigError, LogTableError
+from eventlog.errors import ConfigError, LogTableError, NoLogTable
 from eventlog.model import LogRow
 
 if TYPE_CHECKING:
@@ -234,7 +234,7 @@ def locate_log(
         log_name = _existing(inspector, schema, table)
         if log_name is None:
             where = f" in schema {schema!r}" if has_schemas else ""
-            raise LogTableError(
+            raise NoLogTable(
                 f"there is no log table {table!r}{where}: make it with `eventlog db upgrade`, "
                 "or correct log_table or schema_name"
             )

@@ -10,8 +10,9 @@ import sqlalchemy as sa
 from shared import Run
 
 from eventlog.cli.rows import parse_ids, parse_letters
-from eventlog.errors import ConfigError
+from eventlog.errors import ConfigError, DatabaseError
 from eventlog.publisher.monitor.status import shape
+from eventlog.sql import connection
 from eventlog.sql.connection import connect, load_dialect
 from eventlog.sql.log_table import locate_log
 
@@ -145,6 +146,20 @@ def test_a_right_that_is_missing_is_named_with_who_can_grant_it(run: Run, databa
             conn.exec_driver_sql(f'DROP OWNED BY "{reader}"; DROP ROLE "{reader}"')
     assert (code, err.count("\n")) == (1, 1)
     assert "permission denied for table eventlog; run this as the owner, or have the right granted" in err
+
+
+def test_a_publisher_that_lacks_a_right_is_not_told_to_be_the_owner(database: sa.Engine) -> None:
+    with connection.as_database_errors(database), database.connect() as conn:
+        conn.exec_driver_sql("CREATE ROLE one_without_rights")
+        conn.exec_driver_sql("CREATE TABLE private_of_the_owner (x integer)")
+        conn.exec_driver_sql("SET LOCAL ROLE one_without_rights")
+        with (
+            pytest.raises(DatabaseError, match="have the right granted: `eventlog doctor` names") as refused,
+            connection.as_database_errors(conn),
+        ):
+            conn.exec_driver_sql("SELECT * FROM private_of_the_owner")
+        conn.rollback()
+    assert "owner" not in str(refused.value).partition("private_of_the_owner")[2]
 
 
 @pytest.mark.parametrize(

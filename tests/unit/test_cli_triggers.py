@@ -447,6 +447,29 @@ def test_plan_tells_what_apply_would_do_and_check_says_it_by_the_exit_code(run: 
     assert (code, "Nothing to do" in out, err) == (0, True, "")
 
 
+def test_plan_can_be_read_before_the_log_is_made(run: Run, database: sa.Engine) -> None:
+    before = catalogue(database)
+    code, out, err = run("triggers", "plan")
+    assert (code, err) == (0, "`eventlog triggers apply` does this.\n")
+    planned = [line for line in out.splitlines() if line.startswith("+ ")]
+    assert [line.split(":")[0] for line in planned] == ["+ hr.usr", "+ hr.usr_phone"]
+    assert "there is no log table 'eventlog' in schema 'hr': make it with `eventlog db upgrade`" in out
+    assert run("triggers", "plan", "--check")[0] == 1
+    assert run("triggers", "apply", "--dry-run")[0] == 0
+    code, _, err = run("triggers", "apply")
+    assert (code, "make it with `eventlog db upgrade`" in err) == (1, True)
+    assert catalogue(database) == before
+    run("db", "upgrade")
+    after = run("triggers", "plan")[1]
+    assert "db upgrade" not in after
+
+
+def test_a_plan_without_a_log_refuses_what_cannot_be_compiled(run: Run) -> None:
+    Path("eventlog.toml").write_text(f'{CONFIG}[[watch]]\ntable = "nowhere"\n')
+    code, _, err = run("triggers", "plan")
+    assert (code, "nowhere" in err, "db upgrade" in err) == (2, True, False)
+
+
 def test_plan_says_that_no_table_is_declared(run: Run) -> None:
     run("db", "upgrade")
     Path("eventlog.toml").write_text('[database]\nschema_name = "hr"\n')
@@ -517,6 +540,6 @@ def test_a_watch_that_cannot_be_is_refused_in_one_line(run: Run, watch: str, par
 
 
 def test_without_a_log_the_message_says_how_to_make_one(run: Run) -> None:
-    code, _, err = run("triggers", "plan")
+    code, _, err = run("triggers", "show")
     assert code == 1
     assert "eventlog db upgrade" in err

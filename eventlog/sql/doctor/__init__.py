@@ -260,7 +260,8 @@ def judge_unreadable(tables: Answer, user: str, schema: str, quote: Callable[[st
     for table, columns in tables:
         yield error(
             "rights_read",
-            f"user {user} may not read {table} ({', '.join(columns)}): its query-back events cannot be built",
+            f"user {user} may not read {table} ({', '.join(columns)}): its events cannot be built, since what they "
+            "hold is read back, and the publisher stops",
             f"GRANT SELECT ON {quote(schema)}.{quote(table)} TO {quote(user)}",
         )
 

@@ -27,7 +27,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.expression import ClauseElement, Executable
 
 from eventlog.errors import ConfigError, DatabaseError, LogTableError
-from eventlog.sql.connection import as_database_errors, load_dialect
+from eventlog.sql.connection import AS_OWNER, as_database_errors, load_dialect
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable, new_log, quoted, refuse_schema, schema_of, split_name
 
@@ -119,10 +119,10 @@ def _connection(target: Engine | Connection | None) -> Iterator[Connection]:
     if target is None:
         raise ConfigError("migrations need a database, or a file to write their SQL to")
     if isinstance(target, Connection):
-        with as_database_errors(target):
+        with as_database_errors(target, AS_OWNER):
             yield target
         return
-    with as_database_errors(target), target.connect() as conn, conn.begin():
+    with as_database_errors(target, AS_OWNER), target.connect() as conn, conn.begin():
         yield conn
 
 

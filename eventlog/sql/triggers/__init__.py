@@ -21,7 +21,7 @@ from sqlalchemy.exc import DBAPIError
 
 from eventlog.core.catalog import Catalog, Database
 from eventlog.errors import DatabaseError, LogTableError, TriggerError
-from eventlog.sql.connection import as_database_errors, load_dialect
+from eventlog.sql.connection import AS_OWNER, as_database_errors, load_dialect
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.triggers.declared import TableTriggers, declared_triggers, warnings_of
 from eventlog.sql.triggers.watch import Watch
@@ -209,7 +209,7 @@ class Triggers(ABC):
         if not plan.changes:
             return
         action, run = plan.changes[0], load_dialect(conn.dialect.name).run
-        with as_database_errors(conn):
+        with as_database_errors(conn, AS_OWNER):
             try:
                 with self.applying(conn, lock_timeout):
                     for action in plan.changes:

@@ -15,6 +15,10 @@ from eventlog.model import LogRow
 from eventlog.sql.log_table import LogTable
 
 Style = Literal["field", "remove_all", "field_query_back", "row_query_back"]
+
+LOGS_VALUES: Final[Collection[Style]] = ("field", "remove_all")
+"""The styles whose rows hold the values; those of the others are read back when they are published."""
+
 Capture = Literal["row", "statement"]
 
 

@@ -139,3 +139,52 @@ def test_a_right_that_one_check_needs_is_a_finding_and_not_the_end(
     rows(examined, GOOD.replace("'N'", "'x'"))
     _, found = doctor()
     assert "SELECT on table eventlog_inflight" in found["rights_publish"][0]["text"]
+
+
+def granted(database: sa.Engine, user: str, doctor: Doctor) -> None:
+    """Give a user all that publishing needs but reading back."""
+    execute(database, ";".join(doctor()[1]["rights_publish"][0]["mend"]))
+
+
+def test_a_class_whose_values_are_logged_needs_no_right_to_read(
+    examined: sa.Engine, doctor: Doctor, nobody: str
+) -> None:
+    granted(examined, nobody, doctor)
+    execute(examined, "DROP TABLE hr.usr_phone")
+    for style, is_read in (
+        ("field", False),
+        ("remove_all", False),
+        ("field_query_back", True),
+        ("row_query_back", True),
+    ):
+        Path("eventlog.toml").write_text(f'{CONFIG}style = "{style}"\n')
+        assert ("rights_read" in doctor()[1]) is is_read, style
+
+
+def test_a_child_table_is_read_with_the_key_of_its_owner(examined: sa.Engine, doctor: Doctor, nobody: str) -> None:
+    granted(examined, nobody, doctor)
+    told = {one["text"].partition(":")[0].partition(" may ")[2] for one in doctor()[1]["rights_read"]}
+    assert told == {"not read usr (idu)", "not read usr_phone (idu, phoneno)"}
+    execute(examined, f'GRANT SELECT (idu) ON hr.usr TO "{nobody}"; GRANT SELECT ON hr.usr_phone TO "{nobody}"')
+    assert "rights_read" not in doctor()[1]
+
+
+def test_a_format_that_sends_whole_rows_needs_the_right_to_read_them(
+    examined: sa.Engine, doctor: Doctor, nobody: str
+) -> None:
+    granted(examined, nobody, doctor)
+    execute(examined, "DROP TABLE hr.usr_phone")
+    Path("eventlog.toml").write_text(f'{CONFIG}[format]\ntype = "debezium"\n')
+    (finding,) = doctor()[1]["rights_read"]
+    assert (finding["severity"], "usr (fname, idu, lname)" in finding["text"]) == ("error", True)
+    execute(examined, finding["mend"][0])
+    assert "rights_read" not in doctor()[1]
+
+
+def test_a_class_that_nobody_declared_may_be_logged_in_any_style(
+    examined: sa.Engine, doctor: Doctor, nobody: str
+) -> None:
+    granted(examined, nobody, doctor)
+    execute(examined, "DROP TABLE hr.usr_phone")
+    Path("eventlog.toml").write_text(CONFIG.partition("[[watch]]")[0])
+    assert "rights_read" in doctor()[1]

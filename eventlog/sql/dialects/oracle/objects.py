@@ -31,6 +31,7 @@ from eventlog.sql.dialects.oracle.session import chunks, fetch
 from eventlog.sql.dialects.oracle.text import (
     Family,
     family,
+    is_loggable,
     key_value,
     national_length,
     qualified,
@@ -52,6 +53,9 @@ class OracleObjects(StepwiseDialect):
     """Columns of types without a text form are left out. Keys are bound as values that are equal for all spellings of
     one key.
     """
+
+    def is_read_back(self, column: Column) -> bool:
+        return not is_loggable(column, lob_values=False)
 
     # The catalogue
 
