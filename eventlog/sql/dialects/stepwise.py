@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sqlalchemy import URL, Connection
 
 from eventlog.core.catalog import Attribute, ChildTable, Column, ObjectClass
+from eventlog.errors import BadValue
 from eventlog.sql.connection import as_database_errors, connect
 from eventlog.sql.dialect import CurrentRow, Dialect, Part, arrow_batch, child_of
 from eventlog.sql.doctor import Answer, AnswerFunction, LogTrigger
@@ -57,8 +58,12 @@ class StepwiseDialect(Dialect):
             child = child_of(cls, attribute)
             if child is not None and present:
                 columns, owners = (attribute.column,), [values for _, values in present]
-                for n, (value,) in self.read_values(conn, schema, cls, child, columns, owners):
-                    rows[present[n][0]][attribute.name].append(log_text(value))
+                try:
+                    for n, (value,) in self.read_values(conn, schema, cls, child, columns, owners):
+                        rows[present[n][0]][attribute.name].append(log_text(value))
+                except BadValue as error:
+                    for key, _ in present:
+                        rows[key][attribute.name] = _Unreadable(error)
         return rows
 
     @abstractmethod
@@ -72,6 +77,8 @@ class StepwiseDialect(Dialect):
         keys: Sequence[tuple[Any, ...]],
     ) -> Iterator[tuple[int, Sequence[Any]]]:
         """Columns of the rows of a class with these keys, or of the rows of a child table that belong to these objects.
+
+        Raises BadValue if the rows of a child table cannot be told apart by their owner.
 
         For each row the place of its key among ``keys``, and the values: texts, or bytes of a binary one.
         """
@@ -100,6 +107,17 @@ class StepwiseDialect(Dialect):
             for rows in self.fetch_chunks(conn, statement, bounds, BATCH_ROWS):
                 if rows:
                     yield arrow_batch(fields, rows)
+
+
+class _Unreadable(list[str | None]):
+    """Values that cannot be read: who looks at them gets the reason, and rows that ask for others go on."""
+
+    def __init__(self, error: BadValue) -> None:
+        super().__init__()
+        self._error = error
+
+    def __iter__(self) -> Iterator[str | None]:
+        raise self._error
 
 
 def log_text(value: Any) -> str | None:

@@ -302,6 +302,21 @@ def judge_orphans(orphans: Answer) -> Iterator[Finding]:
         )
 
 
+def judge_broken(triggers: Answer) -> Iterator[Finding]:
+    """Triggers that speak of a table that is gone: they fail the application's statements. One finding a table.
+
+    Each of ``triggers`` tells the table that they are on, the one that is gone, and the SQL that drops them.
+    """
+    for table, gone, mend in triggers:
+        yield error(
+            "trigger_broken",
+            f"triggers of {table} speak of the table {gone}, which is gone: every change of {table} fails, and so does "
+            "every ALTER TABLE ... RENAME in this database",
+            f"make {gone} again, or take it out of eventlog.toml and run `eventlog triggers apply`",
+            f"or {mend}",
+        )
+
+
 def judge_partitions(triggers: Answer) -> Iterator[Finding]:
     """Partitions whose changes are not logged, since a trigger of their table is missing there or disabled."""
     for table, partition, trigger, state, mend in triggers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import os
 import sqlite3
 import subprocess
@@ -339,3 +340,163 @@ def test_an_indent_that_has_no_effect_is_told(
         warnings = [record.message for record in caplog.records if record.levelname == "WARNING"]
         assert len(warnings) == (0 if told is None else 1)
         assert all(told in warning for warning in warnings if told is not None)
+
+
+# --- collations that the application registers ------------------------------------------------------------------------
+
+
+def unicase(left: str, right: str) -> int:
+    return (left.lower() > right.lower()) - (left.lower() < right.lower())
+
+
+@pytest.fixture
+def collated(tmp_path: Path) -> Platform:
+    """An application that registers a collation of its own, and a key that has it."""
+    engine = sa.create_engine(f"sqlite:///{tmp_path}/app.db", poolclass=sa.NullPool)
+    sa.event.listen(engine, "connect", lambda driver, _: driver.create_collation("unicase", unicase))
+    made = Platform(DIALECT, engine, tmp_path)
+    made.install()
+    made.run(
+        "CREATE TABLE tag (name TEXT COLLATE unicase PRIMARY KEY, what TEXT, icon BLOB)",
+        "CREATE TABLE alias (name TEXT REFERENCES tag (name), other TEXT, PRIMARY KEY (name, other))",
+        "CREATE TABLE note (id INTEGER PRIMARY KEY, body BLOB)",
+    )
+    return made
+
+
+def test_a_key_of_an_applications_collation_is_read_back_exactly(collated: Platform) -> None:
+    collated.run("INSERT INTO tag VALUES ('Ada', 'a', x'00'), ('bob', 'b', x'01')")
+    with collated.ours.connect() as conn:
+        cls = build_catalog(DIALECT.reflect(conn, None), tables=["tag"]).class_named("tag")
+        single = [one for one in cls.attributes if not one.multi_valued]
+        rows = DIALECT.query_back(conn, None, cls, ["name=Ada", "name=ada", "name=bob"], single)
+    assert {key: row["what"] for key, row in rows.items()} == {"name=Ada": ["a"], "name=bob": ["b"]}
+
+
+def test_a_class_that_cannot_be_read_back_stops_none_but_itself(collated: Platform) -> None:
+    collated.watches = [{"table": "tag", "style": "row_query_back"}, {"table": "note", "style": "row_query_back"}]
+    config = collated.config(sink={"type": "files", "directory": str(collated.place / "out")})
+    assert run(["--config", str(collated.place / "eventlog.toml"), "--quiet", "triggers", "apply"]) == 0
+    collated.run(
+        "INSERT INTO tag VALUES ('Ada', 'a', x'00')", "INSERT INTO alias VALUES ('ada', 'countess')",
+        "INSERT INTO note VALUES (1, x'02')",
+    )  # fmt: skip
+    assert run(["--config", str(collated.place / "eventlog.toml"), "--quiet", "publish", "--once"]) == 0
+    with transaction(config) as (conn, _):
+        found = conn.exec_driver_sql("SELECT DISTINCT table_name, status FROM eventlog ORDER BY 1").all()
+        (reason,) = conn.exec_driver_sql("SELECT DISTINCT message FROM eventlog_error").scalars()
+    assert [tuple(one) for one in found] == [("note", "S"), ("tag", "E")]
+    assert "no such collation sequence: unicase" in reason
+
+
+def test_a_plan_says_which_key_only_the_application_can_compare(collated: Platform) -> None:
+    (warning,) = [one for one in collated.plan({"table": "tag"}, {"table": "note"}).warnings if "collation" in one]
+    assert warning.startswith("tag.name has the collation unicase, which the application registers")
+    assert "values of alias cannot be read back" in warning
+
+
+# --- types ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("declared", ["JSON", "UUID", "json", "ANY"])
+def test_types_of_texts_are_no_numbers(declared: str) -> None:
+    assert column_type(declared).kind is Kind.CHARACTER
+
+
+def test_json_and_uuid_are_logged_as_they_stand(file: Platform) -> None:
+    file.run("CREATE TABLE t (k UUID PRIMARY KEY, v JSON)")
+    file.apply(file.plan({"table": "t"}))
+    assert file.logged("""INSERT INTO t VALUES ('7d44-a', '{"a": [1]}')""") == [
+        (1, "k=7d44-a", "v", None, '{"a": [1]}')
+    ]
+
+
+def test_a_plan_says_what_an_unknown_type_is_taken_for(file: Platform) -> None:
+    file.run("CREATE TABLE t (k INTEGER PRIMARY KEY, a STRING, b POINT, c VARCHAR(9), d DOUBLE PRECISION, e)")
+    told = [one for one in file.plan({"table": "t"}).warnings if "not known" in one]
+    assert told == [
+        "t.a is declared STRING, a type that is not known: its values are taken for an exact number",
+        "t.b is declared POINT, a type that is not known: its values are taken for an integer",
+    ]
+
+
+@pytest.mark.parametrize("columns", [998, 1990])
+def test_a_table_of_as_many_columns_as_sqlite_takes_is_watched(file: Platform, columns: int) -> None:
+    names = [f"c{number}" for number in range(columns)]
+    file.run(f"CREATE TABLE wide (k INTEGER PRIMARY KEY, {', '.join(f'{name} TEXT' for name in names)})")
+    file.apply(file.plan({"table": "wide"}))
+    changes = f"INSERT INTO wide (k, {names[-1]}) VALUES (1, 'x')", f"UPDATE wide SET {names[-2]} = 'y'"
+    logged = file.logged(*changes)
+    assert (1, "k=1", names[-1], None, "x") in logged
+    assert logged[-1] == (2, "k=1", names[-2], None, "y")
+
+
+# --- tables that are made anew ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def owned(file: Platform) -> Platform:
+    file.run(
+        "CREATE TABLE usr (id INTEGER PRIMARY KEY, login TEXT COLLATE NOCASE UNIQUE, name TEXT)",
+        "CREATE TABLE phone (id INTEGER REFERENCES usr (id), no TEXT, PRIMARY KEY (id, no))",
+        "CREATE TABLE other (id INTEGER PRIMARY KEY)",
+        "INSERT INTO usr VALUES (1, 'ada', 'Ada')", "INSERT INTO phone VALUES (1, '555')",
+    )  # fmt: skip
+    file.watches = [{"table": "usr"}]
+    file.config()
+    command(file, "triggers", "apply")
+    return file
+
+
+def command(file: Platform, *words: str) -> int:
+    return run(["--config", str(file.place / "eventlog.toml"), "--quiet", *words])
+
+
+REBUILD = (
+    "CREATE TABLE new_usr (id INTEGER PRIMARY KEY, login TEXT, name TEXT NOT NULL)",
+    "INSERT INTO new_usr SELECT * FROM usr",
+    "DROP TABLE usr",
+    "ALTER TABLE new_usr RENAME TO usr",
+)
+
+
+def rebuild(file: Platform, *settings: str) -> None:
+    with sqlite3.connect(file.place / "app.db", isolation_level=None) as conn:
+        for statement in (*settings, "BEGIN", *REBUILD, "COMMIT"):
+            conn.execute(statement)
+    conn.close()
+
+
+def test_a_rebuild_fails_at_the_rename_while_a_child_tables_triggers_stand(owned: Platform) -> None:
+    with pytest.raises(sqlite3.OperationalError, match=r"error in trigger .*: no such table: main\.usr"):
+        rebuild(owned)
+
+
+def test_a_rebuild_works_once_the_triggers_are_dropped_and_they_are_applied_again(owned: Platform) -> None:
+    assert command(owned, "triggers", "drop", "--yes") == 0
+    rebuild(owned)
+    assert command(owned, "triggers", "apply") == 0
+    _logs_again(owned)
+
+
+def test_a_rebuild_works_with_legacy_alter_table(owned: Platform) -> None:
+    rebuild(owned, "PRAGMA legacy_alter_table = ON")
+    assert command(owned, "triggers", "apply") == 0
+    _logs_again(owned)
+
+
+def _logs_again(file: Platform) -> None:
+    changes = "UPDATE usr SET name = 'Countess' WHERE id = 1", "INSERT INTO phone VALUES (1, '556')"
+    assert [(kind, column) for kind, _, column, _, _ in file.logged(*changes)] == [(2, "name"), (2, "phone.no")]
+
+
+def test_doctor_names_the_triggers_of_a_table_that_is_gone(owned: Platform, capsys: pytest.CaptureFixture[str]) -> None:
+    owned.run("DROP TABLE usr")
+    with pytest.raises(sa.exc.OperationalError, match="no such table"):
+        owned.run("ALTER TABLE other RENAME TO another")
+    assert command(owned, "doctor", "--json") == 1
+    (finding,) = [one for one in json.loads(capsys.readouterr().out)["findings"] if one["code"] == "trigger_broken"]
+    assert finding["text"].startswith("triggers of phone speak of the table usr, which is gone")
+    for statement in finding["mend"][1].removeprefix("or ").split("; "):
+        owned.run(statement)
+    owned.run("ALTER TABLE other RENAME TO another", "DELETE FROM phone")

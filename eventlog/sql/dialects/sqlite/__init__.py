@@ -16,7 +16,7 @@ from eventlog.sql.dialects.sqlite import text
 from eventlog.sql.dialects.sqlite.objects import SQLiteObjects
 from eventlog.sql.dialects.sqlite.session import ANSWERS, SQLiteSessions, has_log
 from eventlog.sql.dialects.sqlite.text import UTC_NOW, instant, strftime
-from eventlog.sql.dialects.sqlite.triggers import SQLiteTriggers
+from eventlog.sql.dialects.sqlite.triggers import SQLiteTriggers, broken_triggers
 from eventlog.sql.dialects.stepwise import LOG_SQL, trigger_answers
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import statements
@@ -30,7 +30,7 @@ class SQLite(SQLiteSessions, SQLiteObjects):
     capabilities = frozenset({"partial_indexes", "transactional_ddl", "empty_text", "nul_characters", "owner_look_up"})
     max_identifier = text.MAX_IDENTIFIER
     triggers = SQLiteTriggers()
-    answers: ClassVar = {**ANSWERS, **trigger_answers(triggers, has_log)}
+    answers: ClassVar = {**ANSWERS, **trigger_answers(triggers, has_log), "broken_triggers": broken_triggers}
     column_types: ClassVar = {
         "integer": sa.Integer(),
         "event_type": sa.Integer(),

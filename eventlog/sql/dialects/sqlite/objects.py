@@ -23,9 +23,11 @@ from operator import attrgetter
 from typing import Any, Final
 
 from sqlalchemy import Connection, Row
+from sqlalchemy.exc import DBAPIError
 
 from eventlog.core.catalog import Catalog, ChildTable, Column, Database, ForeignKey, ObjectClass, Table, match_name
 from eventlog.core.values import ColumnType, Kind, ValueOptions, converter
+from eventlog.errors import BadValue
 from eventlog.sql.dialects.sqlite.text import key_text, value_text
 from eventlog.sql.dialects.stepwise import StepwiseDialect
 from eventlog.sql.statements import by_relation, fetch, field, quote_identifier, statements
@@ -76,7 +78,7 @@ class SQLiteObjects(StepwiseDialect):
         for first in range(0, len(keys), _KEYS):
             chunk = keys[first : first + _KEYS]
             binds = tuple(value for key in chunk for value in key)
-            for n, *values in fetch(conn, _statement(cls, child, columns, len(chunk)), binds):
+            for n, *values in _fetch_objects(conn, cls, child, columns, len(chunk), binds):
                 yield first + n, values
 
     def key_column_reader(self, column: Column) -> Callable[[str], object]:
@@ -122,12 +124,17 @@ _RULES: Final = (
     (("REAL", "FLOA", "DOUB"), Kind.APPROXIMATE, 64),
 )
 
+_NAMES: Final = re.compile(r"\b(?:JSON|UUID|ANY)\b")
+"""Names of types whose values are texts, as SQLAlchemy declares them; ANY is that of STRICT tables."""
+
 _WHOLE: Final = re.compile(r"\b(?:DECIMAL|NUMERIC)\s*\(\s*[0-9]+\s*(?:,\s*[+-]?0+\s*)?\)")
 """A scale of 0, or a precision alone."""
 
 
 def column_type(declared: str) -> ColumnType:
     """The column type of a declared type, such as ``VARCHAR(40)``; none at all is binary, the rest exact.
+
+    JSON, UUID and ANY are text.
 
     DECIMAL and NUMERIC of scale 0 or with a precision alone are integers without a range.
     """
@@ -137,9 +144,41 @@ def column_type(declared: str) -> ColumnType:
     for words, kind, bits in _RULES:
         if any(word in upper for word in words):
             return ColumnType(kind, bits, declared)
+    if _NAMES.search(upper):
+        return ColumnType(Kind.CHARACTER, 0, declared)
     if _WHOLE.search(upper):
         return ColumnType(Kind.INTEGER, 0, declared)
     return ColumnType(Kind.EXACT, 0, declared)
+
+
+_KNOWN: Final = frozenset(
+    {
+        *("INT", "INTEGER", "TINYINT", "SMALLINT", "MEDIUMINT", "BIGINT", "UNSIGNED", "BIG", "INT2", "INT4", "INT8"),
+        *("CHARACTER", "VARCHAR", "VARYING", "NCHAR", "NATIVE", "NVARCHAR", "CHAR", "CLOB"),
+        *("TEXT", "TINYTEXT", "MEDIUMTEXT", "LONGTEXT", "JSON", "UUID", "ANY", "BLOB"),
+        *("REAL", "DOUBLE", "PRECISION", "FLOAT", "NUMERIC", "DECIMAL", "BOOL", "BOOLEAN"),
+        *("DATE", "DATETIME", "TIME", "TIMESTAMP", "WITH", "WITHOUT", "ZONE"),
+    }
+)
+"""The words of types that mean what they are taken for."""
+
+_TAKEN_FOR: Final[Mapping[Kind, str]] = {
+    Kind.BOOLEAN: "a boolean",
+    Kind.TIMESTAMP: "a time with its date",
+    Kind.DATE: "a date",
+    Kind.TIME: "a time of day",
+    Kind.INTEGER: "an integer",
+    Kind.CHARACTER: "text",
+    Kind.BINARY: "binary",
+    Kind.APPROXIMATE: "a floating point number",
+    Kind.EXACT: "an exact number",
+}
+
+
+def guessed_type(column: Column) -> str | None:
+    """What a column is taken for whose declared type is none that is known, in words; None if it is known."""
+    words = re.findall(r"\w+", re.sub(r"\(.*?\)", " ", column.type.sql.upper()))
+    return None if _KNOWN.issuperset(words) else _TAKEN_FOR[column.type.kind]
 
 
 _STORED: Final = (0, 3)
@@ -191,8 +230,45 @@ def _foreign_keys(rows: Iterable[Row[Any]], keys: Mapping[str, tuple[str, ...]])
 # --- the statement that reads objects ---------------------------------------------------------------------------------
 
 
+def lacks_collation(error: DBAPIError) -> bool:
+    """Whether a statement was refused since it compares by a collation that only the application registers."""
+    return "no such collation sequence" in str(error.orig)
+
+
+def _fetch_objects(
+    conn: Connection,
+    cls: ObjectClass,
+    child: ChildTable | None,
+    columns: tuple[Column, ...],
+    number: int,
+    binds: tuple[Any, ...],
+) -> list[tuple[Any, ...]]:
+    """The rows of ``_statement``. Raises BadValue for child rows whose owner only the application can tell."""
+    try:
+        return fetch(conn, _statement(cls, child, columns, number), binds)
+    except DBAPIError as error:
+        if not lacks_collation(error):
+            raise
+        if child is not None:
+            raise BadValue(
+                f"rows of {child.table.name} belong to those of {cls.name} by a collation that the application alone "
+                f"registers ({error.orig})"
+            ) from error
+        # The key is compared exactly all the same: it is the index alone that has to be left aside.
+        return fetch(conn, _statement(cls, child, columns, number, by_scan=True), binds)
+
+
 @lru_cache(maxsize=512)
-def _statement(cls: ObjectClass, child: ChildTable | None, columns: tuple[Column, ...], number: int) -> str:
+def _statement(
+    cls: ObjectClass, child: ChildTable | None, columns: tuple[Column, ...], number: int, *, by_scan: bool = False
+) -> str:
+    if by_scan:
+        selected = ", ".join(["k.n", *(_selected("p", column) for column in columns)])
+        is_key = " AND ".join(f"k.k{i} = {field('p', column)} COLLATE BINARY" for i, column in enumerate(cls.key))
+        return (
+            f"{_keys(cls, number)}\nSELECT {selected}\nFROM {quote_identifier(cls.table.name)} AS p NOT INDEXED\n"
+            f"CROSS JOIN k ON {is_key}"
+        )
     row, join = "p", ""
     if child is not None:
         # The owner's side first: by its collation a foreign key compares.

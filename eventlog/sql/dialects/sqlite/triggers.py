@@ -10,15 +10,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
 
 from eventlog.core.catalog import Column
 from eventlog.core.values import Kind
 from eventlog.errors import TriggerError
 from eventlog.model import EventType
+from eventlog.sql.dialects.sqlite.objects import guessed_type, lacks_collation
 from eventlog.sql.dialects.sqlite.text import UTC_NOW, is_changed, is_one_spelling, key_text, value_text
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import (
@@ -27,12 +30,15 @@ from eventlog.sql.statements import (
     fields,
     literal,
     quote_identifier,
+    statements,
     template_renderer,
     trigger_words,
 )
-from eventlog.sql.triggers import TableName, one_line
+from eventlog.sql.triggers import TableName, TriggerPlan, one_line
 from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableTriggers, following
 from eventlog.sql.triggers.marked import Compiled, Installed, MarkedTriggers, StoredTrigger
+
+_SQL: Final = statements(__package__, "installed.sql")
 
 
 class SQLiteTriggers(MarkedTriggers):
@@ -79,6 +85,12 @@ class SQLiteTriggers(MarkedTriggers):
                         "promise an order: what it writes is then logged before the change it answers"
                     )
 
+    def plan_declared(
+        self, conn: Connection, log: LogTable, schema: str | None, declared: Sequence[TableTriggers]
+    ) -> TriggerPlan:
+        plan = super().plan_declared(conn, log, schema, declared)
+        return replace(plan, warnings=(*plan.warnings, *_guesses(declared), *_unknown_collations(conn, declared)))
+
     def not_captured(self, declared: Sequence[TableTriggers]) -> tuple[str, ...]:
         return (
             "rows that INSERT OR REPLACE and UPDATE OR REPLACE take away, unless the application's connection has set "
@@ -86,6 +98,77 @@ class SQLiteTriggers(MarkedTriggers):
             "who made a change: SQLite has no users",
             "writes of a connection that has switched triggers off (SQLITE_DBCONFIG_ENABLE_TRIGGER)",
         )
+
+
+# --- what to know before ----------------------------------------------------------------------------------------------
+
+
+def _guesses(declared: Iterable[TableTriggers]) -> Iterator[str]:
+    """Sentences on the columns whose declared type is none that is known."""
+    for triggers in declared:
+        columns = [triggers.column] if isinstance(triggers, ChildTriggers) else [*triggers.key, *triggers.columns]
+        for column in dict.fromkeys(columns):
+            if (taken_for := guessed_type(column)) is not None:
+                yield (
+                    f"{triggers.table.name}.{column.name} is declared {column.type.sql}, a type that is not "
+                    f"known: its values are taken for {taken_for}"
+                )
+
+
+def _unknown_collations(conn: Connection, declared: Sequence[TableTriggers]) -> Iterator[str]:
+    """Sentences on the keys that only the application can compare, since it registers their collation."""
+    children: dict[str, list[str]] = {}
+    for triggers in declared:
+        if isinstance(triggers, ChildTriggers):
+            children.setdefault(triggers.class_name, []).append(triggers.table.name)
+    for triggers in declared:
+        if isinstance(triggers, ChildTriggers):
+            continue
+        for column, collation in conn.exec_driver_sql(_SQL["key_collations"], {"table": triggers.table.name}).all():
+            if not _is_known(conn, collation):
+                lost = ", ".join(children.get(triggers.class_name, ()))
+                lost = lost and f"; values of {lost} cannot be read back, and rows that ask for them become E"
+                yield (
+                    f"{triggers.table.name}.{column} has the collation {collation}, which the application registers "
+                    "and eventlog does not have: what is read back is found by reading the whole table, and `resync` "
+                    f"is refused{lost}"
+                )
+
+
+def _is_known(conn: Connection, collation: str) -> bool:
+    try:
+        conn.exec_driver_sql(f"SELECT '' = '' COLLATE {quote_identifier(collation)}").all()
+    except DBAPIError as error:
+        if not lacks_collation(error):
+            raise
+        return False
+    return True
+
+
+# --- what doctor asks -------------------------------------------------------------------------------------------------
+
+
+def broken_triggers(conn: Connection, log: LogTable) -> Iterator[tuple[str, str, str]]:
+    """Tables whose triggers of ours name a table that is gone, that table, and the SQL that drops the triggers.
+
+    SQLite compiles the triggers of a table with each statement that fires them; EXPLAIN compiles and runs nothing.
+    """
+    by_table: dict[str, list[str]] = {}
+    for trigger in SQLiteTriggers().all_triggers(conn):
+        if trigger.log is not None:
+            by_table.setdefault(trigger.table[1], []).append(trigger.name)
+    for table, names in by_table.items():
+        name = quote_identifier(table)
+        column = conn.exec_driver_sql(_SQL["a_column"], {"table": table}).scalar()
+        changed = f"{name} SET {quote_identifier(column)} = NULL" if column is not None else name
+        for change in (f"INSERT INTO {name} DEFAULT VALUES", f"UPDATE {changed}", f"DELETE FROM {name}"):  # noqa: S608
+            try:
+                conn.exec_driver_sql(f"EXPLAIN {change}").all()
+            except DBAPIError as error:
+                gone = re.fullmatch(r"no such table: (?:main\.)?(.+)", str(error.orig))
+                if gone is not None and gone[1] != log.name:
+                    yield table, gone[1], "; ".join(f"DROP TRIGGER {quote_identifier(one)}" for one in names)
+                    break
 
 
 # --- their texts ------------------------------------------------------------------------------------------------------
@@ -115,7 +198,7 @@ def _class_bodies(log: LogTable, triggers: ClassTriggers, declared: Sequence[Tab
     columns = triggers.columns
     another = " AND ".join(f"{field('t', column)} = {ref}" for column, ref in zip(triggers.key, old, strict=True))
     first = field("NEW", columns[0]) + " IS NOT NULL" if columns else ""
-    all_null = " AND ".join(f"{field('NEW', column)} IS NULL" for column in columns[1:])
+    all_null = _chain(" AND ", [f"{field('NEW', column)} IS NULL" for column in columns[1:]])
 
     def body(event: str) -> str:
         return _text_of(
@@ -140,10 +223,21 @@ def _class_bodies(log: LogTable, triggers: ClassTriggers, declared: Sequence[Tab
 
     yield "i", "AFTER INSERT", all_there(new), body("insert")
     if changed:
-        condition = f"NOT ({rekeyed}) AND {all_there(new)} AND ({' OR '.join(changed)})"
+        condition = f"NOT ({rekeyed}) AND {all_there(new)} AND ({_chain(' OR ', changed)})"
         yield "u", "AFTER UPDATE", condition, body("update")
     yield "u", "AFTER UPDATE", rekeyed, body("rekey")
     yield "d", "AFTER DELETE", all_there(old), body("delete")
+
+
+_CHAINED: Final = 500
+"""Conditions that stand in one chain: an expression of SQLite is at most a thousand deep, and each adds one."""
+
+
+def _chain(word: str, conditions: Sequence[str]) -> str:
+    if len(conditions) <= _CHAINED:
+        return word.join(conditions)
+    parts = [conditions[first : first + _CHAINED] for first in range(0, len(conditions), _CHAINED)]
+    return word.join(f"({word.join(part)})" for part in parts)
 
 
 def _child_bodies(log: LogTable, triggers: ChildTriggers) -> Iterator[_Body]:

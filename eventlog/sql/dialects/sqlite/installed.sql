@@ -1,0 +1,13 @@
+-- What a plan asks of a SQLite file.
+
+-- name: key_collations
+-- The columns of a primary key that are compared by a collation other than SQLite's own.
+SELECT c.name, c.coll
+FROM pragma_index_list(:table, 'main') AS i
+JOIN pragma_index_xinfo(i.name, 'main') AS c
+WHERE i.origin = 'pk' AND c."key" AND c.coll NOT IN ('BINARY', 'NOCASE', 'RTRIM')
+ORDER BY c.seqno;
+
+-- name: a_column
+-- A column that a statement can set.
+SELECT name FROM pragma_table_xinfo(:table, 'main') WHERE hidden = 0 ORDER BY cid LIMIT 1;
