@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import reprlib
-from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -21,9 +20,6 @@ from eventlog.core.typed import decimal_text, typed_by
 from eventlog.core.values import ColumnType, float_or_word, parse_type
 from eventlog.errors import ConfigError, FormatError, RowError, number_of, with_location
 from eventlog.model import Change, ChangeOp, Lob, Row, Value
-
-_EXACT: Final = 2**53 - 1
-"""The greatest integer that every reader of JSON keeps exactly (RFC 8259 6)."""
 
 Of = TypeVar("Of")
 
@@ -142,23 +138,6 @@ def value_to_json(value: Value) -> Any:
             return value.isoformat()
         case tuple():
             return [value_to_json(part) for part in value]
-
-
-def value_to_plain_json(value: Value) -> Any:
-    """A value of a column for receivers that know JSON alone: as ``value_to_json``, bytes in base64, and as text also
-    the integers beyond 2^53, which readers of JSON round.
-    """
-    match value:
-        case bool():
-            return value
-        case int():
-            return value if -_EXACT <= value <= _EXACT else str(value)
-        case bytes(data) | Lob(data):
-            return b64encode(data).decode()
-        case tuple():
-            return [value_to_plain_json(part) for part in value]
-        case _:
-            return value_to_json(value)
 
 
 def value_from_json(value: Any) -> Value:

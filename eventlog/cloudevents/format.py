@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
-from decimal import Decimal
 from functools import lru_cache
 from itertools import islice
 from json.encoder import encode_basestring
@@ -22,20 +21,32 @@ from eventlog.changes.events import OPERATIONS, association_text, attribute_read
 from eventlog.changes.format import (
     Format,
     Report,
+    class_of,
     class_of_change,
-    key_reader,
+    may_be_one,
     refuse_without_row,
     with_key,
     written,
     written_columns,
 )
-from eventlog.changes.json_form import catalog_of, member, typed_change, utc_text, value_to_plain_json
+from eventlog.changes.json_form import catalog_of, member, typed_change, utc_text
 from eventlog.cloudevents.options import BATCHED, ReadOptions, WriteOptions, is_no_text
+from eventlog.cloudevents.values import (
+    JSON_FORM,
+    JsonForm,
+    WriteText,
+    json_string,
+    key_json,
+    read_json,
+    text_writer,
+    value_json,
+)
+from eventlog.core import table_key
 from eventlog.core.catalog import Attribute, Catalog, ObjectClass
 from eventlog.core.events import Outgoing
-from eventlog.core.typed import is_multi_valued
-from eventlog.core.values import ValueOptions
-from eventlog.errors import FormatError, NotExpressible, shown, with_location
+from eventlog.core.typed import ReadValue, is_multi_valued
+from eventlog.core.values import ColumnType, ValueOptions
+from eventlog.errors import FormatError, NotExpressible, RowError, shown, with_location
 from eventlog.files.atomic import whole_file
 from eventlog.files.text import LONGEST, numbered_lines, parsed_json, source_files, text_of
 from eventlog.model import ALL, Change, ChangeOp, Operation, Row, Value
@@ -57,11 +68,14 @@ class CloudEvent(NamedTuple):
     subject: str | None
     time: str | None
     data: str
+    dataschema: str | None = None
 
     def attributes(self) -> dict[str, str]:
         """All attributes but ``datacontenttype``, in the order in which they are written."""
-        event_id, source, event_type, subject, time, _ = self
+        event_id, source, event_type, subject, time, _, dataschema = self
         written = {"specversion": _SPECVERSION, "id": event_id, "source": source, "type": event_type}
+        if dataschema is not None:
+            written["dataschema"] = dataschema
         if subject is not None:
             written["subject"] = subject
         if time is not None:
@@ -70,36 +84,32 @@ class CloudEvent(NamedTuple):
 
     def text(self) -> str:
         """The event in the JSON format (JSON format 1.0.2, 3), on one line."""
-        event_id, source, event_type, subject, time, data = self
+        event_id, source, event_type, subject, time, data, dataschema = self
         subject_text = "" if subject is None else f',"subject":{_string(subject)}'
         time_text = "" if time is None else f',"time":"{time}"'
+        schema_text = "" if dataschema is None else f',"dataschema":"{dataschema}"'
         return (
             f'{{"specversion":"{_SPECVERSION}","id":{_string(event_id)},"source":{_string(source)},'
-            f'"type":{_string(event_type)}{subject_text}{time_text},"datacontenttype":"{DATA_TYPE}","data":{data}}}'
+            f'"type":{_string(event_type)}{subject_text}{time_text},"datacontenttype":"{DATA_TYPE}"{schema_text},'
+            f'"data":{data}}}'
         )
 
 
 _string: Final = encode_basestring
-_encode: Final = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
 
 
-def as_text(value: Any) -> str:
-    """JSON on one line, which UTF-8 holds: half a surrogate pair is written as an escape."""
-    text = _encode(value)
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return json.dumps(value, separators=(",", ":"))
-    return text
-
-
-def event_writer(source: str, event_type: str) -> Callable[[Change, str, str | None], CloudEvent]:
-    """The function that makes the event of a change, its id and subject given; a subject that no attribute may hold is
-    left out. Raises NotExpressible for such an id, NeedsQueryBack and NeedsRowCodec for a change without its row.
+def event_writer(
+    source: str, event_type: str, form: JsonForm = JSON_FORM, dataschema: str | None = None
+) -> Callable[[Change, str, str | None, ObjectClass | None], CloudEvent]:
+    """The function that makes the event of a change, its id, subject and class given, None = not known; a subject that
+    no attribute may hold is left out. Raises NotExpressible for such an id, NeedsQueryBack and NeedsRowCodec for a
+    change without its row.
     """
     type_of = type_writer(event_type)
 
-    def write(change: Change, event_id: str, subject: str | None) -> CloudEvent:
+    def write(
+        change: Change, event_id: str, subject: str | None, object_class: ObjectClass | None = None
+    ) -> CloudEvent:
         if not event_id or is_no_text(event_id):
             raise NotExpressible(
                 f"{change.op} of {change.table!r} at {shown(event_id)}: no CloudEvent has such an id: it is empty or "
@@ -108,7 +118,9 @@ def event_writer(source: str, event_type: str) -> Callable[[Change, str, str | N
         refuse_without_row(change)
         time = None if change.commit_time is None else utc_text(change.commit_time)
         named = type_of(change.op, change.schema, change.table)
-        return CloudEvent(event_id, source, named, subject_of(subject), time, as_text(data_of(change)))
+        data = data_text(change, types_of(object_class), form)
+        schema = schema_uri(dataschema, change.schema, change.table)
+        return CloudEvent(event_id, source, named, subject_of(subject), time, data, schema)
 
     return write
 
@@ -116,6 +128,15 @@ def event_writer(source: str, event_type: str) -> Callable[[Change, str, str | N
 def subject_of(text: str | None) -> str | None:
     """The subject, None for one that no attribute may hold."""
     return None if not text or is_no_text(text) else text
+
+
+@lru_cache(maxsize=4096)
+def schema_uri(template: str | None, schema: str | None, table: str) -> str | None:
+    """The attribute ``dataschema``: the option, its names percent-encoded; None without it."""
+    if template is None:
+        return None
+    names = {"schema": schema or "", "class": table}
+    return template.format(**{name: quote(text, safe="", errors="surrogatepass") for name, text in names.items()})
 
 
 def type_writer(template: str) -> Callable[[ChangeOp, str | None, str], str]:
@@ -131,49 +152,66 @@ def type_writer(template: str) -> Callable[[ChangeOp, str | None, str], str]:
     return type_of
 
 
-def data_of(change: Change) -> dict[str, Any]:
+Types: TypeAlias = Mapping[str, ColumnType]
+"""Types of columns by the names that events have for them."""
+
+
+@lru_cache(maxsize=1024)
+def types_of(object_class: ObjectClass | None) -> Types:
+    """The types of the columns of a class, none of one that is not known."""
+    if object_class is None:
+        return {}
+    types = {attribute.name: attribute.column.type for attribute in object_class.attributes}
+    return types | {column.name: column.type for column in object_class.key}
+
+
+def data_text(change: Change, types: Types, form: JsonForm) -> str:
     """The data of an event (spec/cloudevents.md 4)."""
-    op, key = change.op, change.key
-    data: dict[str, Any] = {"operation": _OPERATION_NAMES[op]}
+    op, key = change.op, dict(change.key or ())
+
+    def value_of(name: str, value: Value) -> str:
+        return (key_json if name in key else value_json)(value, types.get(name), form)
+
+    def old_and_new(names: Iterable[str], before: Row, after: Row) -> str:
+        columns = []
+        for name in names:
+            members = []
+            if name in before:
+                members.append(f'"old":{value_of(name, before[name])}')
+            if name in after:
+                members.append(f'"new":{value_of(name, after[name])}')
+            if op is ChangeOp.UPDATE and name not in before and name in changed and is_multi_valued(after.get(name)):
+                members.append('"whole":true')
+            columns.append(f"{json_string(name)}:{{{','.join(members)}}}")
+        return f"{{{','.join(columns)}}}"
+
+    parts = [f'"operation":"{_OPERATION_NAMES[op]}"']
     if change.schema is not None:
-        data["schema"] = change.schema
-    data["class"] = change.table
-    if key is not None:
-        data["key"] = {name: value_to_plain_json(value) for name, value in key}
+        parts.append(f'"schema":{json_string(change.schema)}')
+    parts.append(f'"class":{json_string(change.table)}')
+    if change.key is not None:
+        values = ",".join(f"{json_string(name)}:{value_of(name, value)}" for name, value in key.items())
+        parts.append(f'"key":{{{values}}}')
+    changed: dict[str, None] = {}
     if op is not ChangeOp.TRUNCATE:
         before, after = change.before or _NOTHING, change.after or _NOTHING
-        names = dict(key or ())
-        others = [name for name in (*after, *(name for name in before if name not in after)) if name not in names]
+        others = [name for name in (*after, *(name for name in before if name not in after)) if name not in key]
         if op is ChangeOp.UPDATE:
-            changed = [*_changed_key(change), *written_columns(change)]
+            changed = dict.fromkeys((*_changed_key(change), *written_columns(change)))
             unknown = frozenset(change.extras.get("changed_unknown") or ())
             known = {name: value for name, value in before.items() if name not in unknown} if unknown else before
-            data["columns"] = columns = _old_and_new(changed, known, after)
-            for name, column in columns.items():
-                if "old" not in column and is_multi_valued(after.get(name)):
-                    column["whole"] = True
-            if unchanged := _old_and_new([name for name in others if name not in data["columns"]], before, after):
-                data["unchanged"] = unchanged
+            parts.append(f'"columns":{old_and_new(changed, known, after)}')
+            if unchanged := [name for name in others if name not in changed]:
+                parts.append(f'"unchanged":{old_and_new(unchanged, before, after)}')
         else:
-            data["columns"] = _old_and_new(others, before, after)
+            parts.append(f'"columns":{old_and_new(others, before, after)}')
     if change.user is not None:
-        data["user"] = change.user
+        parts.append(f'"user":{json_string(change.user)}')
     if change.transaction_id is not None:
         transaction = {"id": change.transaction_id, "number": change.event_number, "last": change.last_in_transaction}
-        data["transaction"] = {name: value for name, value in transaction.items() if value is not None}
-    return data
-
-
-def _old_and_new(names: list[str], before: Row, after: Row) -> dict[str, dict[str, Any]]:
-    """What is known of columns, old and new."""
-    values: dict[str, dict[str, Any]] = {}
-    for name in names:
-        values[name] = value = {}
-        if name in before:
-            value["old"] = value_to_plain_json(before[name])
-        if name in after:
-            value["new"] = value_to_plain_json(after[name])
-    return values
+        told = {name: value for name, value in transaction.items() if value is not None}
+        parts.append(f'"transaction":{json.dumps(told, separators=(",", ":"))}')
+    return f"{{{','.join(parts)}}}"
 
 
 def _changed_key(change: Change) -> list[str]:
@@ -187,12 +225,12 @@ def _changed_key(change: Change) -> list[str]:
 DataOf = Callable[[Outgoing, str | None], str | None]
 """An event and its user -> its data in JSON; None for an event that has to go by way of a Change."""
 
-_AttributeWriter: TypeAlias = tuple[str, Callable[[str], str]]
+_AttributeWriter: TypeAlias = tuple[str, WriteText]
 """The name of an attribute as JSON, and how its values are written."""
 
 
-def data_writer(catalog: Catalog, values: ValueOptions) -> DataOf:
-    """The function that writes what ``data_of`` gives of the change of an event; it raises BadValue.
+def data_writer(catalog: Catalog, values: ValueOptions, form: JsonForm) -> DataOf:
+    """The function that writes what ``data_text`` gives of the change of an event.
 
     ``values``: what the events were written with. Attributes with several values or steps go by way of a Change.
     """
@@ -203,7 +241,7 @@ def data_writer(catalog: Catalog, values: ValueOptions) -> DataOf:
         object_class, _ = event.object_id
         writer = classes.get(object_class)
         if writer is None:
-            writer = classes[object_class] = _ClassWriter(object_class, catalog.schema, values)
+            writer = classes[object_class] = _ClassWriter(object_class, catalog.schema, values, form)
         return writer.data(event, user)
 
     return write
@@ -212,16 +250,20 @@ def data_writer(catalog: Catalog, values: ValueOptions) -> DataOf:
 class _ClassWriter:
     """Writes the events of a class."""
 
-    __slots__ = ("_attributes", "_heads", "_key_names", "_read_key", "_values")
+    __slots__ = ("_attributes", "_form", "_heads", "_key", "_key_names", "_values")
 
-    def __init__(self, object_class: ObjectClass, schema: str | None, values: ValueOptions) -> None:
+    def __init__(self, object_class: ObjectClass, schema: str | None, values: ValueOptions, form: JsonForm) -> None:
         named = "" if schema is None else f'"schema":{_string(schema)},'
         rest = f'{named}"class":{_string(object_class.name)},"key":{{'
         self._heads = {
             operation: f'{{"operation":"{_OPERATION_NAMES[op]}",{rest}' for operation, op in OPERATIONS.items()
         }
-        self._read_key, self._values = key_reader(object_class), values
-        self._key_names = {column.name: f"{_string(column.name)}:" for column in object_class.key}
+        self._values, self._form = values, form
+        self._key_names = frozenset(column.name for column in object_class.key)
+        self._key = [
+            (column.name, f"{_string(column.name)}:", len(column.name) + 1, text_writer(column.type, form))
+            for column in object_class.key
+        ]
         self._attributes: dict[Attribute, _AttributeWriter | None] = {}
 
     def data(self, event: Outgoing, user: str | None) -> str | None:
@@ -245,33 +287,53 @@ class _ClassWriter:
                 columns.append(f'{name}:{{"new":{value}}}')
             else:
                 columns.append(f'{name}:{{"old":{"null" if old is None else write(old)},"new":{value}}}')
-        names, (_, key_text) = self._key_names, event.object_id
-        key = ",".join([names[name] + _json(value) for name, value in self._read_key(key_text)])
+        _, key_text = event.object_id
         tail = "" if user is None else f',"user":{_string(user)}'
+        key = self._key_of(key_text)
         return f'{self._heads[event.operation]}{key}}},"columns":{{{",".join(columns)}}}{tail}}}'
+
+    def _key_of(self, text: str) -> str:
+        """The members of a canonical table_key, as ``key_reader`` takes it apart."""
+        if '"' in text:
+            texts = {part.name: part.value for part in table_key.parse(text)}
+            return ",".join([member + write(texts[name]) for name, member, _, write in self._key])
+        if len(self._key) == 1:
+            ((_, member, start, write),) = self._key
+            return member + write(text[start:])
+        parts = zip(self._key, text.split("+"), strict=True)
+        return ",".join([member + write(part[start:]) for (_, member, start, write), part in parts])
 
     def _writer(self, attribute: Attribute) -> _AttributeWriter | None:
         writer = None
         if not attribute.multi_valued and attribute.name not in self._key_names:
             read = attribute_reader(attribute.value_type, attribute, self._values)
-            writer = _string(attribute.name), _string if read is str else lambda text: _json(read(text))
+            writer = _string(attribute.name), attribute_writer(attribute, read, self._form)
         self._attributes[attribute] = writer
         return writer
 
 
-def _json(value: Value) -> str:
-    """A value as JSON; of those that are no plain text."""
-    plain = value_to_plain_json(value)
-    if isinstance(plain, str):
-        return _string(plain)
-    return str(plain) if type(plain) is int else as_text(plain)
+def attribute_writer(attribute: Attribute, read: ReadValue, form: JsonForm) -> WriteText:
+    """The function that writes the texts of an attribute as JSON; ``read`` reads them."""
+    type = attribute.column.type
+    if attribute.value_type != "dn":
+        return text_writer(type, form, read)
+
+    def write(text: str) -> str:
+        try:
+            value = read(text)  # the key that an association names (spec/xds.md 6.4)
+        except RowError:
+            return json_string(text)
+        return value_json(value, type, form)
+
+    return write
 
 
 # --- events to changes ------------------------------------------------------------------------------------------------
 
 
-def change_of(event: Any) -> Change | None:
-    """The change of an event in the JSON format; None if its data are none of ours. Text stays text.
+def change_of(event: Any, catalog: Catalog | None = None, form: JsonForm = JSON_FORM) -> Change | None:
+    """The change of an event in the JSON format; None if its data are none of ours. Text stays text; by the catalogue
+    JSON and arrays become the text that the database has of them.
 
     Raises FormatError for what is no CloudEvent, or whose data are not as spec/cloudevents.md 4 says.
     """
@@ -286,12 +348,12 @@ def change_of(event: Any) -> Change | None:
     if not isinstance(data, dict) or "operation" not in data or "class" not in data:
         return None
     try:
-        return _change(event, data)
+        return _change(event, data, catalog, form)
     except (FormatError, TypeError, ValueError, OverflowError) as error:
         raise FormatError(f"event {shown(event['id'])} cannot be read: {error}") from error
 
 
-def _change(event: Mapping[str, Any], data: Mapping[str, Any]) -> Change:
+def _change(event: Mapping[str, Any], data: Mapping[str, Any], catalog: Catalog | None, form: JsonForm) -> Change:
     operation, table = data["operation"], data["class"]
     if not isinstance(operation, str) or operation not in _OPS:
         raise FormatError(f"operation {shown(repr(operation))} is none of {', '.join(_OPS)}")
@@ -299,11 +361,17 @@ def _change(event: Mapping[str, Any], data: Mapping[str, Any]) -> Change:
         raise FormatError(f"class is {shown(repr(table))}, which is no text")
     op = _OPS[operation]
     key = member(data, "key", dict)
-    new_key = {} if key is None else {name: _value(value) for name, value in key.items()}
+    named = catalog is not None and may_be_one(member(data, "schema", str), catalog.schema)
+    types = types_of(class_of(catalog, table) if named else None)
+
+    def value_of(name: str, value: Any) -> Value:
+        return read_json(value, types.get(name), form)
+
+    new_key = {} if key is None else {name: value_of(name, value) for name, value in key.items()}
     columns, unchanged = _cells(data, "columns"), _cells(data, "unchanged")
     known = [*columns.items(), *unchanged.items()]
-    olds = {name: _value(cell["old"]) for name, cell in known if "old" in cell}
-    news = {name: _value(cell["new"]) for name, cell in known if "new" in cell}
+    olds = {name: value_of(name, cell["old"]) for name, cell in known if "old" in cell}
+    news = {name: value_of(name, cell["new"]) for name, cell in known if "new" in cell}
     before: Row | None = None
     after: Row | None = None
     match op:
@@ -341,20 +409,6 @@ def _cells(data: Mapping[str, Any], name: str) -> Mapping[str, Mapping[str, Any]
     return cells
 
 
-def _value(value: Any) -> Value:
-    """A value out of JSON, as ``parsed_json`` gives it."""
-    match value:
-        case list():
-            return tuple(_value(one) for one in value)
-        case dict():
-            raise FormatError(f"an object of {', '.join(map(shown, value)) or 'nothing'} is no value of a column")
-        case Decimal():
-            return float(value)
-        case _:
-            plain: Value = value
-            return plain
-
-
 def _moment(text: str) -> datetime:
     """The moment of ``time`` (RFC 3339)."""
     moment = datetime.fromisoformat(text)
@@ -373,14 +427,14 @@ def read(source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
 
     What cannot be read is passed over; events whose data are none of ours are counted as ``other_events``.
     """
-    catalog = catalog_of(options.catalog)
+    catalog, form = catalog_of(options.catalog), JsonForm(nested_values=options.nested_values)
     for path in source_files(Path(source), f"{', '.join(_ENDINGS)} file", _ENDINGS):
         with path.open("rb") as file:
             for place, value in _values(file, path, report):
                 events = enumerate(value, 1) if isinstance(value, list) else ((0, value),)
                 for number, event in events:
                     try:
-                        change = change_of(event)
+                        change = change_of(event, catalog, form)
                         if change is None:
                             report.pass_over("other_events")
                             continue
@@ -419,11 +473,12 @@ def _goes_on(line: bytes) -> bool:
 def write(changes: Iterable[Change], target: str, options: WriteOptions, report: Report) -> None:
     """Changes as events in a file, whole or not at all. One that no event can hold is passed over."""
     catalog = catalog_of(options.catalog)
-    event_of = event_writer(options.source, options.event_type)
+    form = JsonForm(options.integers, options.nested_values)
+    event_of = event_writer(options.source, options.event_type, form, options.dataschema)
 
     def text_of_event(change: Change, event_id: str) -> tuple[str]:
         change, subject = _named(change, catalog)
-        return (event_of(change, event_id, subject).text(),)
+        return (event_of(change, event_id, subject, class_of_change(catalog, change)).text(),)
 
     texts = written(changes, text_of_event, report)
     with whole_file(target) as file:

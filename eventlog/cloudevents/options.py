@@ -62,6 +62,35 @@ EVENT_TYPE: Final = Option(
     "eventlog.{operation}", Kind(_parse_event_type, "a text with {operation}, {schema}, {class}"),
     "type of the events",
 )  # fmt: skip
+INTEGERS: Final = Option(
+    "number", choice("number", "text"),
+    "integers: numbers of any size, or text in columns whose type goes beyond 2^53 (bigint, numeric without scale)",
+)  # fmt: skip
+NESTED_VALUES: Final = Option(
+    "json", choice("json", "text"), "json, jsonb and arrays: as JSON, or as the text that the database has of them"
+)
+
+
+def _parse_dataschema(value: Any) -> str:
+    text: str = TEXT.parse(value)
+    try:
+        names = [name for _, name, _, _ in Formatter().parse(text) if name is not None]
+    except ValueError as error:
+        raise ValueError(f"{error}: write {{{{ and }}}} for braces") from None
+    for name in names:
+        if name not in ("schema", "class"):
+            raise ValueError(f"{{{name}}} is neither {{schema}} nor {{class}}")
+    plain = text.format(**{"schema": "s", "class": "c"})
+    if _is_uri_reference(plain) is None or ":" not in plain:
+        raise ValueError("dataschema is a whole URI, such as https://example.com/{class}.json")
+    return text
+
+
+DATASCHEMA: Final = Option(
+    None, Kind(_parse_dataschema, "a URI with {schema}, {class}"),
+    "dataschema of the events: where you put what `eventlog schema` prints; default: left out",
+    example="https://hr.example.com/schemas/{class}.json",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +98,7 @@ class ReadOptions(CheckedOptions):
     """Options of the reader: by the catalogue it makes dates, decimals, bytes and so on of texts."""
 
     catalog: CatalogOption = shared(CATALOG)
+    nested_values: str = shared(NESTED_VALUES, about="json, jsonb and arrays: how the events have them")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +112,9 @@ class WriteOptions(CheckedOptions):
     )  # fmt: skip
     source: str = shared(SOURCE, default="/eventlog", about="source of the events")
     event_type: str = shared(EVENT_TYPE)
+    dataschema: str | None = shared(DATASCHEMA)
+    integers: str = shared(INTEGERS)
+    nested_values: str = shared(NESTED_VALUES)
     batch_size: int = shared(BATCH_SIZE)
 
 

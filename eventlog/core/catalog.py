@@ -124,7 +124,7 @@ class ObjectClass:
     attributes: tuple[Attribute, ...]
     children: tuple[ChildTable, ...]
     canonical_key: Callable[[str | None], str]
-    check_characters: Callable[[str], None]
+    check_characters: Callable[[str], None] = field(repr=False)
     association_tail: str
 
     @property

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final
 
-from eventlog.cloudevents.options import EVENT_TYPE, SOURCE, STRUCTURED
+from eventlog.cloudevents.options import DATASCHEMA, EVENT_TYPE, INTEGERS, NESTED_VALUES, SOURCE, STRUCTURED
+from eventlog.cloudevents.values import JsonForm
 from eventlog.config.load import Config
 from eventlog.core.events import Decided, Outgoing, QueryBack, build_event
 from eventlog.core.options import CheckedOptions, parse_options, same_fields, shared
@@ -70,6 +71,9 @@ class _CloudEventsOptions(CheckedOptions):
 
     source: str | None = shared(SOURCE)
     event_type: str = shared(EVENT_TYPE)
+    dataschema: str | None = shared(DATASCHEMA)
+    integers: str = shared(INTEGERS)
+    nested_values: str = shared(NESTED_VALUES)
 
 
 def _cloudevents_options(config: Config, options: Mapping[str, Any], form: str) -> _CloudEventsOptions:
@@ -83,7 +87,8 @@ def _cloudevents_writer(job: Job) -> Callable[[Sequence[Outgoing], Mapping[int, 
     """The function that writes events, whose rows it is given, as the publisher does."""
     options: _CloudEventsOptions = job.output.options
     source = options.source or source_of(parse_url(job.place.url), job.place.log)
-    output = CloudEvents(STRUCTURED, source, options.event_type, value_options(job.config))
+    form = JsonForm(options.integers, options.nested_values)
+    output = CloudEvents(STRUCTURED, source, options.event_type, value_options(job.config), form, options.dataschema)
     classes = catalog(job)
 
     def write(events: Sequence[Outgoing], log_rows: Mapping[int, LogRow]) -> list[bytes]:

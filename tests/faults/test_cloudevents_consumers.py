@@ -34,8 +34,8 @@ CHANGES = (
     "DELETE FROM usr",
 )
 DATA = [
-    {"operation": "insert", "columns": {"age": {"new": "9007199254740993"}, "photo": {"new": "u7s="}}},
-    {"operation": "update", "columns": {"age": {"old": "9007199254740993", "new": 36}}},
+    {"operation": "insert", "columns": {"age": {"new": 9007199254740993}, "photo": {"new": "u7s="}}},
+    {"operation": "update", "columns": {"age": {"old": 9007199254740993, "new": 36}}},
     {"operation": "delete", "columns": {}},
 ]
 

@@ -378,6 +378,7 @@ class TestTemplate:
             "health_file",
             "mode",
             "source",
+            "dataschema",
             "registry",
             "namespace",
         ):

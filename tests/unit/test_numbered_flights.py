@@ -144,6 +144,7 @@ TYPED = build_catalog(
         }
     ),
     referential="dn",
+    values=ValueOptions("full"),
 )  # fmt: skip
 ITEM = TYPED.class_named("item")
 TEXTS = {
