@@ -27,6 +27,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from eventlog.config.load import Config
+from eventlog.core.event_ids import raised_at
 from eventlog.errors import ConfigError, number_of
 from eventlog.publisher.context import Context, Counters, warn_of_loopback
 from eventlog.publisher.cycle import recorded_ids
@@ -263,7 +264,7 @@ def _convert(
             buckets=_buckets(request, cores, rows),
             output=output,
             started=started,
-            before=_before(request, output, rows),
+            before=_before(request, output, rows, context.epoch),
         )
         begin(directory, _claim(context), form.folders(job), job.name)
         directory.make(IDS)
@@ -273,12 +274,14 @@ def _convert(
     return _finish(context, directory, job, recorded, reports, settings, None if request.copy else extent)
 
 
-def _before(request: Request, output: Output, rows: int) -> Numbered:
-    """Where numbering begins. Raises BadSequence, SequenceExhausted."""
+def _before(request: Request, output: Output, rows: int, epoch: str) -> Numbered:
+    """Where numbering begins: not before the log's epoch was drawn, and 10^12 numbers behind what was numbered before
+    that (spec/qlik.md 3). Raises BadSequence, SequenceExhausted.
+    """
     last = request.last_sequence
     if last is None:
         last = getattr(output.options, "last_sequence", None)  # which change tables do not have
-    prefix, number = sequence.resume(last)
+    prefix, number = sequence.raised_to(sequence.resume(last), raised_at(epoch))
     if number + 2 * rows >= _NUMBERS:
         raise SequenceExhausted(f"no numbers are left for {number_of(rows, 'row')} behind {last}; begin a new task")
     return Numbered(number, prefix)

@@ -29,6 +29,7 @@ from eventlog.cli.db import names
 from eventlog.cli.triggers import planned_triggers
 from eventlog.config.load import Config, load
 from eventlog.conversion import convert
+from eventlog.core.event_ids import record_id_of
 from eventlog.errors import ConfigError, EventlogError, number_of
 from eventlog.model import Event
 from eventlog.publisher.context import Context as PublisherContext
@@ -282,7 +283,7 @@ def _show_scenes(console: Console, config: Config, documents: Path, played: Sequ
             console.rule(f"{number}  {about}", align="left")
             console.print(Syntax(";\n".join(statements) + ";", "sql", word_wrap=True))
             _show_rows(console, context, (first, last))
-            caused = [event for event in events if first <= int(event.event_id.partition(".")[0]) <= last]
+            caused = [event for event in events if first <= record_id_of(event.event_id) <= last]
             for event in caused:
                 console.print(Syntax(_broken(write_event(event)), "xml", word_wrap=True))
             if not caused and first <= last:

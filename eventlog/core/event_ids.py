@@ -5,13 +5,11 @@ The epoch tells apart what one record_id meant before and after the database los
 
 from __future__ import annotations
 
-import re
 import secrets
 from datetime import UTC, datetime
 from typing import Final
 
 _SECOND: Final = "%Y%m%d%H%M%S"
-_SENDING: Final = re.compile(r"\.\d+\Z", re.ASCII)
 
 
 def new_epoch(now: datetime) -> str:
@@ -29,6 +27,6 @@ def epoch_suffix(epoch: str) -> str:
     return f".e{epoch}" if epoch else ""
 
 
-def without_sending(event_id: str) -> str:
-    """The event-id as the in-flight line has it, of one that a document carries."""
-    return _SENDING.sub("", event_id)
+def record_id_of(event_id: str) -> int:
+    """The record_id in the event-id of a log's event. Raises ValueError for an event of another source."""
+    return int(event_id.partition(".")[0])

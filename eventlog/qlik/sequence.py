@@ -40,6 +40,8 @@ UNKNOWN_TIME: Final = "1970010100000000"
 """The prefix of a change whose commit time is not known."""
 
 _LAST_NUMBER: Final = 10**19 - 1
+_JUMP: Final = 10**12
+"""Numbers that a new epoch passes over: as many as 100 flights have."""
 _new: Final = tuple.__new__  # a NamedTuple from its fields, in less than half the time
 
 
@@ -128,6 +130,15 @@ def raise_to(state: WriterState, sequence: str) -> WriterState:
     """The state not below a sequence that is kept as it is. Raises BadSequence."""
     stored = resume(sequence)
     return WriterState(max(state.prefix, stored.prefix), max(state.number, stored.number))
+
+
+def raised_to(state: WriterState, raised: datetime | None) -> WriterState:
+    """The state not before the moment at which the epoch of a log was drawn, None = it has none.
+
+    What was numbered before the raise lies 10^12 numbers behind.
+    """
+    prefix = "" if raised is None else time_prefix(raised)
+    return WriterState(prefix, state.number + _JUMP) if state.prefix < prefix else state
 
 
 def resume(sequence: str | None) -> WriterState:

@@ -143,7 +143,7 @@ def write_envelopes(
     events = list(chain.from_iterable(envelopes))
     texts = [list(map(write_outgoing, envelope)) for envelope in envelopes]
     return _write_documents(
-        job, directory, part, texts, [int(event.event_id) for event in events], list(map(_about_of, events))
+        job, directory, part, texts, [event.ids[0] for event in events], list(map(_about_of, events))
     )
 
 

@@ -118,13 +118,17 @@ class Server:
         finally:
             engine.dispose()
 
-    def value(self, query: str) -> object:
+    def rows(self, query: str) -> list[tuple[object, ...]]:
         engine = sa.create_engine(self.url, isolation_level="AUTOCOMMIT")
         try:
             with engine.connect() as conn:
-                return conn.exec_driver_sql(query).scalar()
+                return [tuple(row) for row in conn.exec_driver_sql(query)]
         finally:
             engine.dispose()
+
+    def value(self, query: str) -> object:
+        ((value,),) = self.rows(query)
+        return value
 
 
 def url_of_all(*servers: Server) -> str:

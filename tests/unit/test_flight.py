@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from samples import good, row
 
+from eventlog.core.event_ids import epoch_suffix
 from eventlog.core.events import EventOptions, Outgoing, apply_precedence, build_event
 from eventlog.core.fold import fold
 from eventlog.errors import DatabaseError
@@ -226,3 +227,29 @@ def test_a_line_keeps_the_order_of_the_queue() -> None:
     (group,) = fold(good(order), 1000, 0)
     (event,) = decode(1, encode(pack(1, [build_event(group, EventOptions())], 1))).events()
     assert (event.event_id, list(event.ids)) == ("20000", list(range(20_000, 0, -1)))
+
+
+EPOCH = "202611212045009f3c01ab"
+
+
+def test_a_line_keeps_the_epoch_that_its_events_were_named_under() -> None:
+    options = EventOptions(id_suffix=epoch_suffix(EPOCH))
+    events = [build_event(good([row(n, 2, column="fname", new="x")]), options) for n in (1, 2)]
+    line = encode(pack(7, events, 1, epoch=EPOCH), is_plain=True)
+    assert json.loads(line) == {
+        "form": 3,
+        "kind": "publisher",
+        "epoch": EPOCH,
+        "envelopes": [{"number": n, "rows": [[n, n]], "counts": [1]} for n in (1, 2)],
+    }
+    flight = decode(7, line)
+    assert flight.epoch == EPOCH
+    assert [event.sent_id for event in flight.events()] == [f"1.e{EPOCH}", f"2.e{EPOCH}"]
+    again = [event._replace(sendings=2) for event in flight.events()]
+    assert again[0].sent_id == f"1.e{EPOCH}.2"
+    assert decode(7, encode(flight._replace(envelopes={1: again}))).envelopes == {1: again}
+
+
+def test_a_line_of_before_the_raise_keeps_its_ids() -> None:
+    event = build_event(good([row(1, 2, column="fname", new="x")]), EventOptions())
+    assert [one.event_id for one in decode(7, encode(pack(7, [event], 1))).events()] == ["1"]

@@ -300,3 +300,10 @@ def test_a_message_has_the_fraction_of_a_time_of_day() -> None:
     _, message = payloads(document(format, event, of=classes).records)
     assert message["message"]["beforeData"]["at"] == "10:00:00.250000"
     assert message["message"]["data"]["at"] == "10:00:00.500000"
+
+
+def test_a_flight_of_an_epoch_begins_not_before_the_raise_also_where_the_clock_has_gone_back() -> None:
+    output = QlikMessages(WriteOptions(), value_options(load(None, {})), utc_now=lambda: NOW)
+    raised = datetime(2024, 5, 11, tzinfo=UTC)
+    assert output.first(1, "", None)[:16] == time_prefix(NOW)
+    assert output.first(1, "", raised)[:16] == time_prefix(raised)

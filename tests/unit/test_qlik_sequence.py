@@ -133,3 +133,20 @@ def test_a_partition_ends_when_the_prefix_reaches_its_end() -> None:
 def test_other_names_are_no_partitions(name: str) -> None:
     with pytest.raises(FormatError):
         parse_partition_name(name)
+
+
+# --- the epoch of a log -----------------------------------------------------------------------------------------------
+
+RAISED = datetime(2026, 11, 21, 20, 45, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("last", [None, "20261121204459990000000000000000007"])
+def test_a_new_epoch_numbers_on_from_its_time_and_far_behind_what_was_given_before(last: str | None) -> None:
+    before = sequence.resume(last)
+    assert sequence.raised_to(before, RAISED) == WriterState("2026112120450000", before.number + 10**12)
+
+
+def test_what_was_numbered_under_the_epoch_is_followed_without_a_jump() -> None:
+    state = WriterState("2026112120450001", 10**12 + 7)
+    assert sequence.raised_to(state, RAISED) == state
+    assert sequence.raised_to(WriterState("2020010100000000", 3), None) == WriterState("2020010100000000", 3)

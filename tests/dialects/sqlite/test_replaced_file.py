@@ -1,0 +1,243 @@
+"""A file of SQLite that is replaced, moved or put back under a publisher (spec/event-log.md 7.4, 12)."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from shared import Run, wait_until
+
+from eventlog.cli.context import transaction
+from eventlog.cli.triggers import planned_triggers
+from eventlog.config.load import Config, load
+from eventlog.errors import AnotherPublisher
+from eventlog.model import Event
+from eventlog.publisher.context import Counters
+from eventlog.publisher.daemon import Publisher
+from eventlog.publisher.open_log import open_context
+from eventlog.sql import migrations
+from eventlog.sql.connection import connect
+from eventlog.sql.triggers import LOCK_TIMEOUT
+
+
+def configuration(file: Path) -> dict[str, object]:
+    return {
+        "database": {"url": f"sqlite:///{file}"},
+        "publisher": {"polling_interval": 1},
+        "watch": [{"table": "usr"}],
+    }
+
+
+def config(file: Path) -> Config:
+    return load(configuration(file), {})
+
+
+class Receiver:
+    """Applies each event-id once, and keeps the objects that it has."""
+
+    def __init__(self) -> None:
+        self.objects: set[str] = set()
+        self.ids: list[str] = []
+
+    def __call__(self, _document: str, events: Sequence[Event]) -> None:
+        for event in events:
+            if event.event_id not in self.ids:
+                self.ids.append(event.event_id)
+                self.objects.add(event.association.partition(",")[0])
+
+    def has(self, *keys: int) -> None:
+        wait_until(lambda: self.objects >= {f"idu={key}" for key in keys}, f"{keys} are there")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A file whose table ``usr`` is watched."""
+    path = tmp_path / "app.db"
+    sqlite3.connect(path).close()
+    engine = connect(f"sqlite:///{path}")
+    with engine.begin() as conn:
+        conn.exec_driver_sql("CREATE TABLE usr (idu INTEGER PRIMARY KEY, fname TEXT)")
+    migrations.upgrade(engine, log_table="eventlog")
+    with transaction(config(path)) as (conn, dialect):
+        dialect.triggers.apply(conn, planned_triggers(conn, dialect, config(path)), LOCK_TIMEOUT)
+    return path
+
+
+def insert(file: Path, *keys: int) -> None:
+    with closing(sqlite3.connect(file, timeout=30)) as conn, conn:
+        conn.executemany("INSERT INTO usr VALUES (?, 'x')", [(key,) for key in keys])
+
+
+def copy(file: Path, name: str) -> Path:
+    """A copy by the backup of SQLite."""
+    target = file.with_name(name)
+    with closing(sqlite3.connect(file)) as source, closing(sqlite3.connect(target)) as to:
+        source.backup(to)
+    return target
+
+
+def put_back(older: Path, file: Path) -> None:
+    """What ``.restore`` does."""
+    with closing(sqlite3.connect(older)) as source, closing(sqlite3.connect(file, timeout=30)) as to:
+        source.backup(to)
+
+
+def replace(file: Path, by: Path) -> None:
+    """What ``mv`` does, with what belongs to the old file."""
+    for ending in ("-wal", "-shm"):
+        file.with_name(file.name + ending).unlink(missing_ok=True)
+    by.replace(file)
+
+
+def waiting(file: Path) -> int:
+    with closing(sqlite3.connect(file)) as conn:
+        return int(conn.execute("SELECT count(*) FROM eventlog WHERE status = 'N'").fetchone()[0])
+
+
+@contextmanager
+def publishing(file: Path, receiver: Receiver) -> Iterator[None]:
+    stop, failed = threading.Event(), []
+
+    def run() -> None:
+        try:
+            Publisher.from_config(configuration(file), sink=receiver, environ={}).run(stop)
+        except Exception as error:  # told at the end
+            failed.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(60)
+    assert not failed
+
+
+def raises(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [one.getMessage() for one in caplog.records if "may have been put back" in one.getMessage()]
+
+
+def test_a_file_that_is_replaced_is_opened_anew_under_a_new_epoch(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+    receiver, other = Receiver(), copy(file, "copy.db")
+    with publishing(file, receiver):
+        insert(file, 1, 2, 3)
+        receiver.has(1, 2, 3)
+        replace(file, other)
+        insert(file, 11, 12, 13)
+        receiver.has(11, 12, 13)
+        wait_until(lambda: not waiting(file), "all is marked")
+    assert receiver.ids[:3] == ["1", "2", "3"]
+    assert [event_id.partition(".")[0] for event_id in receiver.ids[3:]] == ["1", "2", "3"]
+    assert len(raises(caplog)) == 1
+
+
+def test_a_publisher_waits_for_a_file_that_is_gone_for_a_moment(file: Path) -> None:
+    receiver, other = Receiver(), copy(file, "copy.db")
+    with publishing(file, receiver):
+        insert(file, 1)
+        receiver.has(1)
+        file.rename(file.with_name("old.db"))
+        threading.Event().wait(1.5)
+        replace(file, other)
+        insert(file, 11)
+        receiver.has(11)
+
+
+def test_an_older_copy_that_is_restored_into_the_file_gives_no_id_a_second_meaning(
+    file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    receiver, older = Receiver(), copy(file, "older.db")
+    with publishing(file, receiver):
+        insert(file, 1, 2, 3)
+        receiver.has(1, 2, 3)
+        wait_until(lambda: not waiting(file), "all is marked")
+        put_back(older, file)
+        insert(file, 11, 12, 13)
+        receiver.has(11, 12, 13)
+    assert len(set(receiver.ids)) == 6
+    assert len(raises(caplog)) == 1
+
+
+def test_a_second_publisher_of_a_moved_file_is_refused(file: Path) -> None:
+    moved = file.with_name("moved.db")
+    with open_context(config(file), Counters()) as context:
+        for ending in ("", "-wal", "-shm"):
+            if file.with_name(file.name + ending).exists():
+                file.with_name(file.name + ending).rename(moved.with_name(moved.name + ending))
+        with pytest.raises(AnotherPublisher), open_context(config(moved), Counters()):
+            pass
+        with closing(sqlite3.connect(moved)) as _, connect(f"sqlite:///{moved}").connect() as other:
+            assert context.dialect.is_locked(other, context.log)
+    with open_context(config(moved), Counters()) as again:
+        assert again.epoch == "", "the same file under another name is no other state"
+
+
+def test_a_file_that_was_moved_by_hand_and_put_back_begins_a_new_epoch_by_the_command(
+    file: Path, run: Run, empty_home: Path
+) -> None:
+    receiver, older = Receiver(), copy(file, "older.db")
+    insert(file, 1, 2)
+    Publisher.from_config(configuration(file), sink=receiver, environ={}).run_once()
+    put_back(older, file)
+    code, out, error = run("--database-url", f"sqlite:///{file}", "db", "new-epoch", "--json")
+    assert code == 0, error
+    assert '"before": null' in out
+    insert(file, 11, 12)
+    Publisher.from_config(configuration(file), sink=receiver, environ={}).run_once()
+    assert receiver.objects == {"idu=1", "idu=2", "idu=11", "idu=12"}
+
+
+def test_no_new_epoch_is_drawn_by_hand_while_a_publisher_runs(file: Path, run: Run, empty_home: Path) -> None:
+    with open_context(config(file), Counters()):
+        code, _, error = run("--database-url", f"sqlite:///{file}", "db", "new-epoch")
+    assert code != 0
+    assert "is already being published" in error
+
+
+def test_an_upgrade_of_a_log_with_rows_keeps_them_and_their_ids(file: Path) -> None:
+    receiver, engine = Receiver(), connect(f"sqlite:///{file}")
+    insert(file, 1)
+    with engine.begin() as conn:
+        migrations.downgrade(conn, log_table="eventlog", revision="companions@0007")
+    Publisher.from_config(configuration(file), sink=receiver, environ={}).run_once()  # it warns, and goes on
+    insert(file, 2)
+    migrations.upgrade(engine, log_table="eventlog")
+    Publisher.from_config(configuration(file), sink=receiver, environ={}).run_once()
+    assert receiver.ids == ["1", "2"]
+    with engine.connect() as conn:
+        assert conn.execute(sa.text("SELECT epoch, server ->> 'file' FROM eventlog_epoch")).one() == (
+            None,
+            str(file.stat().st_ino),
+        )
+
+
+def test_a_log_without_the_table_warns_at_each_connection(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with connect(f"sqlite:///{file}").begin() as conn:
+        migrations.downgrade(conn, log_table="eventlog", revision="companions@0007")
+    with open_context(config(file), Counters()) as context:
+        assert context.epoch == ""
+    assert "`eventlog db upgrade` makes the table" in caplog.text
+
+
+def test_a_directory_of_documents_goes_on_behind_its_highest_flight(file: Path, tmp_path: Path) -> None:
+    older, documents = copy(file, "older.db"), tmp_path / "documents"
+    sections = {**configuration(file), "sink": {"type": "files", "directory": str(documents)}}
+    for key in (1, 2, 3):
+        insert(file, key)
+        Publisher.from_config(sections, environ={}).run_once()
+    before = {path.name: path.read_bytes() for path in documents.glob("*.xmll")}
+    put_back(older, file)
+    insert(file, 11)
+    Publisher.from_config(sections, environ={}).run_once()
+    after = {path.name: path.read_bytes() for path in documents.glob("*.xmll")}
+    assert len(after) == 4
+    assert after.items() >= before.items(), "no document was replaced"
+    assert max(after) not in before
