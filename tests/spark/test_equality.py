@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +26,7 @@ from backlog_job import (
     random_rows,
     statuses,
 )
+from shared import Run, url_of
 
 
 @pytest.mark.parametrize("number", [50_000, pytest.param(200_000, marks=pytest.mark.soak)])
@@ -74,6 +76,25 @@ def test_the_recorded_flight_comes_first_and_as_it_was_recorded(log: sa.Engine, 
     assert not {event.split('event-id="')[1].split('"')[0] for event in sent} & {str(i) for i in again}
     assert set(statuses(log).values()) == {"S", "E"}
     assert fetch(log, f"SELECT * FROM {LOG}_inflight") == []
+
+
+def test_under_an_epoch_a_job_sends_the_ids_that_the_publisher_would(
+    log: sa.Engine, tmp_path: Path, run: Run, empty_home: Path
+) -> None:
+    """What was recorded in flight before the raise keeps its ids (spec/event-log.md 7.4)."""
+    log_rows(log, random_rows(2_000, seed=1))
+    leave_in_flight(config_of(log), documents=5)
+    code, out, error = run("--log-table", LOG, "--database-url", url_of(log), "db", "new-epoch", "--json")
+    assert code == 0, error
+    epoch = json.loads(out)["epoch"]
+    log_rows(log, random_rows(500, seed=2, first=10_000))
+    copy(config_of(log), tmp_path / "copy")
+    sent = publish(config_of(log))
+    assert list(events_of(documents_of(tmp_path / "copy"))) == sent
+    ids = [event.split('event-id="')[1].split('"')[0] for event in sent]
+    of_epoch = [one for one in ids if one.endswith(f".e{epoch}")]
+    assert 0 < len(of_epoch) < len(ids)
+    assert all(one.isdecimal() for one in ids[: len(ids) - len(of_epoch)])
 
 
 def test_marks_and_error_lines_are_those_of_the_publisher(log: sa.Engine, tmp_path: Path) -> None:
