@@ -188,7 +188,7 @@ FORMS: Final = {
     for form in (
         Form("E", "log.jsonl", _CATALOG, _CATALOG, lambda read, native: None, _time_of_writing),
         Form("X", "documents.xmll", _CATALOG, _CATALOG, _event_id),
-        Form("T", "tables", _CATALOG, _CATALOG, _stream_position),
+        Form("T", "tables", {**_CATALOG, "absent_nulls": "null"}, _CATALOG, _stream_position),
         Form("K", "messages.jsonl", _CATALOG, _CATALOG, _stream_position),
         Form(
             "G", "capture.cdc", {**_CATALOG, **_LABELS}, {**_CATALOG, **_LABELS},

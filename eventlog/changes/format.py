@@ -340,15 +340,24 @@ Complete: TypeAlias = Callable[[str | None, str, Key | None], Row | None]
 """Gives the whole row of (schema, table, key), None if there is none (spec/change-model.md 4)."""
 
 
+FILLED: Final = "filled_null"
+"""The reason under which a column is counted that is not known and that its format writes as NULL."""
+
+
 def whole_images(
-    change: Change, names: frozenset[str], complete: Complete | None, *, needs_before: bool
+    change: Change,
+    names: frozenset[str],
+    complete: Complete | None,
+    *,
+    needs_before: bool,
+    count: Callable[[str], None],
 ) -> list[dict[str, Value]]:
     """The rows of a change in a format of whole rows (spec/change-model.md 4): of an UPDATE the old and the new one.
 
     ``names``: the columns of the table there. ``complete`` is asked once for what is not known; of a deleted row that
-    is NULL. ``needs_before``: an UPDATE of which no old row is known has one all the same. Raises NeedsRowCodec,
-    NeedsQueryBack if nothing is known of the row, and NotExpressible naming columns that remain unknown or are none of
-    ``names``.
+    is NULL, and ``count`` is told so. ``needs_before``: an UPDATE of which no old row is known has one all the same.
+    Raises NeedsRowCodec, NeedsQueryBack if nothing is known of the row, and NotExpressible naming columns that remain
+    unknown or are none of ``names``.
     """
     table = full_name(change.schema, change.table)
     if change.before is None and change.after is None and "part1" in change.extras:
@@ -366,6 +375,8 @@ def whole_images(
                 column_name(change, min(unknown)),
             )
     if is_deleted:
+        for name in sorted(names - images[0].keys()):
+            count(f"{FILLED} {column_name(change, name)}")
         return [{**dict.fromkeys(names), **images[0]}]
     if all(names <= image.keys() for image in images):
         return images

@@ -328,7 +328,7 @@ def _kind(value: Any) -> str:
 def write(changes: Iterable[Change], target: str, options: WriteOptions, report: Report) -> None:
     """Changes to a file, whole or not at all (``WriteOptions``). One that a row cannot hold is passed over."""
     catalog = catalog_of(options.catalog)
-    writer = EnvelopeWriter(options, catalog)
+    writer = EnvelopeWriter(options, catalog, count=report.count)
 
     def records_of(change: Change, _: str) -> list[KafkaRecord]:
         complete = options.complete

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from eventlog import __version__
-from eventlog.changes.format import Complete, Key, old_and_new_key, refuse_without_row, with_key
+from eventlog.changes.format import FILLED, Complete, Key, old_and_new_key, refuse_without_row, with_key
 from eventlog.changes.json_form import CATALOG, CatalogOption
 from eventlog.core.catalog import Catalog, Column, ObjectClass, Table, row_of
 from eventlog.core.moments import EPOCH_UTC
@@ -108,7 +108,8 @@ def topic_of(prefix: str, schema: str | None, table: str) -> str:
 
 
 class EnvelopeWriter:
-    """Writes changes as records. ``utc_now`` gives the time of processing, ``ts_ms`` of an envelope.
+    """Writes changes as records. ``utc_now`` gives the time of processing, ``ts_ms`` of an envelope. ``count`` is told
+    the columns that are filled with NULL without being known to be it, as a reason of a report.
 
     The columns of a table are those of its class in ``catalog``; a table that it does not name has those of each
     change, typed by their values.
@@ -119,9 +120,10 @@ class EnvelopeWriter:
         options: WriteOptions,
         catalog: Catalog | None = None,
         utc_now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        count: Callable[[str], None] = lambda reason: None,
     ) -> None:
         self.options = options
-        self._catalog, self._utc_now = catalog, utc_now
+        self._catalog, self._utc_now, self._count = catalog, utc_now, count
         self._forms: dict[ObjectClass, _Form] = {}
 
     def records(
@@ -192,13 +194,16 @@ class EnvelopeWriter:
         if row is not None:
             after |= {name: row[name] for name in missing if name in row}
             missing = [name for name in missing if name not in row]
-        if change.op is not ChangeOp.UPDATE:  # an insert leaves out what is NULL (spec/triggers.md 2)
+        if change.op is not ChangeOp.UPDATE:
+            if "record_ids" not in change.extras:  # an insert of a log leaves out what is NULL (spec/triggers.md 2)
+                for name in missing:
+                    self._count(f"{FILLED} {column_name(change, name)}")
             return {**dict.fromkeys(missing), **after}, frozenset()
         if missing and self.options.missing_columns != "placeholder":
             raise NotExpressible(
                 f"{change.op} of {change.table!r} at {change.position}: columns {', '.join(missing)} are not known, "
                 "and after is the whole row: read it back from the database, give the writer the option complete, or "
-                "set missing_columns = placeholder"
+                "set missing_columns = placeholder; of change tables with whole rows, the reader's absent_nulls = null"
             )
         return {**dict.fromkeys(missing), **after}, frozenset(missing)
 

@@ -163,7 +163,7 @@ class _Writer:
         if change.op is ChangeOp.TRUNCATE:
             yield records.control(TRUNCATE, self._next(), self._tx, label)
             return
-        images = whole_images(change, names, self._options.complete, needs_before=False)
+        images = whole_images(change, names, self._options.complete, needs_before=False, count=self._report.count)
         for number, image in zip(_RECORDS[change.op][-len(images) :], images, strict=True):
             sizes, payload = write(image)
             record = records.row(number, self._next(), self._tx, label, sizes, payload, self._options.size_order)

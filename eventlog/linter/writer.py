@@ -253,7 +253,7 @@ class QueueWriter:
 
     def _operation(self, change: Change, attrs: TableAttrs) -> tuple[int, list[bytes]]:
         """TYP and parts."""
-        images = whole_images(change, attrs.names, self._options.complete, needs_before=True)
+        images = whole_images(change, attrs.names, self._options.complete, needs_before=True, count=self._report.count)
         rows = [self._row(image, change, attrs) for image in images]
         parts = [self._image(row, change, attrs) for row in rows]
         typ = _TYPS[change.op]

@@ -36,15 +36,15 @@ _UPDATE, _DELETE, _TRUNCATE, _REFRESH = ChangeOp.UPDATE, ChangeOp.DELETE, Change
 @dataclass(frozen=True, slots=True)
 class SourceTable:
     """A change table that is read: the names that its changes bear, its key columns in key order (None = not known),
-    its LOB columns. ``absent_nulls``: NULL under a clear mask bit of an update is ``null``, or ``absent`` = not known
-    if the before image does not say otherwise (spec/change-model.md 3.3). ``task`` goes to extras.
+    its LOB columns. ``absent_nulls``: NULL under a clear mask bit is ``null``, or ``absent`` = not known if the before
+    image does not say otherwise (spec/change-model.md 3.3). ``task`` goes to extras.
     """
 
     schema: str | None
     table: str
     key: tuple[str, ...] | None = None
     lobs: frozenset[str] = frozenset()
-    absent_nulls: Literal["null", "absent"] = "null"
+    absent_nulls: Literal["null", "absent"] = "absent"
     task: str | None = None
 
 
@@ -125,11 +125,13 @@ def change_of(before: ChangeRow | None, row: ChangeRow, table: SourceTable) -> C
     key = table.key
     match row.change_oper:
         case "I":
-            op, image_after = ChangeOp.INSERT, row.data
+            op, image_after = ChangeOp.INSERT, _after(row, None, table) if row.mask else row.data
         case "U":
             op = ChangeOp.UPDATE
             image_before = None if before is None else before.data
             image_after = _after(row, image_before, table)
+            if image_before is not None and len(image_after) < len(row.data):
+                image_before = {name: old for name, old in image_before.items() if name in image_after}
             changed = _changed(row, image_before, image_after, table)
             unknown = [name for name in image_after if name in table.lobs]
             if unknown:
@@ -172,7 +174,10 @@ def _after(row: ChangeRow, before: Row | None, table: SourceTable) -> Row:
     return {
         name: value
         for name, value in row.data.items()
-        if value is not None or name in mask or (before is not None and before.get(name) is not None)
+        if value is not None
+        or name in mask
+        or name in table.lobs  # which never have a bit (spec/qlik.md 1.2)
+        or (before is not None and before.get(name) is not None)
     }
 
 

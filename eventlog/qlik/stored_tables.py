@@ -109,7 +109,7 @@ class ReadOptions(ChangeTableOptions):
         "little", choice("little", "big", "auto"), "byte order of masks"
     )
     absent_nulls: Literal["null", "absent"] = option(
-        "null", choice("null", "absent"), "what NULL means where the mask of an update has no bit; absent: not known"
+        "absent", choice("null", "absent"), "what NULL means where the mask of a row has no bit; absent: not known"
     )
     partitioned: bool = option(False, FLAG, "read only the partitions that attrep_cdc_partitions lists")
     ddl_history: bool = option(False, FLAG, "take the column lists of masks from attrep_ddl_history")

@@ -205,7 +205,7 @@ def case_columns(case: Case) -> tuple[QlikColumn, ...]:
 
 def messages_of(case: Case, report: Report) -> list[Case]:
     columns = case_columns(case)
-    source = SourceTable("app", "item", tuple(case["key"]), lobs_of(columns))
+    source = SourceTable("app", "item", tuple(case["key"]), lobs_of(columns), absent_nulls="null")
     complete = case["input_complete"]
     rows = changes_of_rows(change_rows(case), source, input_complete=complete)
     changes = count_events(rows, input_complete=complete)

@@ -18,8 +18,9 @@ from connect_records import check, missing_converter, read_by_connect
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.changes.format import Report
+from eventlog.changes.format import NothingWritten, Report
 from eventlog.changes.json_form import database_from_json
+from eventlog.conversion import format_named
 from eventlog.core.catalog import Catalog, build_catalog
 from eventlog.core.moments import calendar_of, special_date, special_microseconds
 from eventlog.core.typed import value_reader
@@ -231,3 +232,40 @@ def test_a_text_of_a_form_without_types_is_written_as_its_column(tmp_path: Path)
     assert back.after == {
         "id": 1, "price": Decimal("1.50"), "at": datetime(2024, 5, 10, 12), "day": date(2024, 5, 10),
     }  # fmt: skip
+
+
+# --- what is filled in ------------------------------------------------------------------------------------------------
+
+
+def of_change_table(tmp_path: Path, changes: list[Change], report: Report, **options: Any) -> list[Change]:
+    """Changes by way of a change table to change events, read again."""
+    content = database(name="text", note="text")
+    tables, topic = str(tmp_path / "tables"), str(tmp_path / "topic.jsonl")
+    table = format_named("qlik-change-table")
+    table.write(iter(changes), tables, {"catalog": content}, Report(strict=True))
+    FORMAT.write(table.read(tables, {"catalog": content}, report), topic, {"catalog": content, **options}, report)
+    return list(FORMAT.read(topic, {"catalog": content}, report))
+
+
+def test_a_clear_bit_of_a_change_table_makes_no_null(tmp_path: Path) -> None:
+    """A column that the change table did not hold is not known: a placeholder, or the event is refused."""
+    one = Change(
+        "app", "t", ChangeOp.UPDATE, (("id", 1),), before={"id": 1, "name": "a"}, after={"id": 1, "name": None},
+        changed=frozenset({"name"}),
+    )  # fmt: skip
+    options = {"missing_columns": "placeholder", "schemas_enable": False}
+    (back,) = of_change_table(tmp_path, [one], Report(strict=True), **options)
+    assert (back.before, back.after) == ({"id": 1, "name": "a"}, {"id": 1, "name": None})
+    refused, again = Report(), tmp_path / "again"
+    again.mkdir()
+    with pytest.raises(NothingWritten, match="columns note are not known"):
+        of_change_table(again, [one], refused)
+    assert refused.counters == {"not_expressible": 1}
+
+
+def test_a_null_that_an_insert_is_filled_with_is_counted(tmp_path: Path) -> None:
+    report = Report()
+    one = Change("app", "t", ChangeOp.INSERT, (("id", 1),), after={"id": 1, "name": None})
+    (back,) = of_change_table(tmp_path, [one], report)
+    assert back.after == {"id": 1, "name": None, "note": None}
+    assert report.counters == {"filled_null app.t.note": 1}

@@ -217,9 +217,22 @@ def test_a_row_without_masks_tells_its_change_by_its_images() -> None:
 )
 def test_null_under_a_clear_bit_may_be_not_known(before: Row | None, after: Row, known: set[str]) -> None:
     pair = (None if before is None else row("B", before), row("U", after, {"price"}))
-    assert change_of(*pair, SOURCE).after == after
-    absent = SourceTable("app", "item", ("id",), absent_nulls="absent")
-    assert set(change_of(*pair, absent).after or ()) == known
+    whole = SourceTable("app", "item", ("id",), absent_nulls="null")
+    assert change_of(*pair, whole).after == after
+    assert set(change_of(*pair, SOURCE).after or ()) == known
+
+
+def test_null_under_a_clear_bit_is_not_known_before_either() -> None:
+    old: Row = {"id": 7, "name": None, "price": None, "note": "a"}
+    change = change_of(row("B", old), row("U", {**old, "price": 2, "note": None}, {"price"}), SOURCE)
+    assert change.before == {"id": 7, "price": None, "note": "a"}
+    assert change.after == {"id": 7, "price": 2, "note": None}
+
+
+def test_an_inserted_null_is_known_by_its_bit() -> None:
+    data: Row = {"id": 7, "name": None, "price": None}
+    assert change_of(None, row("I", data, {"id", "price"}), SOURCE).after == {"id": 7, "price": None}
+    assert change_of(None, row("I", data), SOURCE).after == data  # without any bit, as of a table without masks
 
 
 def test_a_deleted_row_of_which_only_the_key_is_known() -> None:
@@ -419,7 +432,8 @@ def test_changes_are_read_as_they_were_written(given: list[Change], form: Any, b
     for one in given:
         state, rows = rows_of(one, target, state, Counter())
         stored += map(write, rows)
-    back = list(changes_of_rows(map(read, stored), SOURCE, input_complete=True))
+    whole = SourceTable("app", "item", ("id",), absent_nulls="null")
+    back = list(changes_of_rows(map(read, stored), whole, input_complete=True))
     expected = given if before_images else [one._replace(before=None) if one.after else one for one in given]
     assert [one._replace(position=None) for one in back] == expected
     assert sorted(one.position or "" for one in back) == [one.position for one in back]
