@@ -109,7 +109,9 @@ def publish(context: Context, once: bool, dry: bool, form: str | None, source: s
             _log.info("publishing the log %s", config.database.log_table)
             used = Used()
             with _watching(config, counters) as (progress, observer, open_its_sink):
-                run_daemon(lambda: open_to_publish(config, counters, used), open_its_sink, stop, progress, observer)
+                retry = config.publisher.retry_initial, config.publisher.retry_max
+                opens = partial(open_to_publish, config, counters, used)
+                run_daemon(opens, open_its_sink, stop, progress, observer, retry)
     finally:
         _log_summary(config, counters)
 

@@ -6,6 +6,7 @@ Each option has one home section; what spec/event-log.md 9 lists is taken in ``[
 from __future__ import annotations
 
 import difflib
+import logging
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,10 +35,12 @@ from eventlog.config.settings import (
 )
 from eventlog.core.options import Option, nearest, options_of, parse_options, parse_value, toml, unknown
 from eventlog.errors import ConfigError, together
-from eventlog.files.text import secret_variable
+from eventlog.files.text import read_secret, secret_variable
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
+
+_log = logging.getLogger("eventlog.publisher")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,7 @@ class Config:
     """All settings. ``sources``: where ``section.key`` came from; ``warnings``: lines to be shown once.
 
     ``url_of_file``: the database URL that the file has, which is the publisher's, where another one is in effect.
+    ``secret_files``: the files that hold secrets in effect, by ``section.key``.
     """
 
     database: DatabaseSettings
@@ -58,6 +62,7 @@ class Config:
     sources: Mapping[str, str]
     warnings: tuple[str, ...] = ()
     url_of_file: str | None = field(default=None, repr=False)
+    secret_files: Mapping[str, Path] = field(default_factory=dict)
 
     @property
     def publication(self) -> str:
@@ -121,11 +126,59 @@ def load(
     except ConfigError as error:
         errors.append(error)
     warnings = () if isinstance(file, Mapping) else tuple(_warnings(chosen))
-    config = Config(**settings, watches=watches, sources=sources, warnings=warnings, url_of_file=_url_of_file(named))
+    config = Config(
+        **settings,
+        watches=watches,
+        sources=sources,
+        warnings=warnings,
+        url_of_file=_url_of_file(named),
+        secret_files=_secret_files(chosen, environ),
+    )
     errors += _contradictions(config, chosen)
     if errors:
         raise together(errors)
     return config
+
+
+def _secret_files(chosen: Mapping[tuple[str, str], _Setting], environ: Mapping[str, str]) -> dict[str, Path]:
+    """The files that secrets in effect were read from, by ``section.key``."""
+    files = {
+        f"{section}.{key}": Path(environ[f"{variable(section, key)}_FILE"])
+        for (section, key), setting in chosen.items()
+        if options_of(SECTIONS[section])[key].secret
+        and setting.layer == _Layer.ENVIRONMENT
+        and f"{variable(section, key)}_FILE" in environ
+    }
+    url, file = chosen.get(("database", "url")), chosen.get(("database", "url_file"))
+    if file is not None and (url is None or url.layer > file.layer):
+        files["database.url"] = file.value
+    return files
+
+
+def with_secrets_of_now(config: Config, *sections: str) -> Config:
+    """The configuration with the secrets of these sections, all if none is named, read again out of their files.
+
+    So a secret that was rotated is taken up when a connection is made. One that cannot be read now, perhaps since it is
+    just being replaced, stays as it was, with a warning.
+    """
+    read: dict[str, dict[str, Any]] = {}
+    for name, file in config.secret_files.items():
+        section, _, key = name.partition(".")
+        if sections and section not in sections:
+            continue
+        try:
+            text = read_secret(file, f"{name}, read again")
+            value = text.strip() if name == "database.url" else _parsed_secret(section, key, text)
+        except ConfigError as error:
+            _log.warning("%s; what was read before is used", error, extra={"code": error.code})
+        else:
+            read.setdefault(section, {})[key] = value
+    return replace(config, **{section: replace(getattr(config, section), **values) for section, values in read.items()})
+
+
+def _parsed_secret(section: str, key: str, text: str) -> Any:
+    declared = options_of(SECTIONS[section])[key]
+    return parse_value(declared, text, f"{section}.{key}")
 
 
 def _choose(settings: Sequence[_Setting]) -> _Setting:

@@ -73,8 +73,10 @@ def publish(
     stop: Stop | None = None,
     progress: Progress = lambda: None,
     observer: Observer = SILENT,
+    retry: tuple[float, float] = (1.0, 60.0),
 ) -> None:
-    """Publish until ``stop`` is set; a lost database connection is made again with a back-off.
+    """Publish until ``stop`` is set; a lost database connection is made again with a back-off, whose first and whose
+    longest pause are ``retry``, in seconds.
 
     ``progress`` is called after each cycle that ended well, an empty one too, and after each answer of the receiver;
     ``observer`` is told what is done.
@@ -97,7 +99,7 @@ def publish(
             finally:
                 reports.warn_of_loopback(context, at_end=True)
 
-    keep_connected(life, stop, (DatabaseAway,), 1.0, 60.0, observer)
+    keep_connected(life, stop, (DatabaseAway,), *retry, observer)
 
 
 def publish_once(context: Context, sink: Sink, stop: Stop | None = None, observer: Observer = SILENT) -> None:
@@ -412,7 +414,9 @@ class Publisher:
                 with open_to_publish(config, counters, self._used) as context, closing(self._open_sink()) as sink:
                     publish_once(context, sink, stop)
             else:
-                publish(lambda: open_to_publish(config, counters, self._used), self._open_sink, stop, progress)
+                retry = config.publisher.retry_initial, config.publisher.retry_max
+                opens = partial(open_to_publish, config, counters, self._used)
+                publish(opens, self._open_sink, stop, progress, retry=retry)
 
     def _open_sink(self) -> Sink:
         if self._receive is None:

@@ -20,7 +20,7 @@ from typing import Final
 
 from sqlalchemy import Connection
 
-from eventlog.config.load import Config, connection_url
+from eventlog.config.load import Config, connection_url, with_secrets_of_now
 from eventlog.config.settings import SINKS, WatchSettings
 from eventlog.core.catalog import Attribute, Catalog, Database, LogName, ObjectClass, build_catalog, match_name
 from eventlog.core.event_ids import epoch_suffix
@@ -116,7 +116,8 @@ def open_to_publish(config: Config, counters: Counters, used: Used | None = None
 
 @contextmanager
 def open_unlocked(config: Config, counters: Counters) -> Iterator[Context]:
-    """A context without the lock of the log: for reading only."""
+    """A context without the lock of the log: for reading only. Secrets in files are read anew."""
+    config = with_secrets_of_now(config, "database")
     url = connection_url(config.database)
     dialect = dialect_of(url)
     with as_database_errors(engine := connect(url)), engine.connect() as connection:

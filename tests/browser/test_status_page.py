@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import socket
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +19,8 @@ import sqlalchemy as sa
 sys.path.insert(0, str(Path(__file__).parents[1] / "faults"))
 
 from publishers import LONG, make_log, process, write
-from shared import wait_until
+from receiver import Receiver, reply
+from shared import statuses, wait_until
 
 from eventlog.config.load import load
 from eventlog.publisher.monitor import monitoring_job
@@ -146,8 +149,10 @@ def test_a_token_is_asked_for_by_a_form(
     with watched(log, tmp_path) as (_, url):
         browser.get(url)
         field = browser.find_element(By.ID, "token")
+        assert browser.find_element(By.TAG_NAME, "main").text.count("not the token") == 0
         field.send_keys("falsch\n")
         wait_until(lambda: browser.current_url.endswith("/login"), "it is refused")
+        assert "This is not the token" in browser.find_element(By.TAG_NAME, "main").text
         browser.find_element(By.ID, "token").send_keys("geheim\n")
         wait_until(lambda: browser.find_elements(By.ID, "words"), "it is taken")
         wait_until(lambda: text(browser, "words").startswith("resting"), "the page is shown")
@@ -166,6 +171,63 @@ def test_the_page_fits_the_screen(log: sa.Engine, browser: Any, tmp_path: Path, 
         wait_until(lambda: "success" in text(browser, "sent"), "it is published")
         assert browser.execute_script("return document.documentElement.scrollWidth") <= width
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+NOT_SHOWN = """
+return [...document.querySelectorAll("td")].filter((cell) => {
+  const box = cell.getBoundingClientRect();
+  return cell.textContent !== "" && (box.width === 0 || box.left < 0 || box.right > window.innerWidth);
+}).map((cell) => `${cell.dataset.title}: ${cell.textContent}`)
+"""
+"""The cells of tables that stand behind an edge of the screen."""
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_every_column_can_be_seen_and_errors_of_before_the_start_are_shown_unasked(
+    log: sa.Engine, browser: Any, tmp_path: Path, width: int
+) -> None:
+    with Receiver(lambda _: reply(422, b"Jack is locked")) as receiver:
+        http = {"sink__type": "http", "sink__answer": "status", "sink__url": receiver.url}
+        with watched(log, tmp_path, **http):
+            write(log, 1, 2)
+            wait_until(lambda: set(statuses(log).values()) == {"E"}, "both are refused")
+        with watched(log, tmp_path, **http) as (_, url):
+            size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+            browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+            browser.get(url)
+            wait_until(lambda: "row 2" in text(browser, "errors"), "the errors are shown")
+            assert "(2 rows E and F)" in text(browser, "errors-title")
+            assert "usr" in text(browser, "errors")
+            write(log, 3)
+            wait_until(lambda: "error" in text(browser, "sent"), "the envelope is shown")
+            wait_until(lambda: "row 3" in text(browser, "errors"), "the new error is shown too")
+            # Both at once: one waits for the other.
+            browser.execute_script("document.getElementById('ask-doctor').click()")
+            press(browser, "ask-queue", "queue", lambda shown: "E error" in shown)
+            wait_until(lambda: "rows_failed" in text(browser, "doctor"), "both questions are answered")
+            assert text(browser, "queue-hint") == "All 3 rows of the log."
+            assert re.search(r"\d\d:\d\d:\d\d UTC", text(browser, "sent"))
+            assert "Jack" not in browser.page_source
+            assert browser.execute_script(NOT_SHOWN) == []
+            titles = browser.execute_script("return [...document.querySelectorAll('td')].map((c) => c.dataset.title)")
+            assert {"answer", "reason", "what mends it"} <= set(titles)
+            browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_tiles_and_curves_are_of_one_look(log: sa.Engine, browser: Any, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        dead = f"http://127.0.0.1:{free.getsockname()[1]}/xds"
+    with watched(log, tmp_path, sink__type="http", sink__url=dead, retry_initial=60) as (_, url):
+        browser.get(url)
+        for first in range(1, 1000, 100):
+            write(log, *range(first, first + 100))
+            tile, curve = browser.execute_script(
+                "return [[...document.querySelectorAll('.tile')].find((t) => t.textContent.startsWith('rows in'))"
+                "?.querySelector('b').textContent, document.querySelectorAll('figcaption span')[1].textContent]"
+            )
+            assert not curve or tile == curve  # before the first sample there is no curve
+            time.sleep(0.3)
+        wait_until(lambda: "1,000" in text(browser, "tiles"), "all that wait are shown")
 
 
 def test_a_backlog_job_shows_its_stage_and_what_is_left_and_no_queue_of_a_publisher(browser: Any) -> None:

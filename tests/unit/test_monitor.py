@@ -256,7 +256,7 @@ def test_a_scrape_is_open_metrics_with_what_was_counted(activity: Activity, cloc
     assert values["eventlog_back_offs_total", "receiver"] == 1
     assert values["eventlog_reconnects_total",] == 1
     assert values["eventlog_queue_rows",] == 100_000
-    assert values["eventlog_queue_oldest_seconds",] == 12.5
+    assert values["eventlog_queue_oldest_seconds",] == 12.5  # seen just now
     assert values["eventlog_objects_parked",] == 1
     assert values["eventlog_in_flight_rows",] == 20
     assert values["eventlog_oldest_flight_seconds",] == 2
@@ -324,6 +324,17 @@ def test_a_flight_that_is_sent_again_is_as_old_as_it_was(activity: Activity, clo
         activity.looked(Looked(2, 100, flights=[FlightInfo(5, 1, 2)], oldest_flight_seconds=3.0))
     values = scrape(activity)
     assert (values["eventlog_oldest_flight_seconds",], values["eventlog_in_flight_rows",]) == (80, 2)
+
+
+def test_the_oldest_row_grows_older_while_the_publisher_waits(activity: Activity, clock: Clock) -> None:
+    activity.looked(Looked(3, 100, 2.0))
+    clock.now += 10
+    assert scrape(activity)["eventlog_queue_oldest_seconds",] == 2, "it may have been answered since"
+    activity.waits(WaitFor.RECEIVER, "away", 1100.0, "away")
+    assert scrape(activity)["eventlog_queue_oldest_seconds",] == 12
+    assert process_status(activity, "log", "http", "xds", shows_values=False)["oldest_seconds"] == 12
+    activity.take_sample()
+    assert activity.history[-1].oldest_seconds == 12
 
 
 def test_a_flight_that_was_there_before_is_as_old_as_its_line_says(activity: Activity) -> None:

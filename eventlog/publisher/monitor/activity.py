@@ -309,6 +309,19 @@ class Activity(Watched, Observer):
 
     # --- what the server asks ---
 
+    @property
+    def oldest_seconds(self) -> float | None:
+        """Age of the first row N; None if none was seen, or nobody has looked.
+
+        It goes on from the last look as long as the row cannot have been answered: the publisher waits, or a flight
+        hangs that was there at the look.
+        """
+        looked, looked_time = self.looked_at, self.looked_time
+        if looked is None or looked.oldest_seconds is None or looked_time is None:
+            return None
+        is_held = self.state.doing is Doing.WAITING or any(since <= looked_time for _, since in self.flights.values())
+        return looked.oldest_seconds + (self.clock() - looked_time if is_held else 0.0)
+
     def take_sample(self) -> None:
         with self._lock:
             times = sorted(self._times)
@@ -318,7 +331,7 @@ class Activity(Watched, Observer):
             self.counters.rows_published,
             self.counters.events_sent,
             looked.queue_rows,
-            0.0 if looked.queue_rows == 0 else looked.oldest_seconds,
+            0.0 if looked.queue_rows == 0 else self.oldest_seconds,
             times[len(times) // 2] if times else None,
             times[min(len(times) - 1, len(times) * 99 // 100)] if times else None,
         )

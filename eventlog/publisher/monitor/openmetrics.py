@@ -144,7 +144,7 @@ class PublisherMetrics(Collector):
             yield (
                 "eventlog_queue_oldest_seconds",
                 "Age of the first row N by event_time; 0 if there is none.",
-                looked.oldest_seconds or 0.0,
+                activity.oldest_seconds or 0.0,
             )
         yield "eventlog_objects_parked", "Objects whose event the receiver asked for later.", len(looked.parked)
         yield (

@@ -36,7 +36,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from eventlog.config.load import Config
+from eventlog.config.load import Config, with_secrets_of_now
 from eventlog.config.settings import MonitorSettings
 from eventlog.errors import ConfigError, EventlogError
 from eventlog.model import Status
@@ -355,7 +355,8 @@ class Questions:
 
     def doctor(self) -> dict[str, Any]:
         """What ``eventlog doctor`` finds."""
-        findings = examine(self._config, self._compare, replace(Limits(), statement=_QUESTION_SECONDS))
+        config = with_secrets_of_now(self._config, "database")
+        findings = examine(config, self._compare, replace(Limits(), statement=_QUESTION_SECONDS))
         return {
             "findings": [
                 {

@@ -111,7 +111,7 @@ def process_status(activity: Activity, log: str, sink: str, form: str, *, shows_
         format=form,
         queue_rows=looked.queue_rows,
         queue_cap=looked.cap,
-        oldest_seconds=looked.oldest_seconds,
+        oldest_seconds=activity.oldest_seconds,
         oldest_writer_seconds=looked.oldest_writer_seconds,
         looked_seconds_ago=None if activity.looked_time is None else round(now - activity.looked_time, 3),
         counters={name: getattr(activity.counters, name) for name in _COUNTERS},

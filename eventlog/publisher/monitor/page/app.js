@@ -177,10 +177,7 @@ function showStatus(status) {
   if (!status.is_alive) advice.textContent = `No progress for ${seconds(status.progress_seconds)}; a sign was due within ${seconds(status.patience_seconds)}.`;
   const newest = samples[samples.length - 1];
   document.body.classList.toggle("is-job", status.job !== null);
-  if (status.job) {
-    if (failedSeen === null) askErrors(0);
-    return showJob(status, newest);
-  }
+  if (status.job) return showJob(status, newest);
   // Tiles and curves are of one look: the newest sample has both. Before there is one, the status has what there is.
   const looked = newest || status;
   const isCapped = looked.queue_rows !== null && looked.queue_rows >= status.queue_cap;
@@ -189,7 +186,7 @@ function showStatus(status) {
   const tiles = [
     ["rows a second", newest ? count(newest.rows_per_second) : "–"],
     [`rows in the queue${isCapped ? ", or more" : ""}${age}`, count(looked.queue_rows) + (isCapped ? "+" : "")],
-    [`oldest row waits for${age}`, looked.oldest_seconds ? seconds(looked.oldest_seconds) : "none"],
+    ["oldest row waits for", looked.oldest_seconds ? seconds(looked.oldest_seconds) : "none"],
     ["rows answered success", count(done.rows_success)],
     ["rows answered warning", count(done.rows_warning)],
     ["rows answered error or fatal", count(done.rows_error + done.rows_fatal)],
@@ -323,7 +320,7 @@ const loadErrors = onAsk($("ask-errors"), $("errors"), () => "/errors.json", (fo
   table($("errors"), [
     ["code", (one) => one.code], ["table", (one) => one.table_name], ["status", (one) => one.status], ["rows", (one) => count(one.rows), "number"],
     ["newest", (one) => one.newest], ["for example", (one) => `row ${one.example}: ${one.message}`, "text"], ["then", (one) => command(one.command), "text"],
-  ], found.errors, "No row E or F has an error line.");
+  ], found.errors, "No row has an error line.");
 });
 
 onAsk($("ask-doctor"), $("doctor"), () => "/doctor.json", (found) => table($("doctor"), [
