@@ -7,6 +7,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
@@ -18,7 +19,7 @@ from sqlalchemy import Connection
 from eventlog.cli import Command
 from eventlog.cli.context import Context, error_line, json_option, print_json, reading, result, source_option, table
 from eventlog.cli.settings import print_settings
-from eventlog.cli.triggers import planned_triggers
+from eventlog.cli.triggers import planned_triggers, refused_watches
 from eventlog.config.load import Config, Effective, effective
 from eventlog.errors import ConfigError, DatabaseError, EventlogError, number_of, visible
 from eventlog.model import Status
@@ -89,13 +90,18 @@ def _show(config: Config, *, as_json: bool, anew: bool) -> None:
 
 
 def drift(conn: Connection, dialect: Dialect, config: Config) -> list[str]:
-    """What `eventlog triggers apply` would change, a sentence a table; empty if that is unknown (doctor says why)."""
+    """What `eventlog triggers apply` would change, a sentence a table, or why it would refuse.
+
+    Empty if that is unknown, which doctor explains.
+    """
     if not config.watches:
         return []
     try:
         with as_database_errors(conn), conn.begin_nested():
             planned = planned_triggers(conn, dialect, config)
     except EventlogError:
+        with suppress(EventlogError), as_database_errors(conn), conn.begin_nested():
+            return list(refused_watches(conn, dialect, config))
         return []
     return [f"{action.table}: {action.reason}" for action in planned.changes]
 

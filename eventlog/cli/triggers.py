@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -59,6 +60,7 @@ from eventlog.sql.connection import load_dialect
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable, new_log, split_name
 from eventlog.sql.triggers import LOCK_TIMEOUT, TriggerPlan
+from eventlog.sql.triggers.declared import declared_triggers
 from eventlog.sql.triggers.watch import Watch
 
 _NOTHING: Final = "Nothing to drop."
@@ -310,6 +312,19 @@ def _of_another_database(database: Database, dialect: Dialect) -> Iterator[str]:
 def planned_triggers(conn: Connection, dialect: Dialect, config: Config) -> TriggerPlan:
     """What makes the triggers as the configuration declares them. Raises TriggerError, LogTableError, ConfigError."""
     return _plan(conn, dialect, config, find_log(conn, dialect, config))[0]
+
+
+def refused_watches(conn: Connection, dialect: Dialect, config: Config) -> tuple[str, ...]:
+    """What is declared that no trigger can be made for, whoever applies it: tables or columns that are gone."""
+    log = find_log(conn, dialect, config)
+    database = dialect.reflect(conn, class_schema(config))
+    try:
+        chosen = with_tables(config, database, log)
+        catalog = catalog_of(chosen, database, class_names(chosen)[1], log)
+        declared_triggers(database, catalog, declared_watches(chosen), partial(dialect.reflect, conn))
+    except (ConfigError, TriggerError) as error:
+        return error.refusals or (str(error),)
+    return ()
 
 
 def _plan_with_loopback(conn: Connection, dialect: Dialect, config: Config, *, without_log: bool) -> TriggerPlan:

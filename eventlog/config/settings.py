@@ -331,6 +331,11 @@ class WatchSettings(CheckedOptions):
     always: bool = option(False, BOOLEAN, "log what a replication applies too")
     lob_values: bool = option(False, BOOLEAN, "log large objects by value; of no effect on PostgreSQL, which has none")
     lob_always: bool = option(False, BOOLEAN, "Oracle: log LOB columns (8) whenever another column of the row changes")
+    value_limit: int = option(
+        16 * 1024 * 1024,
+        integer(1, 256 * 1024 * 1024),
+        "PostgreSQL: bytes of the largest bytea value that is logged; the row of a larger one is read back (5, 6)",
+    )
 
     @property
     def name(self) -> str:

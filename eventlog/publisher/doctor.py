@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, TypeVar
 
 from sqlalchemy import Connection
@@ -18,7 +19,7 @@ from eventlog.config.load import Config, connection_url
 from eventlog.config.settings import FORMATS_OF_ROWS
 from eventlog.core.catalog import Catalog, Database, ObjectClass, match_name
 from eventlog.core.checks import check_rows
-from eventlog.errors import DatabaseError, EventlogError
+from eventlog.errors import DatabaseError, EventlogError, TriggerError
 from eventlog.model import queue_rows
 from eventlog.publisher.context import LOOPBACK_WAYS_OUT, PublisherOptions, loopback_of_tables, owned_tables
 from eventlog.publisher.cycle import recorded_ids
@@ -29,6 +30,7 @@ from eventlog.publisher.open_log import (
     catalog_of,
     class_names,
     class_schema,
+    declared_watches,
     find_log,
     publisher_options,
     publisher_user,
@@ -41,6 +43,7 @@ from eventlog.sql.dialect import Dialect
 from eventlog.sql.doctor import Finding, Limits, findings
 from eventlog.sql.log_table import LogTable, new_log, split_name
 from eventlog.sql.triggers import TriggerPlan
+from eventlog.sql.triggers.declared import declared_triggers
 from eventlog.sql.triggers.watch import LOGS_VALUES
 from eventlog.sql.windows import Window
 
@@ -288,6 +291,7 @@ def _plan(case: Case) -> Iterator[Finding]:
             case.plan = case.compare(case.conn, case.dialect, case.config)
     except EventlogError as error:
         reason = str(error)
+        yield from _refused_watches(case)
     installed = case.ask("installed_triggers", doctor.LogTrigger)
     yield from findings.judge_disabled(installed)
     if case.plan is None:
@@ -295,6 +299,17 @@ def _plan(case: Case) -> Iterator[Finding]:
         yield from findings.judge_without_plan(installed, watched, reason)
     else:
         yield from findings.judge_plan(case.plan, installed)
+
+
+def _refused_watches(case: Case) -> Iterator[Finding]:
+    """What no trigger can be made for, whoever applies it: a column of a view's base table that is gone."""
+    if case.database is None or case.catalog is None:
+        return
+    try:
+        reflect = partial(case.dialect.reflect, case.conn)
+        declared_triggers(case.database, case.catalog, declared_watches(case.config), reflect)
+    except TriggerError as error:
+        yield Finding("config", "error", str(error), ("eventlog triggers plan",))
 
 
 def _sees_triggers(case: Case) -> bool:

@@ -64,6 +64,7 @@ WATCHES = st.builds(
     st.booleans(),
     st.booleans(),
     st.booleans(),
+    st.integers(1, 9),
 )
 DEFINITIONS = st.builds(
     WatchDefinition,

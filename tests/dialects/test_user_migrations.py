@@ -244,6 +244,24 @@ def test_a_dropped_column_is_unwatched_before_and_comes_back(tree: Tree) -> None
     assert tree.digests() == digests
 
 
+def test_an_altered_column_is_followed_by_its_watch(tree: Tree) -> None:
+    if tree.engine.dialect.name == "sqlite":
+        pytest.skip("SQLite has no ALTER COLUMN")
+    tree.revision("one")
+    tree.upgrade()
+    digests = tree.digests()
+    tree.run("INSERT INTO usr (idu, lname) VALUES (1, 'Doe')")
+    tree.edit("models.py", 'sa.Column("lname", sa.String(40))', 'sa.Column("lname", sa.Text)')
+    assert calls(tree.revision("two")) == [("unwatch_table", "usr"), ("alter_column", "usr"), ("watch_table", "usr")]
+    tree.upgrade()
+    assert tree.is_clean()
+    tree.logged()
+    tree.run("UPDATE usr SET lname = 'Roe'")
+    assert tree.logged() == [(2, "idu=1", "lname", "Roe")]
+    tree.downgrade("one")
+    assert tree.digests() == digests
+
+
 CHANGES: dict[str, tuple[tuple[str, str], list[tuple[str, str]]]] = {
     "another style": (
         ('"style": "field"', '"style": "row_query_back"'),

@@ -206,12 +206,12 @@ PLANS = {
     ),
     "drop": (
         "ALTER TABLE usr DROP nick",
-        "column nick is gone; the triggers still name nick: writes to the table fail until they are applied",
+        "column nick is gone; the triggers still name nick: they log rows to be read back until they are applied",
     ),
     "rename": (
         "ALTER TABLE usr RENAME nick TO alias",
-        "column nick is called alias now (or was dropped, and alias added); the triggers still name nick: writes to "
-        "the table fail until they are applied",
+        "column nick is called alias now (or was dropped, and alias added); the triggers still name nick: they log "
+        "rows to be read back until they are applied",
     ),
     "retype": ("ALTER TABLE usr ALTER age TYPE bigint", "column age is bigint now, and was integer"),
 }

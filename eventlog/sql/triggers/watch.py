@@ -21,6 +21,9 @@ LOGS_VALUES: Final[Collection[Style]] = ("field", "remove_all")
 
 Capture = Literal["row", "statement"]
 
+VALUE_LIMIT: Final = 16 * 1024 * 1024
+"""Bytes of the largest binary value that triggers log by default."""
+
 
 @dataclass(frozen=True, slots=True)
 class Watch:
@@ -31,7 +34,8 @@ class Watch:
     ``exclude``: attributes that are not. Child attributes are named ``child.column``. Names match exactly, else without
     case if one matches. ``always``: also what a replication applies. ``lob_values``: LOBs by value, in databases where
     a type counts as one; ``lob_always``: such a column as read back whenever another one of its row changes, since a
-    write through a locator fires no trigger (spec/triggers.md 6.1).
+    write through a locator fires no trigger (spec/triggers.md 6.1). ``value_limit``: bytes of the largest binary value
+    that is logged (6.2).
     """
 
     table: str
@@ -43,6 +47,7 @@ class Watch:
     always: bool = False
     lob_values: bool = False
     lob_always: bool = False
+    value_limit: int = VALUE_LIMIT
 
 
 def exclusions(

@@ -279,7 +279,7 @@ def test_a_log_that_is_missing_is_named(usr: Watched) -> None:
 def test_a_quoting_function_that_the_log_lacks_comes_and_goes_with_the_triggers(usr: Watched) -> None:
     run(usr.conn, "DROP FUNCTION log.proc_eventlog_quote(text)")
     before = catalogue(usr.conn)
-    assert "quote" not in DIALECT.triggers.script(usr.watch(Watch("usr")))
+    assert "eventlog_quote" not in DIALECT.triggers.script(usr.watch(Watch("usr")))
     plan = usr.watch(Watch("keyed"))
     assert (plan.actions[0].kind, plan.actions[0].table) == ("create", "log.proc_eventlog_quote")
     assert usr.logged("INSERT INTO keyed VALUES (1, 'a+b')") == [(5, 'b="a+b"+a=1', None, None, None)]

@@ -6,7 +6,7 @@ and drops triggers is written here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,11 +19,13 @@ from eventlog.sql.dialects.postgresql.text import (
     is_changed,
     is_one_spelling,
     key_text,
+    key_values_by_type,
     literal,
     new_time,
     quote_function,
     relation,
     session_settings,
+    type_name,
     value_text,
 )
 from eventlog.sql.log_table import LogTable, cut_name
@@ -78,11 +80,12 @@ class FunctionTrigger:
 class CompiledFunction:
     """One function and its triggers on one table, as SQL; their hash in ``marker``, which is the triggers' comment.
 
-    ``place``: the table, and ``name`` the function in its schema. ``function_marker``: the function's comment, which
-    tells the ``columns`` too (name -> type) that they were compiled for. ``by_statement``: the operations (i, u, d)
-    that are logged a statement, not a row. ``is_replicated``: it logs row by row what a replication applies, beside
-    another that logs statements. ``partitions``: the TRUNCATE triggers of those that are known, None = this role may
-    not make it; they are no part of the hash, since partitions come and go.
+    ``place``: the table, and ``name`` the function in its schema. ``fits_body`` is that of a further function, which
+    tells whether the table is still as it was; ``fits_statement`` makes it. ``function_marker``: the function's
+    comment, which tells the ``columns`` too (name -> type) that they were compiled for. ``by_statement``: the
+    operations (i, u, d) that are logged a statement, not a row. ``is_replicated``: it logs row by row what a
+    replication applies, beside another that logs statements. ``partitions``: the TRUNCATE triggers of those that are
+    known, None = this role may not make it; they are no part of the hash, since partitions come and go.
     """
 
     declared: TableTriggers
@@ -91,6 +94,8 @@ class CompiledFunction:
     body: str
     settings: tuple[str, ...]
     statement: str
+    fits_body: str
+    fits_statement: str
     triggers: tuple[FunctionTrigger, ...]
     marker: str
     function_marker: str
@@ -103,6 +108,19 @@ class CompiledFunction:
     def function(self) -> TableName:
         """Schema and name of the function."""
         return self.place[0], self.name
+
+    @property
+    def fits_function(self) -> TableName:
+        """Schema and name of the function that tells whether the table is as it was."""
+        return self.place[0], fits_name(self.name)
+
+
+def fits_name(function: str) -> str:
+    """The name of the function that tells a trigger function whether its table is as it was (spec/triggers.md 9)."""
+    return cut_name(f"{function}_fits", MAX_IDENTIFIER)
+
+
+FITS_ARGUMENTS: Final = "(pg_catalog.regclass, pg_catalog.text[], pg_catalog.text[], pg_catalog.text)"
 
 
 def compile_triggers(facts: Facts, declared: Sequence[TableTriggers]) -> list[CompiledFunction]:
@@ -173,18 +191,19 @@ def _compile(
 ) -> CompiledFunction:
     """``names``: of the triggers by operation (t is TRUNCATE); ``partitions``: of those of partitions."""
     if isinstance(triggers, ClassTriggers):
-        body = _class_body(facts, triggers, moving, by_statement)
+        body = _class_body(facts, triggers, list(moving), function, by_statement)
         shown = (*triggers.key, *triggers.columns)
         # Where a column is left out the function looks itself: the whole row would fetch its large values to compare.
         is_whole = len(shown) == len(triggers.table.columns)
     else:
-        body = _child_body(facts, triggers, by_statement)
+        body = _child_body(facts, triggers, function, by_statement)
         shown = (*triggers.key, *triggers.owner_columns, triggers.column)
         is_whole = True
     table = facts.place_of(triggers)
     settings = session_settings(shown, facts.enums) | (_STATEMENT_SETTINGS if by_statement else {})
     sql_name = qualified(table[0], function)
     statement = _rendered("function.sql.j2", function=sql_name, settings=settings, body=body)
+    fits_statement = _rendered("fits_function.sql.j2", function=qualified(table[0], fits_name(function)))
     is_replicated = "t" not in names
 
     def enabled(operation: str) -> str:
@@ -206,7 +225,7 @@ def _compile(
     if triggers.watch.always and by_statement:
         always.append("what is replicated by row")
     # The types count too: a publisher reads the values by them, even where the SQL is the same.
-    whole = "\n".join([statement, *(trigger.statement for trigger in compiled), *always, repr(columns)])
+    whole = "\n".join([statement, fits_statement, *(trigger.statement for trigger in compiled), *always, repr(columns)])
     digest = sha256(whole)
     return CompiledFunction(
         declared=triggers,
@@ -215,6 +234,8 @@ def _compile(
         body=body,
         settings=(f"search_path={SEARCH_PATH}", *(f"{name}={value}" for name, value in settings.items())),
         statement=statement,
+        fits_body=fits_statement.split("$eventlog$")[-2],
+        fits_statement=fits_statement,
         triggers=tuple(compiled),
         marker=marker_of(facts.log, digest),
         function_marker=marker_of(facts.log, digest, columns),
@@ -269,7 +290,14 @@ def table_sql(compiled: Sequence[CompiledFunction]) -> TableSql:
         f"DROP TRIGGER {quote_identifier(trigger.name)} ON {table}" for one in compiled for trigger in one.triggers
     ]
     partitioned = [one for one in compiled if one.declared.table.partitioned]
-    functions = [f"DROP FUNCTION {qualified(*one.function)}()" for one in compiled]
+    functions = [
+        statement
+        for one in compiled
+        for statement in (
+            f"DROP FUNCTION {qualified(*one.function)}()",
+            f"DROP FUNCTION {qualified(*one.fits_function)}{FITS_ARGUMENTS}",
+        )
+    ]
     return TableSql(
         table=".".join(first.place),
         digest=digest_of_markers(one.marker for one in compiled),
@@ -281,7 +309,10 @@ def table_sql(compiled: Sequence[CompiledFunction]) -> TableSql:
 def create(compiled: Iterable[CompiledFunction]) -> Iterable[str]:
     """The statements that make functions and their triggers."""
     for one in compiled:
-        function = f"{qualified(*one.function)}()"
+        function, fits = f"{qualified(*one.function)}()", qualified(*one.fits_function) + FITS_ARGUMENTS
+        yield one.fits_statement
+        yield f"REVOKE ALL ON FUNCTION {fits} FROM PUBLIC"
+        yield f"COMMENT ON FUNCTION {fits} IS {literal(one.marker)}"
         yield one.statement
         # Whoever may execute it could put it on a table of his own and write what he likes into the log.
         yield f"REVOKE ALL ON FUNCTION {function} FROM PUBLIC"
@@ -319,8 +350,64 @@ def _partition_triggers(compiled: CompiledFunction, *, drop: bool) -> str:
 # --- bodies -----------------------------------------------------------------------------------------------------------
 
 
+def _guard(
+    facts: Facts,
+    triggers: TableTriggers,
+    function: str,
+    own: Sequence[Column],
+    key: Sequence[Column],
+    others: Iterable[tuple[TableName, Sequence[Column]]],
+) -> dict[str, object]:
+    """SQL texts for drifted.sql.j2: what the function relies on, and how the key is found if that is gone.
+
+    ``own``: the columns of the table; ``key``: those that make the key of an object; ``others``: tables that are looked
+    into, with their columns.
+    """
+    place = facts.place_of(triggers)
+    is_child = isinstance(triggers, ChildTriggers)
+    others = list(others)
+
+    def array(texts: Iterable[str]) -> str:
+        return f"ARRAY[{', '.join(map(literal, texts))}]::pg_catalog.text[]"
+
+    def fits(relation: str, columns: Sequence[Column], caller: str = "NULL") -> str:
+        names, types = array(column.name for column in columns), array(map(type_name, columns))
+        return f"{qualified(place[0], fits_name(function))}({relation}, {names}, {types}, {caller})"
+
+    def constant(table: TableName) -> str:
+        return f"{literal(qualified(*table))}::pg_catalog.regclass"
+
+    # A partition is known by its root, whose trigger it has; the name of the root tells nothing of the partition.
+    caller = literal(f"{qualified(place[0], function)}()") if triggers.table.partitioned else "NULL"
+    may_repeat = isinstance(triggers, ClassTriggers) and triggers.may_repeat
+    names_itself = may_repeat or is_child or triggers.table.partitioned or bool(others)
+    values_by_type, value_of_others = key_values_by_type("x.<column>")
+    return {
+        "table": literal(qualified(*place)),
+        "schema": literal(place[0]),
+        "name": literal(place[1]),
+        "owner": literal(qualified(*facts.owner_of(triggers))) if isinstance(triggers, ChildTriggers) else "NULL",
+        "is_partitioned": triggers.table.partitioned,
+        "may_repeat": may_repeat,
+        "has_view_names": any(one.name != two.name for one, two in zip(triggers.key, triggers.log_key, strict=True)),
+        "fits": fits(constant(place), own, caller),
+        "fits_renamed": "" if names_itself else fits("TG_RELID::pg_catalog.regclass", own),
+        "others": [
+            {"table": literal(qualified(*table)), "fits": fits(constant(table), columns)} for table, columns in others
+        ],
+        "key_names": array(column.name for column in key),
+        "key_labels": array(column.name for column in triggers.log_key),
+        "values_by_type": values_by_type,
+        "value_of_others": value_of_others,
+    }
+
+
 def _class_body(
-    facts: Facts, triggers: ClassTriggers, moving: Iterable[ChildTriggers], by_statement: frozenset[str]
+    facts: Facts,
+    triggers: ClassTriggers,
+    moving: Sequence[ChildTriggers],
+    function: str,
+    by_statement: frozenset[str],
 ) -> str:
     place, quote = facts.place_of(triggers), quote_function(facts.log)
     table = relation(place[0], triggers.table)
@@ -353,6 +440,14 @@ def _class_body(
     return _rendered(
         "class_body.sql.j2",
         log=_log_for(facts.log, triggers.class_name),
+        guard=_guard(
+            facts,
+            triggers,
+            function,
+            (*triggers.key, *triggers.columns),
+            triggers.key,
+            [(facts.place_of(child), child.owner_columns) for child in moving],
+        ),
         table=table,
         moving=[owned(child) for child in moving],
         columns=triggers.columns,
@@ -371,10 +466,33 @@ def _class_body(
         stands=stands,
         is_there=all_there,
         key_is_changed=" OR ".join(map(_column_is_changed, triggers.key)),
+        is_large=_is_large(triggers),
     )
 
 
-def _child_body(facts: Facts, triggers: ChildTriggers, by_statement: frozenset[str]) -> str:
+def _is_large(triggers: ClassTriggers) -> Callable[..., str]:
+    """The function that makes SQL: a value is too large to be logged (spec/triggers.md 6.2), "" if none can be.
+
+    Its arguments are SQL of the columns before and after, or of the columns of a new row alone.
+    """
+
+    def large(ref: str) -> str:
+        return f"pg_catalog.octet_length({ref}) > {triggers.watch.value_limit}"
+
+    def is_large(*rows: Sequence[str]) -> str:
+        conditions = []
+        for place, column in enumerate(triggers.columns):
+            refs = [row[place] for row in rows]
+            if column.type.kind is Kind.BINARY:
+                too_large = " OR ".join(map(large, refs))
+                is_other = f" AND {is_changed(column, *refs)}" if len(refs) == 2 else ""
+                conditions.append(f"({too_large}){is_other}")
+        return " OR ".join(conditions)
+
+    return is_large
+
+
+def _child_body(facts: Facts, triggers: ChildTriggers, function: str, by_statement: frozenset[str]) -> str:
     child, owner_place, quote = facts.place_of(triggers), facts.owner_of(triggers), quote_function(facts.log)
     table, owner = relation(child[0], triggers.table), relation(owner_place[0], triggers.owner)
     pairs = list(zip(triggers.key, triggers.owner_columns, strict=True))
@@ -402,6 +520,14 @@ def _child_body(facts: Facts, triggers: ChildTriggers, by_statement: frozenset[s
     return _rendered(
         "child_body.sql.j2",
         log=_log_for(facts.log, triggers.class_name),
+        guard=_guard(
+            facts,
+            triggers,
+            function,
+            (*triggers.owner_columns, triggers.column),
+            triggers.owner_columns,
+            [(owner_place, triggers.key)],
+        ),
         table=table,
         event_type=int(triggers.event_type),
         attribute=triggers.attribute,

@@ -93,10 +93,12 @@ class Facts:
 class InstalledFunctions:
     """The trigger functions of one log, by oid; its triggers, and those of others, by table.
 
-    ``quoting``: the key quoting function, if it was made with the triggers and not with the log.
+    ``helpers``: the functions that tell whether a table is as it was, by schema and name. ``quoting``: the key quoting
+    function, if it was made with the triggers and not with the log.
     """
 
     functions: Mapping[int, Row[Any]]
+    helpers: Mapping[TableName, Row[Any]]
     ours: Mapping[TableName, Sequence[Row[Any]]]
     others: Mapping[TableName, Sequence[Row[Any]]]
     quoting: Row[Any] | None
@@ -172,14 +174,15 @@ def read_facts(
 def read_installed(conn: Connection, log: LogTable) -> InstalledFunctions:
     """The triggers and functions of a log, and the triggers of others beside them."""
     functions = {row.oid: row for row in conn.execute(sql("functions")) if _owns(log, row.marker)}
-    quoting = next((row for row in functions.values() if not row.is_trigger), None)
+    helpers = {(row.schema, row.name): row for row in functions.values() if not row.is_trigger}
+    quoting = helpers.pop((log.schema or "", log.own_name(QUOTE_FUNCTION)), None)
     functions = {oid: row for oid, row in functions.items() if row.is_trigger}
     ours: defaultdict[TableName, list[Row[Any]]] = defaultdict(list)
     others: defaultdict[TableName, list[Row[Any]]] = defaultdict(list)
     for row in conn.execute(sql("triggers")):
         is_ours = _owns(log, row.marker) or row.function in functions
         (ours if is_ours else others)[row.schema, row.table_name].append(row)
-    return InstalledFunctions(functions, dict(ours), dict(others), quoting)
+    return InstalledFunctions(functions, helpers, dict(ours), dict(others), quoting)
 
 
 def sql(name: str) -> TextClause:

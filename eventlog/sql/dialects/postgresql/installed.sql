@@ -125,12 +125,16 @@ LIMIT 3;
 -- name: show
 -- The triggers of one log, with their texts, for people. Ours are found by their comments, which end in the log's name.
 SELECT n.nspname || '.' || c.relname AS "table", t.tgname AS trigger, f.proname AS function, t.tgenabled <> 'D' AS enabled,
-       pg_get_triggerdef(t.oid, true) AS trigger_sql, pg_get_functiondef(f.oid) AS function_sql
+       pg_get_triggerdef(t.oid, true) AS trigger_sql,
+       coalesce(pg_get_functiondef(h.oid) || E';\n\n', '') || pg_get_functiondef(f.oid) AS function_sql
 FROM pg_catalog.pg_trigger t
 JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 JOIN pg_catalog.pg_proc f ON f.oid = t.tgfoid
 JOIN pg_catalog.pg_description d ON d.classoid = 'pg_catalog.pg_trigger'::regclass AND d.objoid = t.oid AND d.objsubid = 0
+-- The function that it asks whether the table is as it was has the comment of the trigger.
+LEFT JOIN (pg_catalog.pg_description hd JOIN pg_catalog.pg_proc h ON h.oid = hd.objoid AND h.prorettype <> 'trigger'::regtype)
+    ON hd.classoid = 'pg_catalog.pg_proc'::regclass AND hd.objsubid = 0 AND hd.description = d.description
 WHERE NOT t.tgisinternal AND t.tgparentid = 0
   AND d.description LIKE 'eventlog sha256:%' AND right(d.description, length(:suffix)) = :suffix
 ORDER BY n.nspname COLLATE "C", c.relname COLLATE "C", t.tgname COLLATE "C";

@@ -7,12 +7,13 @@ approximate numbers. What it can change in the others is in ``session_settings``
 
 from __future__ import annotations
 
+import re
 import string
 from collections.abc import Iterable, Sequence
 from typing import Final
 
 from eventlog.core.catalog import Column, Table
-from eventlog.core.values import Kind
+from eventlog.core.values import ColumnType, Kind
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import key_parts, qualified
 
@@ -157,6 +158,57 @@ def key_text(key: Sequence[Column], refs: Sequence[str], quote_function: str) ->
         return f"({unquoted})" if column.type.kind in _NEVER_QUOTED else f"({quote_function}({unquoted}))"
 
     return " OPERATOR(pg_catalog.||) ".join(key_parts(key, refs, value, literal))
+
+
+def key_values_by_type(ref: str) -> tuple[dict[str, str], str]:
+    """SQL of a key value, not quoted, by the name of its type in ``pg_catalog``; and that of all other types.
+
+    For keys whose types are known when they are logged, not before (spec/triggers.md 7.6).
+    """
+    kinds = {
+        "numeric": Kind.EXACT,
+        "date": Kind.DATE,
+        "timestamp": Kind.TIMESTAMP,
+        "timestamptz": Kind.TIMESTAMPTZ,
+        "bytea": Kind.BINARY,
+        "bool": Kind.BOOLEAN,
+        "bpchar": Kind.FIXED,
+    }
+    by_type = {name: key_value(Column("", ColumnType(kind, 0, name)), ref) for name, kind in kinds.items()}
+    by_type |= {name.strip('"'): key_value(Column("", ColumnType(Kind.OTHER, 0, name)), ref) for name in _CAST_TO_TEXT}
+    return dict(sorted(by_type.items())), key_value(Column("", ColumnType(Kind.OTHER, 0, "")), ref)
+
+
+_IN_PARENTHESES: Final = re.compile(r'("(?:[^"]|"")*")|\([^)]*\)')
+_PLAIN_NAMES: Final = {"bpchar": "character", '"bit"': "bit"}
+_INTEGERS: Final = {16: "smallint", 32: "integer", 64: "bigint"}
+_NAMES_OF_KINDS: Final = {
+    Kind.EXACT: "numeric",
+    Kind.BOOLEAN: "boolean",
+    Kind.FIXED: "character",
+    Kind.BINARY: "bytea",
+    Kind.DATE: "date",
+    Kind.TIME: "time without time zone",
+    Kind.TIMESTAMP: "timestamp without time zone",
+    Kind.TIMESTAMPTZ: "timestamp with time zone",
+    Kind.UUID: "uuid",
+}
+
+
+def type_name(column: Column) -> str:
+    """The name of a column's type without its length, as ``format_type(type, NULL)`` has it."""
+    match column.type.kind:
+        case Kind.INTEGER:
+            return _INTEGERS.get(column.type.bits, "numeric")
+        case Kind.APPROXIMATE:
+            return "real" if column.type.bits == 32 else "double precision"
+        case Kind.CHARACTER | Kind.OTHER:
+            name = _IN_PARENTHESES.sub(lambda found: found[1] or "", column.type.sql)
+            plain = name.removesuffix("[]")
+            plain = "interval" if plain.startswith("interval ") else _PLAIN_NAMES.get(plain, plain)
+            return plain + name[len(name.removesuffix("[]")) :]
+        case kind:
+            return _NAMES_OF_KINDS[kind]
 
 
 def needs_quoting(key: Iterable[Column]) -> bool:

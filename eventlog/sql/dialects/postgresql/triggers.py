@@ -31,6 +31,7 @@ from eventlog.sql.dialects.postgresql.compile import (
     FunctionTrigger,
     compile_triggers,
     create,
+    fits_name,
     moving_with,
     render_quote_function,
     settle,
@@ -210,13 +211,13 @@ def _compare_table(
     if not old and not {row.name for row in functions} & {one.name for one in compiled}:
         statements = (*_drop_triggers(of_partitions), *create(compiled))
         return Action("create", name, "watched, and not captured yet", statements)
-    reasons = list(_differences(compiled, old, functions))
+    reasons = list(_differences(compiled, old, functions, installed))
     if not reasons:
         oids = {row.name: row.oid for row in functions}
         return _compare_partitions(name, compiled, oids, of_partitions)
     kept = {one.function for one in every}
     gone = [row for row in functions if (row.schema, row.name) not in kept]
-    statements = (*_drop_triggers([*old, *of_partitions]), *create(compiled), *_drop_functions(gone))
+    statements = (*_drop_triggers([*old, *of_partitions]), *create(compiled), *_drop_functions(gone, installed))
     return Action("replace", name, "; ".join(dict.fromkeys(reasons)), statements)
 
 
@@ -253,7 +254,10 @@ def _compare_partitions(
 
 
 def _differences(
-    compiled: Sequence[CompiledFunction], old: Sequence[Row[Any]], functions: Sequence[Row[Any]]
+    compiled: Sequence[CompiledFunction],
+    old: Sequence[Row[Any]],
+    functions: Sequence[Row[Any]],
+    installed: InstalledFunctions,
 ) -> Iterable[str]:
     present = {row.name: row for row in functions}
     oids = {}
@@ -267,7 +271,7 @@ def _differences(
             yield from declared_otherwise(before, one.columns, now)
             if missing := [name for name in before if name not in now]:
                 names = ", ".join(missing)
-                yield f"the triggers still name {names}: writes to the table fail until they are applied"
+                yield f"the triggers still name {names}: they log rows to be read back until they are applied"
             return
         oids[one.name] = function.oid
         if (
@@ -277,6 +281,11 @@ def _differences(
             or sorted(function.settings) != sorted(one.settings)
         ):
             yield f"function {one.name} was changed by hand"
+        helper = installed.helpers.get(one.fits_function)
+        if helper is None:
+            yield f"function {one.fits_function[1]} is missing: writes to the table fail until they are applied"
+        elif helper.body != one.fits_body:
+            yield f"function {one.fits_function[1]} was changed by hand"
     if present:
         yield "less of it is watched than before"
     triggers = {row.name: row for row in old if row.function not in {row.oid for row in present.values()}}
@@ -319,8 +328,11 @@ def _drop_triggers(rows: Iterable[Row[Any]]) -> list[str]:
     return [f"DROP TRIGGER {quote_identifier(row.name)} ON {qualified(row.schema, row.table_name)}" for row in rows]
 
 
-def _drop_functions(rows: Iterable[Row[Any]]) -> list[str]:
-    return [f"DROP FUNCTION {qualified(row.schema, row.name)}({row.arguments})" for row in rows]
+def _drop_functions(rows: Iterable[Row[Any]], installed: InstalledFunctions) -> list[str]:
+    """The statements that drop functions, each with the one that told it whether its table was as before."""
+    helpers = installed.helpers
+    found = [one for row in rows for one in (row, helpers.get((row.schema, fits_name(row.name)))) if one is not None]
+    return [f"DROP FUNCTION {qualified(row.schema, row.name)}({row.arguments})" for row in found]
 
 
 def _drop_all(installed: InstalledFunctions, *, kept: Sequence[CompiledFunction], reason: str) -> list[Action]:
@@ -337,12 +349,14 @@ def _drop_all(installed: InstalledFunctions, *, kept: Sequence[CompiledFunction]
             for oid, row in installed.functions.items()
             if last.get(oid) == place and (row.schema, row.name) not in functions_kept
         ]
-        statements = _drop_triggers(rows) + _drop_functions(functions)
+        statements = _drop_triggers(rows) + _drop_functions(functions, installed)
         actions.append(Action("drop", ".".join(place), reason, tuple(statements)))
     for oid, row in installed.functions.items():
         if oid not in used and (row.schema, row.name) not in functions_kept:
             name = f"{row.schema}.{row.name}"
-            actions.append(Action("drop", name, "a function without triggers", tuple(_drop_functions([row]))))
+            actions.append(
+                Action("drop", name, "a function without triggers", tuple(_drop_functions([row], installed)))
+            )
     return actions
 
 
@@ -365,7 +379,9 @@ def _compare_quoting(log: LogTable, installed: InstalledFunctions, *, is_needed:
     name = f"{log.schema}.{log.own_name(QUOTE_FUNCTION)}"
     row = installed.quoting
     if not is_needed:
-        return [] if row is None else [Action("drop", name, "no key needs it", tuple(_drop_functions([row])))]
+        return (
+            [] if row is None else [Action("drop", name, "no key needs it", tuple(_drop_functions([row], installed)))]
+        )
     statement = render_quote_function(log)
     marker = marker_of(log, sha256(statement))
     statements = (statement, f"COMMENT ON FUNCTION {quote_function(log)}(pg_catalog.text) IS {literal(marker)}")
