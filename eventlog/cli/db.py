@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -29,6 +30,7 @@ from eventlog.errors import ConfigError, LogTableError
 from eventlog.publisher.open_log import find_log, take_lock
 from eventlog.sql import migrations
 from eventlog.sql.connection import SUPPORTED, dialect_of
+from eventlog.sql.database import Storage
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.epoch import has_epoch, raise_epoch, read_epoch
 from eventlog.sql.log_table import new_log, split_name
@@ -47,22 +49,41 @@ def db() -> None:
 @db.command()
 @click.argument("revision", default="head")
 @click.option("--companions-only", is_flag=True, help="Make the companions alone, for a log that is there already.")
+@click.option("--tablespace", metavar="NAME", help="Oracle: where the tables are made.")
+@click.option("--index-tablespace", metavar="NAME", help="Oracle: where the indexes are made.")
+@click.option("--name", "renamed", multiple=True, metavar="NAME=OTHER",
+              help="Oracle: another name of an index or a constraint; repeatable.")  # fmt: skip
 @sql_option
 @dialect_option
 @click.pass_obj
-def upgrade(context: Context, revision: str, companions_only: bool, as_sql: bool, dialect_name: str | None) -> None:
-    """Make the log and its companions, or bring them up to REVISION, by default the newest (head)."""
+def upgrade(
+    context: Context,
+    revision: str,
+    companions_only: bool,
+    tablespace: str | None,
+    index_tablespace: str | None,
+    renamed: tuple[str, ...],
+    as_sql: bool,
+    dialect_name: str | None,
+) -> None:
+    """Make the log and its companions, or bring them up to REVISION, by default the newest (head).
+
+    On Oracle names are written as in SQL: without quotes in upper case.
+    """
     config = context.config()
+    storage = Storage(tablespace, index_tablespace, _pairs(renamed))
     if as_sql:
         whose = offline(config, dialect_name)
-        migrations.upgrade(None, revision=revision, companions_only=companions_only, sql=sys.stdout, **whose)
+        migrations.upgrade(
+            None, revision=revision, companions_only=companions_only, sql=sys.stdout, storage=storage, **whose
+        )
         return
     _refuse_dialect(dialect_name)
     url = connection_url(config.database)
     dialect_of(url).prepare(url)
     with transaction(config) as (conn, _):
         before = migrations.current(conn, **names(config))
-        migrations.upgrade(conn, revision=revision, companions_only=companions_only, **names(config))
+        migrations.upgrade(conn, revision=revision, companions_only=companions_only, storage=storage, **names(config))
         after = migrations.current(conn, **names(config))
     if not context.quiet:
         what = "nothing to do" if after == before else "upgraded"
@@ -162,6 +183,14 @@ def downgrade(
         after = migrations.current(conn, **names(config))
     if not context.quiet:
         result(f"log {config.database.log_table}: now at {_revisions(after)}")
+
+
+def _pairs(renamed: Sequence[str]) -> dict[str, str]:
+    """``OLD=NEW`` as pairs. Raises ConfigError."""
+    pairs = [one.partition("=") for one in renamed]
+    if wrong := next((one for one, (old, _, new) in zip(renamed, pairs, strict=True) if not (old and new)), None):
+        raise ConfigError(f"--name {wrong}: write NAME=OTHER, such as IDX_EVENTLOG_5=LOG_QUEUE")
+    return {old: new for old, _, new in pairs}
 
 
 def names(config: Config) -> dict[str, Any]:

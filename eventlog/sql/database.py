@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Protocol
@@ -18,6 +19,7 @@ from sqlalchemy.types import TypeEngine
 
 from eventlog.core.catalog import Catalog, Column, Database
 from eventlog.core.values import Kind
+from eventlog.errors import ConfigError
 from eventlog.sql.log_table import LogTable, quoted
 from eventlog.sql.statements import fetch, fetch_chunks, qualified, quote_identifier, run_as_it_stands
 
@@ -90,6 +92,21 @@ class Wake(Protocol):
 
     def heard(self, conn: Connection) -> bool:
         """Whether a notification has come since the last call; does not wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """Where the tables and the indexes of a log are made, and what its indexes and constraints are called.
+
+    ``names``: by the name that they have of themselves. All are written as in SQL: without quotes in any case.
+    """
+
+    tablespace: str | None = None
+    index_tablespace: str | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.tablespace or self.index_tablespace or self.names)
 
 
 class SqlDatabase(ABC):
@@ -354,6 +371,17 @@ class SqlDatabase(ABC):
     def guard_by_checks(self, log: LogTable) -> Sequence[str]:
         """The statements that take ``guard_by_index`` back."""
         return ()
+
+    constraint_names: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    """SQLAlchemy's naming convention for the constraints of a log's tables; empty = the server names them."""
+
+    def placed(self, text: str, storage: Storage) -> str:
+        """Statements that make tables and indexes, for a storage. Raises ConfigError where none can be given."""
+        if storage:
+            raise ConfigError(
+                f"{self.name} takes no tablespace and no names here: give them to `db upgrade` on Oracle alone"
+            )
+        return text
 
     def narrow_queue(self, log: LogTable) -> Sequence[str]:
         """The statements that make the index of an expression, and drop the one that it replaces."""

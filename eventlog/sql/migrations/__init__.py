@@ -28,9 +28,11 @@ from sqlalchemy.sql.expression import ClauseElement, Executable
 
 from eventlog.errors import ConfigError, DatabaseError, LogTableError
 from eventlog.sql.connection import AS_OWNER, as_database_errors, load_dialect
+from eventlog.sql.database import Storage
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable, new_log, quoted, refuse_schema, schema_of, split_name
 
+_NO_STORAGE: Final = Storage()
 _LOG_BRANCH: Final = "log"
 _COMPANIONS_BRANCH: Final = "companions"
 _SCRIPTS: Final = str(Path(__file__).parent)
@@ -45,6 +47,7 @@ def upgrade(
     companions_only: bool = False,
     sql: TextIO | None = None,
     dialect_name: str | None = None,
+    storage: Storage = _NO_STORAGE,
 ) -> None:
     """Make the log and its companions, or bring them up to ``revision`` (one, or one a branch); what is there already
     is left alone.
@@ -52,21 +55,23 @@ def upgrade(
     ``log_table`` may be ``schema.table``; otherwise it is made in ``schema``, by default the connection's current one,
     which must exist. ``companions_only``: somebody else made the log. ``sql``: write the whole SQL there and run
     nothing; then ``target`` may be None if ``dialect_name`` is given. An engine's transaction is committed, a
-    connection's is the caller's. Raises LogTableError if a table of the log's name is there that is not ours,
-    DatabaseError if the schema is missing, ConfigError for an unknown revision.
+    connection's is the caller's. ``storage``: where it is made, of a database that can tell.
+
+    Raises LogTableError if a table of the log's name is there that is not ours, DatabaseError if the schema is missing,
+    ConfigError for an unknown revision, or a storage that the database has not.
     """
     wanted = _revision(revision, companions_only)
     if sql is not None:
         dialect = _dialect(target, dialect_name)
         log = _offline_log(log_table, schema, dialect)
-        with _alembic_errors(), _script(sql, dialect) as printed:
+        with _alembic_errors(), _script(sql, dialect, storage) as printed:
             command.upgrade(_config(log, dialect, None, printed, companions_only), wanted, sql=True)
         return
     with _connection(target) as conn:
         log = _online_log(conn, log_table, schema)
         _check_before_upgrade(conn, log, companions_only)
         with _alembic_errors():
-            command.upgrade(_config(log, _dialect(conn), conn, None, companions_only), wanted)
+            command.upgrade(_config(log, _dialect(conn), conn, None, companions_only, storage), wanted)
 
 
 def downgrade(
@@ -142,12 +147,12 @@ def _online_log(conn: Connection, log_table: str, schema: str | None) -> LogTabl
 
 
 @contextmanager
-def _script(sql: TextIO, dialect: Dialect) -> Iterator[io.StringIO]:
+def _script(sql: TextIO, dialect: Dialect, storage: Storage = _NO_STORAGE) -> Iterator[io.StringIO]:
     """The buffer that Alembic prints to. At the end ``sql`` gets what the database's own tool runs."""
     printed = io.StringIO()
     yield printed
     sql.writelines(f"{line}\n" for line in dialect.prologue)
-    sql.write(dialect.as_script(printed.getvalue().strip("\n") + "\n"))
+    sql.write(dialect.as_script(dialect.placed(printed.getvalue().strip("\n") + "\n", storage)))
     sql.writelines(f"{line}\n" for line in dialect.epilogue)
 
 
@@ -209,7 +214,12 @@ def _revision(revision: str | tuple[str, ...], companions_only: bool) -> Any:
 
 
 def _config(
-    log: LogTable, dialect: Dialect, conn: Connection | None, sql: TextIO | None, companions_only: bool = False
+    log: LogTable,
+    dialect: Dialect,
+    conn: Connection | None,
+    sql: TextIO | None,
+    companions_only: bool = False,
+    storage: Storage = _NO_STORAGE,
 ) -> Config:
     config = Config() if sql is None else Config(output_buffer=sql)
     config.set_main_option("script_location", _SCRIPTS.replace("%", "%%"))
@@ -219,6 +229,7 @@ def _config(
         dialect=dialect,
         log=log,
         companions_only=companions_only,
+        storage=storage,
         version_table=quoted(log.version_table),
         version_table_schema=schema_of(log),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlalchemy as sa
 from alembic import context
 
 from eventlog.sql.migrations import every_statement
@@ -11,7 +12,17 @@ shared = {
     "version_table": attributes["version_table"],
     "version_table_schema": attributes["version_table_schema"],
     "transaction_per_migration": False,
+    "target_metadata": sa.MetaData(naming_convention=attributes["dialect"].constraint_names or None),
 }
+
+
+def placed_and_guarded(statement: str) -> str:
+    """A statement of a migration as it is run."""
+    dialect = attributes["dialect"]
+    made: str = dialect.guarded(dialect.placed(statement, attributes["storage"]))
+    return made
+
+
 if context.is_offline_mode():
     context.configure(
         dialect_name=attributes["dialect"].name,
@@ -26,5 +37,5 @@ if context.is_offline_mode():
         context.run_migrations()
 else:
     context.configure(connection=attributes["connection"], **shared)
-    with context.begin_transaction(), every_statement(attributes["connection"], attributes["dialect"].guarded):
+    with context.begin_transaction(), every_statement(attributes["connection"], placed_and_guarded):
         context.run_migrations()

@@ -13,6 +13,7 @@ from eventlog.core.values import ColumnType, Kind
 from eventlog.model import EventType, LogRow
 from eventlog.sql import migrations
 from eventlog.sql.connection import load_dialect
+from eventlog.sql.database import Storage
 from eventlog.sql.dialects.oracle import DIALECT, session
 from eventlog.sql.dialects.oracle.objects import column_type, fingerprint_statement, values_statement
 from eventlog.sql.dialects.oracle.session import IDENTITY
@@ -266,10 +267,14 @@ def _resync() -> Iterator[str]:
     yield DIALECT.log_statement(LOG, "write_key")
 
 
-def migration_script() -> str:
+ELSEWHERE = Storage("logs", '"Fast disk"', {"idx_eventlog_5": "log_queue", "PK_EVENTLOG": "log_pk"})
+"""A storage of every kind."""
+
+
+def migration_script(storage: Storage | None = None) -> str:
     """``eventlog db upgrade --sql --dialect oracle``."""
-    out = io.StringIO()
-    migrations.upgrade(None, log_table="LOGS.EVENTLOG", sql=out, dialect_name="oracle")
+    out, made = io.StringIO(), {} if storage is None else {"storage": storage}
+    migrations.upgrade(None, log_table="LOGS.EVENTLOG", sql=out, dialect_name="oracle", **made)
     return out.getvalue()
 
 
@@ -305,6 +310,7 @@ def of_scripts() -> Cases:
     plan = TriggerPlan((Action("create", "APP.LINK", "new", cases()["trigger_key_only"]),))
     return {
         "upgrade": script_statements(migration_script()),
+        "upgrade_elsewhere": script_statements(migration_script(ELSEWHERE)),
         "downgrade": script_statements(downgrade_script()),
         "script": script_statements(load_dialect("oracle").triggers.script(plan, 5.0)),
     }

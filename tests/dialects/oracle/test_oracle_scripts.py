@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import re
 import sqlite3
 
 import pytest
-from oracle_catalogue import downgrade_script, migration_script, script_statements
+from oracle_catalogue import ELSEWHERE, downgrade_script, migration_script, script_statements
 
-from eventlog.errors import TriggerError
-from eventlog.sql.dialects.oracle.script import guarded, rerunnable, terminated, unless
+from eventlog.errors import ConfigError, TriggerError
+from eventlog.sql import migrations
+from eventlog.sql.database import Storage
+from eventlog.sql.dialects.oracle.script import guarded, placed, rerunnable, terminated, unless
 
 UPGRADE = script_statements(migration_script())
 DOWNGRADE = script_statements(downgrade_script())
@@ -123,3 +126,48 @@ def test_a_trigger_that_does_not_compile_is_dropped_before_the_script_stops() ->
 def test_a_name_that_sql_plus_would_take_for_something_else_is_refused(name: str) -> None:
     with pytest.raises(TriggerError, match="without --sql"):
         terminated([f'DROP TRIGGER "{name}"'])
+
+
+# --- where tables and indexes are made --------------------------------------------------------------------------------
+
+
+def test_tables_and_indexes_are_made_where_they_are_told_and_called_as_they_are_told() -> None:
+    script = migration_script(ELSEWHERE)
+    tables = re.findall(r"CREATE TABLE .*?\n\)( [^']*)?'", script, re.DOTALL)
+    assert len(tables) >= 5
+    assert set(tables) == {' TABLESPACE "LOGS"'}
+    keys = re.findall(r"PRIMARY KEY \([^)]*\)(?: USING INDEX TABLESPACE ([^,\n]+))?", script)
+    assert set(keys) == {'"Fast disk"'}
+    made = [line for line in script.split("\n") if re.search("CREATE (UNIQUE )?INDEX", line)]
+    assert all(' TABLESPACE "Fast disk"' in line for line in made)
+    assert 'CREATE INDEX "LOGS"."LOG_QUEUE" ON' in script
+    assert 'CONSTRAINT "LOG_PK" PRIMARY KEY (record_id)' in script
+    assert "IDX_EVENTLOG_5" not in script
+
+
+def test_what_names_a_log_of_itself_needs_no_quotes() -> None:
+    script = migration_script()
+    names = re.findall(r'(?:INDEX|CONSTRAINT|TABLE|SEQUENCE) (?:"[^"]+"\.)?"([^"]+)"', script)
+    odd = {name for name in names if name != name.upper()}
+    assert odd == {"EVENTLOG_VERSION_pkc", "idx_EVENTLOG_1"}  # Alembic's own, and what is dropped of an older log
+    assert {"PK_EVENTLOG", "CK_EVENTLOG_1", "CK_EVENTLOG_2", "PK_EVENTLOG_INFLIGHT"} <= set(names)
+
+
+def test_a_migration_that_is_run_is_placed_like_its_script() -> None:
+    made = '\nCREATE TABLE "L"."T" (\n\tid NUMBER, \n\tCONSTRAINT "PK_T" PRIMARY KEY (id)\n)\n\n'
+    placed_ = placed(made, Storage("logs", "fast", {"pk_t": "mine"}))
+    assert 'CONSTRAINT "MINE" PRIMARY KEY (id) USING INDEX TABLESPACE "FAST"\n) TABLESPACE "LOGS"' in placed_
+    assert guarded(placed_).startswith("BEGIN\n    EXECUTE IMMEDIATE 'CREATE TABLE")
+    assert placed(made, Storage()) == made
+
+
+@pytest.mark.parametrize("name", ["a'b", 'a"b', "a\nb", "a\\1"])
+def test_a_tablespace_that_could_leave_its_quotes_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="correct it"):
+        placed('CREATE TABLE "T" (\n\tid NUMBER\n)', Storage(name))
+
+
+@pytest.mark.parametrize("database", ["postgresql", "sqlite"])
+def test_a_database_without_them_refuses_tablespaces_and_names(database: str) -> None:
+    with pytest.raises(ConfigError, match=f"{database} takes no tablespace.*on Oracle alone"):
+        migrations.upgrade(None, log_table="eventlog", sql=io.StringIO(), dialect_name=database, storage=ELSEWHERE)

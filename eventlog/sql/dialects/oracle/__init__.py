@@ -29,7 +29,7 @@ from eventlog.sql.dialects.oracle.session import ANSWERS, OracleSessions, chunks
 from eventlog.sql.dialects.oracle.triggers import OracleTriggers, create_functions, shows_triggers
 from eventlog.sql.dialects.stepwise import BATCH_ROWS, LOG_SQL, trigger_answers
 from eventlog.sql.doctor import Answer
-from eventlog.sql.log_table import QUEUE_INDEX, LogTable, cut_name
+from eventlog.sql.log_table import QUEUE_INDEX, LogTable, cut_name, named_after
 from eventlog.sql.statements import run_as_it_stands, statements
 from eventlog.sql.windows import DuePlace, Ranges
 
@@ -99,6 +99,13 @@ class Oracle(OracleSessions, OracleObjects):
     epilogue = ("COMMIT;",)
     as_script = staticmethod(script.rerunnable)
     guarded = staticmethod(script.guarded)
+    placed = staticmethod(script.placed)
+    constraint_names: ClassVar = {
+        "pk": "%(pk_of)s",
+        "pk_of": lambda _, table: _constraint("pk_{}", table),
+        "ck": "%(ck_of)s",
+        "ck_of": lambda _, table: _constraint(f"ck_{{}}_{_checks(table)}", table),
+    }
     log_sql: ClassVar = {**LOG_SQL, **statements(__package__, "log.sql")}
     last_record_id = 10**38 - 1
     local_now = "CAST(SYSTIMESTAMP AS TIMESTAMP)"  # of the server's own zone, not of the session's
@@ -262,6 +269,15 @@ class Oracle(OracleSessions, OracleObjects):
                 return f"CAST({self.log_times(column, is_zoned=log.has_zoned_time)['time']} AS TIMESTAMP(6))"
             case _:
                 return super().part_field(log, field)
+
+
+def _constraint(pattern: str, table: sa.Table) -> str:
+    return named_after(pattern, str(table.name), text.MAX_IDENTIFIER, upper=True)
+
+
+def _checks(table: sa.Table) -> int:
+    """How many CHECKs a table has: the number of the newest one."""
+    return sum(isinstance(one, sa.CheckConstraint) for one in table.constraints)
 
 
 def _index(log: LogTable, pattern: str, key: str) -> str:

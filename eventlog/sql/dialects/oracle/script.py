@@ -11,8 +11,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from eventlog.errors import TriggerError
-from eventlog.sql.dialects.oracle.text import qualified
+from eventlog.errors import ConfigError, TriggerError
+from eventlog.sql.database import Storage
+from eventlog.sql.dialects.oracle.text import fold_name, qualified, quote_identifier
 from eventlog.sql.statements import literal
 
 PROLOGUE: Final = (
@@ -140,6 +141,32 @@ BEGIN
         RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
     END IF;
 END;"""
+
+
+# --- where tables and indexes are made --------------------------------------------------------------------------------
+
+_TABLE_MADE: Final = re.compile(r'(CREATE TABLE (?:"[^"]+"\.)?"[^"]+" \(\n.*?\n\))', re.DOTALL)
+_KEY_MADE: Final = re.compile(r"(PRIMARY KEY \([^)\n]*\))")
+_INDEX_MADE: Final = re.compile(r"(CREATE (?:UNIQUE )?INDEX [^\n]*\))")
+_NAMED: Final = re.compile(r'((?:INDEX|CONSTRAINT) (?:"[^"]+"\.)?)"([^"]+)"')
+
+
+def placed(text: str, storage: Storage) -> str:
+    """Statements, one or a whole script, with tablespaces, and with other names of indexes and constraints."""
+    if storage.tablespace is not None:
+        text = _TABLE_MADE.sub(rf"\1 TABLESPACE {_written(storage.tablespace)}", text)
+    if storage.index_tablespace is not None:
+        place = f"TABLESPACE {_written(storage.index_tablespace)}"
+        text = _INDEX_MADE.sub(rf"\1 {place}", _KEY_MADE.sub(rf"\1 USING INDEX {place}", text))
+    names = {fold_name(old): _written(new) for old, new in storage.names.items()}
+    return _NAMED.sub(lambda made: made[1] + names.get(made[2], f'"{made[2]}"'), text)
+
+
+def _written(name: str) -> str:
+    folded = fold_name(name)
+    if "'" in folded or "\n" in folded or "\\" in folded:
+        raise ConfigError(f"{name!r} cannot be the name of a tablespace, an index or a constraint here: correct it")
+    return quote_identifier(folded)
 
 
 # --- migrations -------------------------------------------------------------------------------------------------------
