@@ -67,7 +67,8 @@ OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
         "--catalog",
     ),
     "What to work on": (
-        "--tables", "--companions-only", "--drop-log", "--key", "--keys", "--where", "--deleted", "--status", "--ids",
+        "--tables", "--companions-only", "--tablespace", "--index-tablespace", "--name", "--drop-log", "--key",
+        "--keys", "--where", "--deleted", "--status", "--ids",
         "--loopback", "--older-than", "--limit", "--sample", "--ignore", "--lines",
     ),
     "Formats and files": (
