@@ -19,6 +19,8 @@ from sqlalchemy import Connection
 
 import eventlog
 from eventlog.config.load import Config
+from eventlog.core.events import ids_of
+from eventlog.core.fold import Group
 from eventlog.model import Status
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.cycle import recover
@@ -72,7 +74,11 @@ def estimate(config: Config, master: str | None, partition_rows: int) -> Estimat
     with open_unlocked(config, Counters()) as context, as_database_errors(context.connection):
         parts = waiting_parts(context, context.connection, partition_rows, cores)
         state = recover(context)
-        sampled = take_window(context, 1, None, frozenset(), state.parking).groups if parts else []
+        sampled: list[Group] = []
+        if parts:
+            taken = take_window(context, 1, None, frozenset(), state.parking)
+            # Without what the window has no room for.
+            sampled = [group for group in taken.groups if taken.unread.isdisjoint(ids_of(group))]
         events = [event for event in build_events(context, sampled) if event.operation is not None]
         text = sum(len(write_outgoing(event).encode()) for event in events)
         context.connection.rollback()

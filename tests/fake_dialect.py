@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
+from typing import Any
 
 from sqlalchemy import Connection
 
@@ -11,7 +13,7 @@ from eventlog.model import LogRow
 from eventlog.sql.dialect import CurrentRow, LogRows
 from eventlog.sql.dialects.sqlite import SQLite
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.windows import Window
+from eventlog.sql.windows import Ranges, Window
 
 ReadBack = Callable[[ObjectClass, Sequence[str], Sequence[Attribute]], dict[str, CurrentRow]]
 
@@ -40,7 +42,14 @@ class FakeDialect(SQLite):
             and (window.last is None or row.record_id <= window.last)
             and (window.leave_user is None or (row.perpetrator or "").rstrip(" ") != window.leave_user)
         ]
-        return rows[: window.limit]
+        return [_bounded(row, window.value_bytes) for row in rows[: window.limit]]
+
+    def read_columns(
+        self, conn: Connection, log: LogTable, ranges: Ranges, fields: Sequence[str]
+    ) -> list[tuple[Any, ...]]:
+        ids = {record_id for first, last in ranges for record_id in range(first, last + 1)}
+        pick = itemgetter(*map(LogRow._fields.index, fields))
+        return [pick(row) for row in self.waiting() if row.record_id in ids]
 
     def window_chunks(self, conn: Connection, log: LogTable, window: Window, size: int) -> LogRows:
         return in_chunks(self.read_window(conn, log, window), size)
@@ -54,6 +63,14 @@ class FakeDialect(SQLite):
         attributes: Sequence[Attribute],
     ) -> dict[str, CurrentRow]:
         return self.read_back(cls, keys, attributes)
+
+
+def _bounded(row: LogRow, value_bytes: int | None) -> LogRow:
+    """The row as ``Window.value_bytes`` has it."""
+    size = len(row.old_value or "") + len(row.new_value or "")
+    if value_bytes is None or size <= value_bytes:
+        return row
+    return row._replace(event_type=-size, old_value=None, new_value=None)
 
 
 def in_chunks(rows: Sequence[LogRow], size: int) -> LogRows:

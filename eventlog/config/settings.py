@@ -144,6 +144,9 @@ class PublisherSettings:
     max_parked: int = option(1000, integer(0, MANY), "parked objects until the cycle stops")
     concurrency: int = option(1, integer(1, 64), "envelopes in the air at once")
     flight_rows: int = option(10000, integer(1, MANY), "log rows a flight at most")
+    flight_bytes: int = option(
+        16 * 2**20, integer(2**16, MANY), "bytes of values that a window keeps, and that a flight has at most"
+    )
     mark_interval: float = option(1.0, number(0, 3600), "seconds between marks within a flight")
     health_file: Path | None = option(
         None, PATH, "file that is touched while there is progress; `eventlog health` looks at it",

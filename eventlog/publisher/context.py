@@ -53,6 +53,7 @@ class PublisherOptions:
     singly: bool = False
     query_limit: int = 10000
     flight_rows: int = 10000
+    flight_bytes: int = 16 * 2**20
     mark_interval: float = 1.0
     fold_distance: int = 1000
     fold_span: int = 10000

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from eventlog.core.catalog import ObjectId
-from eventlog.core.checks import BadRow, Remark, check_rows
+from eventlog.core.checks import BadRow, Remark, Texts, check_rows
 from eventlog.core.event_ids import raised_at
-from eventlog.core.events import Decided, Fates, Outgoing, build_event, decide, ids_of
-from eventlog.core.fold import Group
+from eventlog.core.events import READS, Decided, Fates, Outgoing, build_event, decide, ids_of
+from eventlog.core.fold import Group, object_of
 from eventlog.errors import DatabaseAway, ReceiverAway, number_of
 from eventlog.model import LogRow, Origins, Status, origins_of, queue_rows
 from eventlog.publisher.context import SILENT, Context
 from eventlog.publisher.delivery import Delivered, FlightResult, Parking, deliver
-from eventlog.publisher.flight import Flight, encode, numbered, pack
+from eventlog.publisher.flight import Flight, encode, numbered, pack, unbuilt
 from eventlog.publisher.formats import CurrentRows, read_whole_rows
 from eventlog.publisher.marks import InflightLine, Marks
 from eventlog.publisher.queue import (
@@ -36,10 +36,11 @@ from eventlog.publisher.queue import (
     is_still_valid,
     read_objects,
     read_recorded,
-    split_by_rows,
+    split_groups,
     take_due_window,
     take_window,
     warn_of,
+    with_values,
 )
 from eventlog.publisher.sinks import Sink
 from eventlog.sql.rows import next_flight, write_inflight
@@ -54,7 +55,8 @@ class State:
 
     ``flights``: what is recorded in the in-flight lines, by number. ``newest``: what the last numbered one began with.
     ``scan``: what is left of the current scan of the queue, None between scans. ``hold``: rows that a backlog job has
-    converted, and ``held`` their objects, read when they are first needed.
+    converted, and ``held`` their objects, read when they are first needed. ``read_back``: about how many bytes the
+    current row of an object has, by class, as far as it was read.
     """
 
     parking: Parking[ObjectId]
@@ -63,6 +65,7 @@ class State:
     scan: QueueScan | DueScan | None = None
     hold: Hold | None = None
     held: HeldObjects | None = None
+    read_back: dict[str, int] = field(default_factory=dict)
 
 
 def recover(context: Context) -> State:
@@ -121,11 +124,11 @@ def run_cycle(
     for remark in taken.remarks:
         context.counters.remark(remark)
     marks = _marks_without_group(context, taken.bad, taken.loopback)
-    for groups in split_by_rows(taken.groups, context.options.flight_rows):
+    for groups in _flights_of(context, taken, state.read_back):
         if stopping():
             state.scan = None
             return Delivered(FlightResult.STOPPED, "told to stop")
-        prepared = _prepare(context, groups, taken.origins, marks, before_bad, state.newest)
+        prepared = _prepare(context, groups, taken, marks, before_bad, state)
         # Here, not where they are read: what is held back, or is not sent in the end, is read again.
         context.counters.rows_read += sum(map(len, groups))
         marks = Marks(context.counters)
@@ -172,8 +175,8 @@ def send_in_flight(
         flight = state.flights[number]
         if all(state.parking.is_waiting(event.object_id) for event in flight.events()):
             continue
-        flight = rebuild(context, flight, state.parking, before_bad)
-        delivered = _fly(context, state, flight, sink, stopping, before_flight)
+        flight = _numbered(context, flight)
+        delivered = _fly(context, state, flight, sink, stopping, before_flight, before_bad)
         if delivered.result is not FlightResult.DONE:
             return delivered
     if not parked.issubset(state.parking):
@@ -191,16 +194,33 @@ def _fly(
     sink: Sink,
     stopping: Callable[[], bool],
     before_flight: Callable[[], None],
+    before_bad: Callable[[], None] | None = None,
 ) -> Delivered:
+    """Send a flight whose line is recorded. ``before_bad``: as of ``run_cycle``, if its events are to be built anew,
+    an envelope at a time; None = they are built.
+    """
     state.flights[flight.number] = flight
     before_flight()
     if context.observer is not SILENT:
         times, firsts = flight.origins.event_times, [events[0] for events in flight.envelopes.values()]
+        if before_bad is not None and context.observer.wants_event_times:
+            times = _event_times(context, sorted(event.ids[0] for event in firsts))
+            context.connection.commit()
         event_times = {event.sent_id: times[event.ids[0]] for event in firsts if event.ids[0] in times}
         context.observer.flight_begins(flight.info(), event_times)
     begun = time.monotonic()
-    line = InflightLine(context, flight, sink, state.parking)
-    most = context.options.concurrency
+
+    def build(part: Flight) -> Flight:
+        def save_first() -> None:
+            line.save()
+            assert before_bad is not None
+            before_bad()
+
+        return rebuild(context, part, state.parking, save_first)
+
+    line = InflightLine(context, flight, sink, state.parking, None if before_bad is None else build)
+    documents = sum(map(len, flight.envelopes.values())) if context.options.singly else len(flight.envelopes)
+    most = min(context.options.concurrency, documents)
     with ThreadPoolExecutor(most, "eventlog-send") if most > 1 else nullcontext() as threads:
         try:
             delivered = deliver(line.to_send(), line, stopping, threads)
@@ -212,7 +232,7 @@ def _fly(
     if delivered.result is not FlightResult.DONE:
         state.scan = None
     if line.recorded.envelopes:
-        state.flights[flight.number] = line.recorded
+        state.flights[flight.number] = unbuilt(line.recorded)
     else:
         del state.flights[flight.number]
     left = line.recorded.info() if line.recorded.envelopes else None
@@ -248,13 +268,16 @@ def _marks_without_group(context: Context, bad: Sequence[BadRow], loopback: Sequ
 def _prepare(
     context: Context,
     groups: Sequence[Group],
-    origins: Origins,
+    taken: WindowResult,
     marks: Marks,
     before_bad: Callable[[], None],
-    newest: str,
+    state: State,
 ) -> Flight | None:
     """Build the events of a flight and record it; marks of rows that make no event are written with it."""
+    groups = with_values(context, groups, taken.unread)
     events, current_rows = _with_current_rows(context, build_events(context, groups))
+    if taken.reads:
+        _learn(context, state.read_back, groups, events, current_rows)
     special = [(event.operation, event.fates) for event in events if event.fates is not None]
     if special:
         if any(fates.bad for _, fates in special):
@@ -264,14 +287,13 @@ def _prepare(
     flight = None
     if events:
         number = draw_flight(context)
-        first, size = context.output.first(number, newest, raised_at(context.epoch)), context.options.batch_size
+        first, size = context.output.first(number, state.newest, raised_at(context.epoch)), context.options.batch_size
         # Without fates every row of a new event contributes, its first one too, after which the event is named.
-        flight = pack(number, events, size, first, origins, context.epoch)
-        if context.observer.wants_event_times and not origins.event_times:
+        flight = pack(number, events, size, first, taken.origins, context.epoch)
+        if context.observer.wants_event_times and not taken.origins.event_times:
             # Not of every row: nothing but how late events are answered needs event_time.
             firsts = sorted(own[0].ids[0] for own in flight.envelopes.values())
-            rows = context.dialect.read_rows(context.connection, context.log, to_ranges(firsts))
-            flight = flight._replace(origins=origins_of(rows))
+            flight = flight._replace(origins=Origins(_event_times(context, firsts), {}))
         if current_rows:
             flight = flight._replace(current_rows=current_rows)
         write_inflight(context.connection, context.log, flight.number, encode(flight, is_plain=not special))
@@ -297,11 +319,77 @@ def draw_flight(context: Context) -> int:
     return number
 
 
+_GROWTH: Final = 16
+"""How many times as many objects of a class the next flight may read back, as far as their rows turn out to be small.
+The first one reads one object: nobody knows yet how large its row is.
+"""
+
+
+def _flights_of(context: Context, taken: WindowResult, read_back: Mapping[str, int]) -> Iterator[list[Group]]:
+    """The groups of each flight of a window: they end at rows, and at bytes (spec/event-log.md 8.4)."""
+    options, sizes = context.options, taken.sizes
+
+    def weigh(group: Group) -> int:
+        weight = sum(sizes.get(record_id, 0) for record_id in ids_of(group)) if sizes else 0
+        if _is_read_back(context, group):
+            object_class, _ = object_of(group)
+            weight += read_back.get(object_class.name, options.flight_bytes)
+        return weight
+
+    weighed = weigh if sizes or taken.reads else None
+    return split_groups(taken.groups, options.flight_rows, options.flight_bytes, weighed)
+
+
+def _is_read_back(context: Context, group: Group) -> bool:
+    """Whether the current row of a group's object is read, or may be."""
+    return context.output.needs_current_rows or not READS.isdisjoint(row[1] for row in group)
+
+
+def _learn(
+    context: Context,
+    read_back: dict[str, int],
+    groups: Sequence[Group],
+    events: Sequence[Outgoing],
+    current_rows: CurrentRows,
+) -> None:
+    """Note how large the rows are that were read back for the events of these groups."""
+    sizes: dict[str, list[int]] = {}
+    for group, event in zip(groups, events, strict=True):
+        if _is_read_back(context, group):
+            object_id = object_of(group)
+            size = sum(_bytes_of(new) for _, _, _, _, _, new in event.steps or ())
+            row = current_rows.get(object_id, {})
+            size += sum(len(text) for texts in row.values() for text in texts if text is not None)
+            sizes.setdefault(object_id[0].name, []).append(size)
+    for name, found in sizes.items():
+        before = read_back.get(name, context.options.flight_bytes)
+        read_back[name] = max(sum(found) // len(found), before // _GROWTH, 1)
+
+
+def _bytes_of(texts: Texts) -> int:
+    if texts is None:
+        return 0
+    return len(texts) if isinstance(texts, str) else sum(map(len, texts))
+
+
+def _event_times(context: Context, record_ids: Sequence[int]) -> dict[int, str | None]:
+    """The event_time of rows."""
+    fields = ("record_id", "event_time")
+    return dict(context.dialect.read_columns(context.connection, context.log, to_ranges(record_ids), fields))
+
+
 def _with_current_rows(context: Context, events: Sequence[Outgoing]) -> tuple[Sequence[Outgoing], CurrentRows]:
     """The events, and the rows of their objects if the format needs them; some are gone then."""
     if not context.output.needs_current_rows:
         return events, {}
     return read_whole_rows(events, context.query_back)
+
+
+def _numbered(context: Context, flight: Flight) -> Flight:
+    """A recorded flight with numbers, if the format numbers: a publisher of another format may have recorded it."""
+    if not flight.first and (first := context.output.first(flight.number, "", raised_at(context.epoch))):
+        return numbered(flight, first)
+    return flight
 
 
 def rebuild(
@@ -312,8 +400,7 @@ def rebuild(
     A row that is missing or no longer N is done; one that fails the checks now becomes E. Events of objects that
     still wait are left as they are. ``before_bad`` as of ``run_cycle``.
     """
-    if not flight.first and (first := context.output.first(flight.number, "", raised_at(context.epoch))):
-        flight = numbered(flight, first)  # recorded by a publisher of another format
+    flight = _numbered(context, flight)
     wanted = [event for event in flight.events() if not parking.is_waiting(event.object_id)]
     rebuilt = build_recorded(context, wanted)
     events_now, current_rows = _with_current_rows(context, rebuilt.events)
@@ -382,30 +469,34 @@ def dry_run(context: Context) -> Iterator[str]:
     """The documents of one scan: what is in flight as it was recorded, then the queue."""
     state = recover(context)
     for number in sorted(state.flights):
-        flight = rebuild(context, state.flights[number], state.parking)
-        for events in flight.envelopes.values():
-            yield preview(context, flight, events)
+        flight = _numbered(context, state.flights[number])
+        for envelope, recorded in flight.envelopes.items():
+            built = rebuild(context, flight._replace(envelopes={envelope: recorded}), state.parking)
+            for events in built.envelopes.values():
+                yield preview(context, built, events)
     if state.hold is not None:
         state.held = read_objects(context, state.hold)
-    for window, origins in _windows(context, state):
-        for groups in split_by_rows(window, context.options.flight_rows):
-            events = [event for event in build_events(context, groups) if event.operation is not None]
-            flight = pack(1, events, context.options.batch_size, origins=origins)
-            for envelope in flight.envelopes.values():
-                yield preview(context, flight, envelope)
+    for window in _windows(context, state):
+        for groups in _flights_of(context, window, state.read_back):
+            whole = with_values(context, groups, window.unread)
+            built_now = build_events(context, whole)
+            if window.reads:
+                _learn(context, state.read_back, whole, built_now, {})
+            events = [event for event in built_now if event.operation is not None]
+            flight = pack(1, events, context.options.batch_size, origins=window.origins)
+            for envelope_events in flight.envelopes.values():
+                yield preview(context, flight, envelope_events)
 
 
-def _windows(context: Context, state: State) -> Iterator[tuple[list[Group], Origins]]:
-    """All that the queue holds, and the origins of its rows if the format needs them. What would be marked without
-    being published is counted, for a warning.
-    """
+def _windows(context: Context, state: State) -> Iterator[WindowResult]:
+    """All that the queue holds. What would be marked without being published is counted, for a warning."""
     in_flight = recorded_ids(state.flights.values())
     is_timed = context.options.handle_future_events
     scan: QueueScan | DueScan | None = begin_due_scan(context, is_long=False) if is_timed else QueueScan(1, None, None)
     while scan is not None:
         taken, scan = _take(context, scan, state, in_flight)
         context.counters.rows_loopback += len(taken.loopback)
-        yield taken.groups, taken.origins
+        yield taken
         if isinstance(scan, QueueScan):
             # Nothing is marked here, so what has been shown is read again where it lies behind a row held back.
             shown = chain(taken.loopback, *map(ids_of, taken.groups))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable, Collection, Generator, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from contextlib import closing
 from enum import Enum
@@ -169,16 +169,17 @@ class Parking(dict[K, Parked]):
 
 
 def deliver(
-    envelopes: Collection[Envelope[E]],
+    envelopes: Iterable[Envelope[E]],
     errand: Errand[E],
     stopping: Callable[[], bool],
     threads: Executor | None = None,
 ) -> Delivered:
     """Send envelopes, and tell ``errand`` what becomes of their events; how that ended.
 
-    Events of objects that wait are left out; they have perhaps not been built. ``stopping`` is asked before each
-    envelope. ``threads``: where up to ``concurrency`` envelopes are sent at once; None = each follows the answer to the
-    one before. Raises ReceiverAway if the sink has lost answers: nothing can be saved any more.
+    Events of objects that wait are left out; they have perhaps not been built. Each envelope is asked for when it is
+    its turn, and ``stopping`` is asked before it. ``threads``: where up to ``concurrency`` envelopes are sent at once;
+    None = each follows the answer to the one before. Raises ReceiverAway if the sink has lost answers: nothing can be
+    saved any more.
     """
     ended = Delivered(FlightResult.DONE)
 
@@ -251,7 +252,7 @@ _Returned = tuple[int, Sequence[E], Answer | ReceiverAway]
 
 
 def _returned(
-    envelopes: Collection[Envelope[E]], errand: Errand[E], halted: Callable[[], bool], threads: Executor | None
+    envelopes: Iterable[Envelope[E]], errand: Errand[E], halted: Callable[[], bool], threads: Executor | None
 ) -> Generator[_Returned[E]]:
     """Each envelope after the answer to the one before; with ``threads`` up to ``concurrency`` in the air, begun in
     order, never two that hold one object.
@@ -272,7 +273,7 @@ def _returned(
                 events = [event for event in events if not parking.is_waiting(event.object_id)]
             if not events:
                 continue
-            if threads is None or len(envelopes) == 1:
+            if threads is None:
                 yield number, events, _send(errand, number, events)
             else:
                 in_air[threads.submit(_send, errand, number, events)] = number, events

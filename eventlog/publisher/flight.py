@@ -84,6 +84,15 @@ def pack(
     return Flight(number, envelopes, first, origins, epoch=epoch)
 
 
+def unbuilt(flight: Flight) -> Flight:
+    """A flight without the values of its events, as one that waits is kept: these are read anew when it is sent."""
+    envelopes = {
+        number: [event if event.steps is None else event._replace(steps=None) for event in events]
+        for number, events in flight.envelopes.items()
+    }
+    return Flight(flight.number, envelopes, flight.first, epoch=flight.epoch)
+
+
 def numbered(flight: Flight, first: str) -> Flight:
     """A recorded flight whose first event has this number, and whose events have their places."""
     places = count(1)

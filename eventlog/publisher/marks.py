@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from operator import itemgetter
@@ -97,34 +97,53 @@ class InflightLine:
     Rows are marked and the line is struck whenever ``mark_interval`` has passed since the last time, and at once when
     an event is to be sent under a new event-id: until that is in the line a crash repeats it under the old one, which
     the receiver may know. Events of objects that wait, and those that have not been built, stay in the line.
+
+    ``build`` builds a part of a recorded flight, which has one envelope; None = the flight is new, and built.
     """
 
-    def __init__(self, context: Context, flight: Flight, sink: Sink, parking: Parking[ObjectId]) -> None:
+    def __init__(
+        self,
+        context: Context,
+        flight: Flight,
+        sink: Sink,
+        parking: Parking[ObjectId],
+        build: Callable[[Flight], Flight] | None = None,
+    ) -> None:
         self.options, self.counters, self.parking = context.options, context.counters, parking
         self.flight, self.recorded = flight.number, flight
-        self._context, self._sink, self._whole = context, sink, flight
+        self._context, self._sink, self._whole, self._build = context, sink, flight, build
+        self._built: dict[int, Flight] = {}
         self._left = dict(flight.envelopes)
         self._unmarked: Answered[Outgoing] = []
         self._marked_at = time.monotonic()
 
-    def to_send(self) -> Collection[tuple[int, Sequence[Outgoing]]]:
+    def to_send(self) -> Iterator[tuple[int, Sequence[Outgoing]]]:
         """The envelopes; where documents hold one event, each event under the number of its own.
 
-        Events whose rows have lost their effect since they were recorded need no answer.
+        Those of a recorded flight are built one at a time, when they are asked for. Events whose rows have lost their
+        effect since they were recorded need no answer.
         """
-        for number, events in self._left.items():
+        for number in list(self._left):
+            events = self._left[number]
+            if self._build is not None:
+                if all(self.parking.is_waiting(event.object_id) for event in events):
+                    continue
+                self._built[number] = part = self._build(self._whole._replace(envelopes={number: events}))
+                events = self._left[number] = part.envelopes[number]
             if idle := [event for event in events if event.operation is None]:
-                self._left[number] = [event for event in events if event.operation is not None]
+                events = self._left[number] = [event for event in events if event.operation is not None]
                 self._unmarked.append((SUCCESS, idle))
                 for event in idle:
                     if event.object_id is not None:
                         self.parking.release(event.object_id)
-        if not self.options.singly:
-            return list(self._left.items())
-        return [(number, [event]) for number, events in self._left.items() for event in events]
+            if self.options.singly:
+                yield from ((number, [event]) for event in events)
+            else:
+                yield number, events
 
     def send(self, envelope: int, events: Sequence[Outgoing]) -> Answer:
-        document = self._context.output.document(self._context.catalog, self._whole, envelope, events)
+        flight = self._built.get(envelope, self._whole)
+        document = self._context.output.document(self._context.catalog, flight, envelope, events)
         if not document.refused:
             return self._sink.send(document)
         # What the format holds of the envelope; the rest is an error already.
@@ -134,7 +153,9 @@ class InflightLine:
 
     def take(self, envelope: int, events: Sequence[Outgoing], judged: Judged[Outgoing]) -> str:
         self._unmarked += judged.answered
-        self._left[envelope] = _left_of(self._left[envelope], events, judged)
+        self._left[envelope] = left = _left_of(self._left[envelope], events, judged)
+        if not left:
+            self._built.pop(envelope, None)
         if judged.behind or time.monotonic() - self._marked_at >= self.options.mark_interval:
             self.save()
         return self.parking.too_many(self.options.max_parked)
@@ -166,13 +187,13 @@ class InflightLine:
 
 
 def _left_of(before: Sequence[Outgoing], events: Sequence[Outgoing], judged: Judged[Outgoing]) -> Sequence[Outgoing]:
-    """What of an envelope stays in the line: what was not sent, and what is to be sent again."""
+    """What of an envelope stays in the line: what was not sent, and what is to be sent again, built anew then."""
     if not judged.retried and not judged.behind and len(events) == len(before):
         return ()
     done = {event.event_id for _, answered in judged.answered for event in answered}
     behind = {event.event_id for _, event in judged.behind}
     return [
-        event._replace(sendings=event.sendings + 1) if event.event_id in behind else event
+        event._replace(steps=None, sendings=event.sendings + (event.event_id in behind))
         for event in before
         if event.event_id not in done
     ]

@@ -9,6 +9,10 @@ lies behind it.
 
 With ``handle_future_events`` the order is that of event_time, and only rows that are due are read.
 
+A window counts rows, and its memory is bounded by bytes all the same. The statement that reads it leaves the values of
+large rows out. These are read by further statements, checked, and kept up to ``flight_bytes``; the values of the rest
+are forgotten, and read once more when their flight is made. So folding sees every row, whatever its size.
+
 Rows that a backlog job has converted into a finished directory, and nobody has marked yet, are held by an in-flight
 line of kind ``backlog`` (spec/event-log.md 8.6): the publisher reads past them and past all later rows of their
 objects, so that nothing is sent twice and nothing overtakes the documents of the directory.
@@ -18,26 +22,28 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import chain
 from operator import itemgetter
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection
 
 from eventlog.core.catalog import ObjectId
-from eventlog.core.checks import BadRow, Remark, check_rows
+from eventlog.core.checks import BadRow, CheckedRow, Remark, check_rows
 from eventlog.core.events import Outgoing, asks_for_values, build_event, decide, ids_of
 from eventlog.core.fold import Group, RowFolder, first_id
 from eventlog.errors import DatabaseError, number_of
-from eventlog.model import QUEUE_FIELDS, TIMED_FIELDS, LogRow, Origins, QueueRow, queue_rows
+from eventlog.model import QUEUE_FIELDS, TIMED_FIELDS, LogRow, Origins, QueueRow, Status, queue_rows
 from eventlog.publisher.context import Context
 from eventlog.publisher.flight import FORM, NO_ORIGINS, Flight, decode
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.rows import read_inflight, tail
-from eventlog.sql.windows import DuePlace, Window
+from eventlog.sql.windows import DuePlace, Window, to_ranges
 
 _log = logging.getLogger("eventlog.publisher")
 
@@ -86,10 +92,18 @@ def is_still_valid(context: Context, writers: Writers) -> bool:
 _UNLIMITED_WINDOW = 10_000
 """Rows of a window with ``query_limit = 0``: windows do not change the result, and memory stays bounded."""
 
+_SMALL: Final = 1024
+"""Bytes of values that a row has in a window whatever ``flight_bytes`` is."""
+
+_EVENT_TYPES: Final = frozenset(range(1, 9))
+_event_type: Final = itemgetter(QUEUE_FIELDS.index("event_type"))
+
 
 class WindowResult(NamedTuple):
     """What one window gives. ``next_first`` is the record_id that the next window of the scan begins at, None at its
-    end. ``origins``: of what was read, for a format that needs them. ``remarks`` on rows of the groups.
+    end. ``origins``: of what was read, for a format that needs them. ``remarks`` on rows of the groups. ``sizes``: the
+    bytes of large rows by record_id; ``unread``: those of them whose values are forgotten. ``reads``: current rows of
+    objects are read for groups, or may be.
     """
 
     groups: list[Group]
@@ -98,12 +112,15 @@ class WindowResult(NamedTuple):
     next_first: int | None
     origins: Origins = NO_ORIGINS
     remarks: Sequence[Remark] = ()
+    sizes: Mapping[int, int] = MappingProxyType({})
+    unread: AbstractSet[int] = frozenset()
+    reads: bool = False
 
 
 class WindowReader:
     """Checks the chunks of a window and folds their good rows. Rows in flight and of parked objects are left out.
 
-    ``taken``: how many rows use up the window.
+    ``taken``: how many rows use up the window. ``value_bytes``: a row with more bytes of values comes without them.
     """
 
     def __init__(self, context: Context, in_flight: Container[int], parked: Container[ObjectId]) -> None:
@@ -115,6 +132,10 @@ class WindowReader:
         self._loopback: list[int] = []
         self._origins = Origins({}, {})
         self._remarks: list[Remark] = []
+        self._sizes: dict[int, int] = {}
+        self._unread: set[int] = set()
+        self._room = context.options.flight_bytes  # for values of large rows that are kept
+        self.value_bytes = _value_bytes(context)
 
     def kept(self, chunk: list[LogRow]) -> list[QueueRow]:
         """What is looked at of whole rows, whose origins are kept if the format asks for them."""
@@ -134,7 +155,16 @@ class WindowReader:
         free = chunk
         if self._in_flight:
             free = [row for row in chunk for record_id, *_ in (row,) if record_id not in self._in_flight]
-        good, bad, loopback, remarks = check_rows(free, self.context.catalog, self.context.options.driver_user)
+        if _EVENT_TYPES.issuperset(map(_event_type, free)):  # as nearly always
+            self._check(free)
+        else:
+            for run in _whole_rows(self.context, free, self._sizes):
+                self._check(run)
+
+    def _check(self, rows: list[QueueRow]) -> None:
+        good, bad, loopback, remarks = check_rows(rows, self.context.catalog, self.context.options.driver_user)
+        if self._sizes:
+            good = list(map(self._forget_beyond_room, good))
         if self._parked:
             good = [row for row in good for _, _, object_id, _, _, _ in (row,) if object_id not in self._parked]
         self.folder.rows += good
@@ -143,13 +173,35 @@ class WindowReader:
         self._remarks += remarks
         self.taken += len(good) + len(bad) + len(loopback)
 
+    def _forget_beyond_room(self, row: CheckedRow) -> CheckedRow:
+        """The row, without its values if they are large and there is no room for them."""
+        record_id, event_type, object_id, attribute, _, _ = row
+        size = self._sizes.get(record_id)
+        if size is None:
+            return row
+        if size <= self._room:
+            self._room -= size
+            return row
+        self._unread.add(record_id)
+        return record_id, event_type, object_id, attribute, None, None
+
     def result(self, groups: list[Group], next_first: int | None = None) -> WindowResult:
         """What the window gives, with these groups."""
         remarks: Sequence[Remark] = ()
         if self._remarks:
             sent = {record_id for group in groups for record_id in ids_of(group)}
             remarks = [remark for remark in self._remarks if remark.record_id in sent]
-        return WindowResult(groups, self._bad, self._loopback, next_first, self._origins, remarks)
+        return WindowResult(
+            groups,
+            self._bad,
+            self._loopback,
+            next_first,
+            self._origins,
+            remarks,
+            self._sizes,
+            self._unread,
+            self.context.output.needs_current_rows or asks_for_values(chain.from_iterable(groups)),
+        )
 
 
 def take_window(
@@ -163,8 +215,8 @@ def take_window(
     """
     options = context.options
     limit = options.query_limit or _UNLIMITED_WINDOW
-    window = Window(first, last, limit, leave_user=options.leave_user)
     reader = WindowReader(context, in_flight, parked)
+    window = Window(first, last, limit, options.leave_user, reader.value_bytes)
     needs_origins = context.output.needs_origins
     fields = TIMED_FIELDS if needs_origins else QUEUE_FIELDS
     pieces: Iterable[list[Any]] = context.dialect.read_fields(context.connection, context.log, window, fields)
@@ -200,18 +252,78 @@ def _take(window: Window, chunks: Iterable[Iterable[list[QueueRow]]], reader: Wi
     return None
 
 
-def split_by_rows(groups: Sequence[Group], most: int) -> Iterator[list[Group]]:
-    """Runs of groups of at most ``most`` rows together; a larger group stands alone."""
+def _value_bytes(context: Context) -> int:
+    """The most bytes of values that a row of a window comes with."""
+    return max(context.options.flight_bytes // (context.options.query_limit or _UNLIMITED_WINDOW), _SMALL)
+
+
+def _whole_rows(context: Context, rows: Sequence[QueueRow], large: dict[int, int]) -> Iterator[list[QueueRow]]:
+    """The rows in runs, the large ones with their values, of which a run has at most ``flight_bytes``.
+
+    The bytes of large rows are put into ``large``, by record_id.
+    """
+    run: list[QueueRow] = []
+    sizes: dict[int, int] = {}
+    total = 0
+
+    def filled() -> list[QueueRow]:
+        large.update(sizes)
+        whole = {row[0]: row for row in _read_new(context, sizes)} if sizes else {}
+        # A row that is no longer N was marked by hand meanwhile.
+        return [whole.get(row[0], row) for row in run if row[0] not in sizes or row[0] in whole]
+
+    for row in rows:
+        record_id, event_type, *_ = row
+        if event_type is not None and event_type < 0:
+            if sizes and total - event_type > context.options.flight_bytes:
+                yield filled()
+                run, sizes, total = [], {}, 0
+            sizes[record_id] = -event_type
+            total -= event_type
+        run.append(row)
+    if run:
+        yield filled()
+
+
+def _read_new(context: Context, record_ids: Iterable[int]) -> list[QueueRow]:
+    """The rows of these record_ids that still are N, with their values."""
+    fields = (*QUEUE_FIELDS, "status")
+    rows = context.dialect.read_columns(context.connection, context.log, to_ranges(sorted(record_ids)), fields)
+    return [_queue_row(row) for row in rows if row[-1].rstrip(" ") == Status.NEW]
+
+
+def split_groups(
+    groups: Sequence[Group], most_rows: int, most_bytes: int, weigh: Callable[[Group], int] | None = None
+) -> Iterator[list[Group]]:
+    """Runs of groups of at most so many rows, and bytes as ``weigh`` has them; a larger group stands alone.
+
+    ``weigh`` is asked when it is a group's turn, so that it may know of the runs before. None = all are small.
+    """
     run: list[Group] = []
-    rows = 0
+    rows = size = 0
     for group in groups:
-        if run and rows + len(group) > most:
+        weight = 0 if weigh is None else weigh(group)
+        if run and (rows + len(group) > most_rows or size + weight > most_bytes):
             yield run
-            run, rows = [], 0
+            run, rows, size = [], 0, 0
+            weight = 0 if weigh is None else weigh(group)
         run.append(group)
         rows += len(group)
+        size += weight
     if run:
         yield run
+
+
+def with_values(context: Context, groups: Sequence[Group], unread: AbstractSet[int]) -> Sequence[Group]:
+    """The groups with the values of their rows that a window has forgotten."""
+    wanted = [record_id for group in groups for record_id in ids_of(group) if record_id in unread] if unread else []
+    if not wanted:
+        return groups
+    checked = check_rows(_read_new(context, wanted), context.catalog, None)
+    whole = dict(zip(ids_of(checked.good), checked.good, strict=True))
+    # A row that is no longer N was marked by hand meanwhile.
+    filled = [[whole.get(row[0], row) for row in group if row[0] not in unread or row[0] in whole] for group in groups]
+    return [group for group in filled if group]
 
 
 def build_events(context: Context, groups: Sequence[Group]) -> list[Outgoing]:
@@ -261,7 +373,9 @@ def take_due_window(
     reader = WindowReader(context, in_flight, parked)
     rest: DueScan | None = None
     with closing(
-        context.dialect.due_chunks(context.connection, context.log, due.until, due.after, options.leave_user, limit)
+        context.dialect.due_chunks(
+            context.connection, context.log, due.until, due.after, options.leave_user, limit, reader.value_bytes
+        )
     ) as chunks:
         for chunk in chunks:
             reader.add(reader.kept(chunk))
@@ -380,11 +494,12 @@ def read_objects(context: Context, hold: Hold) -> HeldObjects:
     writers = None if hold.writers is None or open_now is None else hold.writers & open_now
     held = HeldObjects(writers)
     conn, log, options = context.connection, context.log, context.options
-    window = Window(1, hold.last, None, leave_user=options.leave_user)
+    window = Window(1, hold.last, None, options.leave_user, _value_bytes(context))
     with closing(context.dialect.window_chunks(conn, log, window, _UNLIMITED_WINDOW)) as chunks:
         for chunk in chunks:
-            for _, _, object_id, _, _, _ in check_rows(list(queue_rows(chunk)), context.catalog, None).good:
-                held.add(object_id)
+            for rows in _whole_rows(context, list(queue_rows(chunk)), {}):
+                for _, _, object_id, _, _, _ in check_rows(rows, context.catalog, None).good:
+                    held.add(object_id)
     return held
 
 

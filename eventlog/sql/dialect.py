@@ -115,12 +115,35 @@ class Dialect(SqlDatabase):
             self.log_field(field, self.bindable(self.quote(log.column(field))), log.type_of(field)) for field in fields
         )
 
+    def bounded_fields(self, log: LogTable, fields: Sequence[str], value_bytes: int | None) -> str:
+        """The word ``{fields}``, where values have at most so many bytes a row, as of ``Window.value_bytes``."""
+        if value_bytes is None:
+            return self.log_fields(log, fields)
+        texts = {
+            field: self.log_field(field, self.bindable(self.quote(log.column(field))), log.type_of(field))
+            for field in {*fields, "old_value", "new_value"}
+        }
+        size = " + ".join(f"COALESCE({self.value_size(texts[value])}, 0)" for value in ("old_value", "new_value"))
+        is_small = f"CASE WHEN {size} <= {int(value_bytes)} THEN"
+        bounded = {value: f"{is_small} {texts[value]} END" for value in ("old_value", "new_value")}
+        bounded["event_type"] = f"{is_small} {texts.get('event_type')} ELSE -({size}) END"
+        return ", ".join(bounded.get(field, texts[field]) for field in fields)
+
+    def value_size(self, text: str) -> str:
+        """SQL of about how many bytes a text has."""
+        return f"LENGTH({text})"
+
     def choose_plans(self, conn: Connection) -> None:
         """Tell the database how to plan the statements of the log, before the log is read or marked."""
 
     def read_window(self, conn: Connection, log: LogTable, window: Window) -> list[LogRow]:
         """The rows N of a window, in record_id order (spec/event-log.md 8.1)."""
-        return self.log_rows(conn, self.log_statement(log, window.statement), window.parameters(self.last_record_id))
+        statement = self.window_statement(log, window, LogRow._fields)
+        return self.log_rows(conn, statement, window.parameters(self.last_record_id))
+
+    def window_statement(self, log: LogTable, window: Window, fields: Sequence[str]) -> str:
+        """The statement that reads these fields of the rows of a window."""
+        return self.log_statement(log, window.statement, fields=self.bounded_fields(log, fields, window.value_bytes))
 
     def read_fields(
         self, conn: Connection, log: LogTable, window: Window, fields: Sequence[str]
@@ -136,15 +159,22 @@ class Dialect(SqlDatabase):
         To be closed by a reader that does not come to its end.
         """
         parameters = window.parameters(self.last_record_id)
-        return self._log_chunks(conn, self.log_statement(log, window.statement), parameters, size)
+        return self._log_chunks(conn, self.window_statement(log, window, LogRow._fields), parameters, size)
 
     def due_chunks(
-        self, conn: Connection, log: LogTable, until: str, after: DuePlace | None, leave_user: str | None, size: int
+        self,
+        conn: Connection,
+        log: LogTable,
+        until: str,
+        after: DuePlace | None,
+        leave_user: str | None,
+        size: int,
+        value_bytes: int | None = None,
     ) -> LogRows:
         """The rows N with an event_time up to ``until``, a text of the log's clock, by that time (NULL first) and by
         record_id, in lists as of ``window_chunks``.
 
-        ``after`` None = from the first on; ``leave_user`` as in ``Window``.
+        ``after`` None = from the first on; ``leave_user`` and ``value_bytes`` as in ``Window``.
         """
         after_time, after_id = after or (None, 0)
         parameters: dict[str, object] = {
@@ -154,7 +184,8 @@ class Dialect(SqlDatabase):
             "limit": self.last_record_id,
             "perpetrator": None if leave_user is None else leave_user.rstrip(" "),
         }
-        return self._log_chunks(conn, self.log_statement(log, "read_due"), parameters, size)
+        fields = self.bounded_fields(log, LogRow._fields, value_bytes)
+        return self._log_chunks(conn, self.log_statement(log, "read_due", fields=fields), parameters, size)
 
     def due_until(self, conn: Connection, log: LogTable, event_time_zone: str = "utc") -> str:
         """The database's clock now, in the terms of event_time: which rows are due (spec/event-log.md 8.1)."""
@@ -173,6 +204,18 @@ class Dialect(SqlDatabase):
         """The rows of these record_ids, whatever their status, in record_id order."""
         statement = self.log_statement(log, "read_rows")
         rows = [self.log_rows(conn, statement, {"first": first, "last": last}) for first, last in ranges]
+        return sorted(chain.from_iterable(rows), key=itemgetter(0))
+
+    def read_columns(
+        self, conn: Connection, log: LogTable, ranges: Ranges, fields: Sequence[str]
+    ) -> list[tuple[Any, ...]]:
+        """These fields of the rows of these record_ids, in record_id order; the first of them is record_id.
+
+        What is not asked for is not read: values may be large.
+        """
+        statement = self.log_statement(log, "read_rows", fields=self.log_fields(log, fields))
+        self.choose_plans(conn)
+        rows = [self.fetch(conn, statement, {"first": first, "last": last}) for first, last in ranges]
         return sorted(chain.from_iterable(rows), key=itemgetter(0))
 
     def mark(self, conn: Connection, log: LogTable, letter: str, ranges: Ranges) -> int:

@@ -25,12 +25,15 @@ class Window:
     """Which rows N to read, in record_id order: ids ``first`` to ``last`` at most ``limit`` (None = no limit).
 
     ``leave_user``: rows of this perpetrator are left alone (``loopback_rows = leave``); None = none are.
+    ``value_bytes``: a row whose values have more bytes comes without them, its event_type the number of these bytes
+    with a minus; None = all rows come whole.
     """
 
     first: int
     last: int | None
     limit: int | None
     leave_user: str | None = None
+    value_bytes: int | None = None
 
     def parameters(self, greatest: int) -> dict[str, object]:
         """What the statement of a window binds: ``first`` (rows without a positive record_id never count), ``last``,

@@ -58,6 +58,7 @@ TABLE: list[tuple[str, tuple[str, ...], Any, Any, str, Any]] = [
     ("publisher.max_parked", (), 1000, 1000, "1", 1),
     ("publisher.concurrency", (), 1, 1, "64", 64),
     ("publisher.flight_rows", (), 10000, 10000, "1", 1),
+    ("publisher.flight_bytes", (), 16777216, 16777216, "65536", 65536),
     ("publisher.mark_interval", (), 1.0, 1.0, "0.5", 0.5),
     ("format.product_name", (), "eventlog", "eventlog", '"IDM"', "IDM"),
     ("format.product_version", (), __version__, __version__, '"4.8"', "4.8"),

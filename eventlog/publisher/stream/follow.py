@@ -200,7 +200,8 @@ class Run:
             before = self.envelopes
             numbered = list(enumerate(envelopes, before + 1))
             try:
-                ended = deliver(numbered, self, self.stop.is_set, self._threads)
+                several = self._threads if len(numbered) > 1 else None
+                ended = deliver(numbered, self, self.stop.is_set, several)
             except ReceiverAway as lost:
                 ended = Delivered(FlightResult.AWAY, str(lost), in_short=lost.in_short)
             result = ended.result

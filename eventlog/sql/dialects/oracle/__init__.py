@@ -132,12 +132,19 @@ class Oracle(OracleSessions, OracleObjects):
         return {"time": time, "new_time": text.new_time(is_zoned=is_zoned)}
 
     def due_chunks(
-        self, conn: Connection, log: LogTable, until: str, after: DuePlace | None, leave_user: str | None, size: int
+        self,
+        conn: Connection,
+        log: LogTable,
+        until: str,
+        after: DuePlace | None,
+        leave_user: str | None,
+        size: int,
+        value_bytes: int | None = None,
     ) -> LogRows:
         if after is not None and after[0] is not None:
             # Of a log whose event_time has a zone: it is compared in UTC.
             after = (after[0].removesuffix("Z"), after[1])
-        return super().due_chunks(conn, log, until, after, leave_user, size)
+        return super().due_chunks(conn, log, until, after, leave_user, size, value_bytes)
 
     def read_rows(self, conn: Connection, log: LogTable, ranges: Ranges) -> list[LogRow]:
         # The ids of the short ranges, of which there may be thousands, in IN lists.

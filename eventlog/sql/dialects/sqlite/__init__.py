@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import ClassVar, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
@@ -61,6 +61,12 @@ class SQLite(SQLiteSessions, SQLiteObjects):
     def read_rows(self, conn: Connection, log: LogTable, ranges: Ranges) -> list[LogRow]:
         parameters = {"ranges": json.dumps(list(map(list, ranges)))}
         return self.log_rows(conn, self.log_statement(log, "read_rows"), parameters)
+
+    def read_columns(
+        self, conn: Connection, log: LogTable, ranges: Ranges, fields: Sequence[str]
+    ) -> list[tuple[Any, ...]]:
+        parameters = {"ranges": json.dumps(list(map(list, ranges)))}
+        return self.fetch(conn, self.log_statement(log, "read_rows", fields=self.log_fields(log, fields)), parameters)
 
     def open_writers(self, conn: Connection, log: LogTable) -> frozenset[str]:
         return frozenset()  # one transaction writes at a time, and draws no record_id below those that can be seen
