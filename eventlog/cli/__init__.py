@@ -43,6 +43,7 @@ _BY_PURPOSE: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         "tail": ("monitor", "Show what a publisher sent lately, and what follows."),
         "errors": ("rows", "Show what was refused, by cause, and what puts it back."),
         "show": ("rows", "Explain one row of the log: its group, its document, what became of it."),
+        "schema": ("schema", "Print the JSON Schema of the CloudEvents of a class."),
         "doctor": ("status", "Say what is wrong with log, triggers and rows, and what mends it."),
         "health": ("health", "Say whether the publisher makes progress, by its health file."),
     },
@@ -159,6 +160,10 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
     "show": {
         "eventlog show 4711": "why this row became what it became",
         "eventlog show 4711 --json": "for a program",
+    },
+    "schema": {
+        "eventlog schema usr > usr.json": "what the data of the events of usr are",
+        "eventlog --set format.integers=text schema usr": "with integers of wide types as text",
     },
     "errors": {
         "eventlog errors": "rows with E and F by cause",

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple, TypeAlias
 from urllib.parse import quote
 
-from eventlog.changes.events import OPERATIONS, association_text, attribute_reader
+from eventlog.changes.events import OPERATIONS, association_text, attribute_reader, parse_association
 from eventlog.changes.format import (
     Format,
     Report,
@@ -46,7 +46,7 @@ from eventlog.core.catalog import Attribute, Catalog, ObjectClass
 from eventlog.core.events import Outgoing
 from eventlog.core.typed import ReadValue, is_multi_valued
 from eventlog.core.values import ColumnType, ValueOptions
-from eventlog.errors import FormatError, NotExpressible, RowError, shown, with_location
+from eventlog.errors import FormatError, NotExpressible, shown, with_location
 from eventlog.files.atomic import whole_file
 from eventlog.files.text import LONGEST, numbered_lines, parsed_json, source_files, text_of
 from eventlog.model import ALL, Change, ChangeOp, Operation, Row, Value
@@ -317,15 +317,13 @@ def attribute_writer(attribute: Attribute, read: ReadValue, form: JsonForm) -> W
     type = attribute.column.type
     if attribute.value_type != "dn":
         return text_writer(type, form, read)
+    write = text_writer(type, form)
+    return lambda text: write(referenced_key(text))
 
-    def write(text: str) -> str:
-        try:
-            value = read(text)  # the key that an association names (spec/xds.md 6.4)
-        except RowError:
-            return json_string(text)
-        return value_json(value, type, form)
 
-    return write
+def referenced_key(association: str) -> str:
+    """The text of the key value that a reference holds in place of its column's (spec/xds.md 6.4)."""
+    return parse_association(association)[0][0].value
 
 
 # --- events to changes ------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from eventlog.cloudevents.format import (
     DataOf,
     data_text,
     data_writer,
+    referenced_key,
     schema_uri,
     subject_of,
     type_writer,
@@ -32,7 +33,7 @@ from eventlog.core.catalog import Catalog
 from eventlog.core.events import Outgoing, association_of, public_event, sent_ids
 from eventlog.core.values import ValueOptions
 from eventlog.errors import FormatError
-from eventlog.model import Change, KafkaRecord, Origins
+from eventlog.model import Change, KafkaRecord, Origins, Step
 from eventlog.publisher.flight import Flight
 from eventlog.publisher.formats import (
     OutputFormat,
@@ -168,7 +169,16 @@ class CloudEvents(OutputFormat):
     def _of_texts(self, event: Outgoing, user: str | None) -> Change:
         """The change of an event with a value that Python cannot hold as its type: its values are texts of the log."""
         public = public_event(event)
-        as_strings = tuple(one._replace(value_type="string") for one in public.attributes)
+        as_strings = tuple(
+            one._replace(
+                value_type="string",
+                steps=tuple(
+                    Step(op, tuple(map(referenced_key, texts)) if one.value_type == "dn" else texts)
+                    for op, texts in one.steps
+                ),
+            )
+            for one in public.attributes
+        )
         change = event_to_change(public._replace(attributes=as_strings), None, self._values)
         return change._replace(user=user)
 

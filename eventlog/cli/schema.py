@@ -1,0 +1,38 @@
+"""``eventlog schema``: the JSON Schema of the data of CloudEvents."""
+
+from __future__ import annotations
+
+import click
+
+from eventlog.cli import Command
+from eventlog.cli.context import Context, print_json, reading
+from eventlog.cloudevents.schema import schema_of
+from eventlog.cloudevents.values import JsonForm
+from eventlog.core.catalog import match_name
+from eventlog.errors import ConfigError
+from eventlog.publisher.open_log import catalog_of, class_names, class_schema, with_tables
+from eventlog.sql.log_table import new_log, split_name
+
+
+@click.command(cls=Command)
+@click.argument("class_name", metavar="CLASS")
+@click.pass_obj
+def schema(context: Context, class_name: str) -> None:
+    """Print the JSON Schema of the data of CloudEvents of CLASS, a watched table or view.
+
+    The options of [format] count: integers, nested_values, and dataschema, which names it.
+    """
+    config = context.config()
+    own_schema, name = split_name(config.database.log_table)
+    with reading(config) as (conn, dialect):
+        database = dialect.reflect(conn, class_schema(config))
+        log = new_log(dialect, own_schema or database.schema, name)
+        chosen = with_tables(config, database, log)
+        catalog = catalog_of(chosen, database, class_names(chosen)[1], log)
+    classes = {cls.name: cls for cls in catalog.classes}
+    known = match_name(class_name, classes)
+    if known is None:
+        raise ConfigError(f"there is no class {class_name!r}; there are {', '.join(classes) or 'none'}")
+    settings = config.format
+    form = JsonForm(settings.integers, settings.nested_values)
+    print_json(schema_of(classes[known], catalog.schema, form, settings.dataschema))

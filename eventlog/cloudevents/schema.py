@@ -1,0 +1,84 @@
+"""The JSON Schema of the data of events of a class (spec/cloudevents.md 6; JSON Schema 2020-12)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from eventlog.cloudevents.format import schema_uri
+from eventlog.cloudevents.values import JsonForm, element_type, is_json, is_wide
+from eventlog.core.catalog import ObjectClass
+from eventlog.core.values import ColumnType, Kind
+
+_DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+_WORDS: Final = ["NaN", "Infinity", "-Infinity"]
+
+
+def schema_of(
+    object_class: ObjectClass, schema: str | None, form: JsonForm, dataschema: str | None = None
+) -> Mapping[str, Any]:
+    """The schema that the data of every event of a class follow.
+
+    ``schema``: that of its table, None = there is none. ``dataschema``: the option of this name.
+    """
+    key = {column.name: value_schema(column.type, form) for column in object_class.key}
+    columns = {name: _old_and_new(_or_null(one)) for name, one in key.items()}
+    for attribute in object_class.attributes:
+        value = value_schema(attribute.column.type, form)
+        if attribute.multi_valued:
+            value = {"type": "array", "items": value}
+        if attribute.name not in key:
+            columns[attribute.name] = _old_and_new(_or_null(value), is_set=attribute.multi_valued)
+    uri = schema_uri(dataschema, schema, object_class.name)
+    named = {} if schema is None else {"schema": {"const": schema}}
+    return {
+        "$schema": _DIALECT,
+        **({} if uri is None else {"$id": uri}),
+        "title": f"Changes of {object_class.name}",
+        "type": "object",
+        "required": ["operation", *named, "class"],
+        "properties": {
+            "operation": {"enum": ["insert", "update", "delete", "refresh", "truncate"]},
+            **named,
+            "class": {"const": object_class.name},
+            "key": {"type": "object", "properties": key, "required": list(key), "additionalProperties": False},
+            "columns": {"type": "object", "properties": columns, "additionalProperties": False},
+            "unchanged": {"type": "object", "properties": columns, "additionalProperties": False},
+            "user": {"type": "string"},
+            "transaction": {
+                "type": "object",
+                "properties": {"id": {"type": "string"}, "number": {"type": "integer"}, "last": {"type": "boolean"}},
+            },
+        },
+    }
+
+
+def _old_and_new(value: Any, *, is_set: bool = False) -> dict[str, Any]:
+    members = {"old": value, "new": value, **({"whole": {"const": True}} if is_set else {})}
+    return {"type": "object", "properties": members, "additionalProperties": False}
+
+
+def value_schema(type: ColumnType, form: JsonForm) -> Any:
+    """What a value of a column that is not NULL is in JSON (spec/cloudevents.md 4)."""
+    if form.nested_values == "json":
+        if is_json(type):
+            return True
+        if element_type(type) is not None:
+            return {"type": ["array", "string"]}
+    match type.kind:
+        case Kind.INTEGER if form.integers == "text" and is_wide(type):
+            return {"type": "string", "pattern": "^-?[0-9]+$"}
+        case Kind.INTEGER:
+            return {"type": "integer"}
+        case Kind.APPROXIMATE:
+            return {"anyOf": [{"type": "number"}, {"enum": _WORDS}]}
+        case Kind.BOOLEAN:
+            return {"type": "boolean"}
+        case Kind.BINARY:
+            return {"type": "string", "contentEncoding": "base64"}
+        case _:
+            return {"type": "string"}
+
+
+def _or_null(value: Any) -> Any:
+    return value if value is True else {"anyOf": [value, {"type": "null"}]}
