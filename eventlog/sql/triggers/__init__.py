@@ -20,7 +20,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from eventlog.core.catalog import Catalog, Database
-from eventlog.errors import DatabaseError, LogTableError, TriggerError
+from eventlog.errors import DatabaseAway, DatabaseError, LogTableError, TriggerError
 from eventlog.sql.connection import AS_OWNER, as_database_errors, load_dialect
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.triggers.declared import TableTriggers, declared_triggers, warnings_of
@@ -209,17 +209,23 @@ class Triggers(ABC):
         if not plan.changes:
             return
         action, run = plan.changes[0], load_dialect(conn.dialect.name).run
-        with as_database_errors(conn, AS_OWNER):
-            try:
-                with self.applying(conn, lock_timeout):
-                    for action in plan.changes:
-                        for statement in action.statements:
-                            run(conn, statement)
-            except DBAPIError as error:
-                locked_out = self.locked_out(conn, plan, action, error, lock_timeout)
-                if locked_out is None:
-                    raise
-                raise locked_out from error
+        locked_out: DatabaseError | None = None
+        try:
+            with as_database_errors(conn, AS_OWNER):
+                try:
+                    with self.applying(conn, lock_timeout):
+                        for action in plan.changes:
+                            for statement in action.statements:
+                                run(conn, statement)
+                except DBAPIError as error:
+                    locked_out = self.locked_out(conn, plan, action, error, lock_timeout)
+                    if locked_out is None:
+                        raise
+                    raise locked_out from error
+        except DatabaseError as error:
+            if error is locked_out or isinstance(error, DatabaseAway):
+                raise
+            raise DatabaseError(f"the triggers of {action.table}: {error}") from error
 
     def drop(self, conn: Connection, log: LogTable) -> TriggerPlan:
         """Take away what ``plan_drop`` names, and say what it was. The caller commits."""

@@ -8,6 +8,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -429,6 +430,15 @@ def test_a_table_of_as_many_columns_as_sqlite_takes_is_watched(file: Platform, c
     logged = file.logged(*changes)
     assert (1, "k=1", names[-1], None, "x") in logged
     assert logged[-1] == (2, "k=1", names[-2], None, "y")
+
+
+def test_a_refused_trigger_is_told_with_its_table_and_nothing_is_changed(file: Platform) -> None:
+    file.run("CREATE TABLE t (k INTEGER PRIMARY KEY, v TEXT)", "CREATE TABLE u (k INTEGER PRIMARY KEY, v TEXT)")
+    plan = file.plan({"table": "t"}, {"table": "u"})
+    refused = replace(plan.actions[-1], statements=("CREATE TRIGGER nonsense",))
+    with pytest.raises(DatabaseError, match=r"^the triggers of u: the database refused a statement: incomplete input"):
+        file.apply(replace(plan, actions=(*plan.actions[:-1], refused)))
+    assert file.logged("INSERT INTO t VALUES (1, 'x')") == []
 
 
 # --- tables that are made anew ----------------------------------------------------------------------------------------
