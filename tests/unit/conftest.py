@@ -1,4 +1,4 @@
-"""A publisher without a server for the test, closed after it; a stream that is followed, and its position."""
+"""A publisher without a server for the test; a followed stream and its position; change events are checked."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from connect_records import check
 from fake_publisher import FakePublisher, NewWorld, with_options
 from followed_stream import Stream
 
-from eventlog.model import LogRow
+from eventlog.debezium.writer import EnvelopeWriter
+from eventlog.model import KafkaRecord, LogRow
 
 
 @pytest.fixture
@@ -37,3 +39,21 @@ def stream(tmp_path: Path) -> Stream:
 def place(tmp_path: Path) -> Path:
     """Where the position is kept."""
     return tmp_path / "position.json"
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _connect_reads_every_record() -> Iterator[None]:
+    """Every change event with a schema that a test writes is one that Kafka Connect reads, by its words and forms."""
+    write = EnvelopeWriter.records
+
+    def checked(self: EnvelopeWriter, *arguments: Any, **named: Any) -> list[KafkaRecord]:
+        records = write(self, *arguments, **named)
+        if self.options.schemas_enable:
+            for record in records:
+                check(record.key)
+                check(record.value)
+        return records
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(EnvelopeWriter, "records", checked)
+        yield
