@@ -36,6 +36,8 @@ from eventlog.publisher.open_log import find_log, open_unlocked, own_user, publi
 from eventlog.publisher.queue import read_recorded
 from eventlog.sql import rows
 
+_WIDEST: Final = 1000
+"""Characters of a value that are shown of a row; ``--json`` has all of them."""
 _SOURCES: Final = {
     "in_flight": "as its in-flight line records it",
     "queue": "as the next cycle would fold it",
@@ -103,7 +105,11 @@ def show(context: Context, record_id: int, as_json: bool) -> None:
 def _print_explanation(explanation: Explanation) -> None:
     row = explanation.row
     result(f"row {row.record_id} of {explanation.log}: {explanation.state}")
-    table(("column", "value"), [(name, value) for name, value in row._asdict().items() if name != "record_id"])
+    fields = {name: value for name, value in row._asdict().items() if name != "record_id"}
+    table(
+        ("column", "value"),
+        [(name, _short(value, _WIDEST) if isinstance(value, str) else value) for name, value in fields.items()],
+    )
     if explanation.problem is not None:
         result(f"it fails a check: {explanation.problem.code}: {explanation.problem.message}")
     else:
@@ -134,8 +140,9 @@ def _print_explanation(explanation: Explanation) -> None:
         result(explanation.document, end="" if explanation.document.endswith("\n") else "\n")
 
 
-def _short(value: str | None) -> str | None:
-    return value if value is None or len(value) <= 40 else value[:40] + "..."
+def _short(value: str | None, most: int = 40) -> str | None:
+    """The value, cut before anybody measures how wide it is."""
+    return value if value is None or len(value) <= most else value[:most] + "..."
 
 
 @click.command(cls=Command)

@@ -27,7 +27,7 @@ from eventlog.core.events import (
 )
 from eventlog.core.fold import first_id, fold, object_of
 from eventlog.errors import DatabaseError, LogTableError
-from eventlog.model import LogRow, Status, origins_of, queue_rows
+from eventlog.model import QUEUE_FIELDS, LogRow, Status, origins_of, queue_rows
 from eventlog.publisher.context import Context, remark_in_words
 from eventlog.publisher.cycle import build_recorded, preview, recorded_ids
 from eventlog.publisher.flight import Flight
@@ -36,13 +36,14 @@ from eventlog.sql.connection import as_database_errors
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.rows import ErrorLine, newest_errors, read_errors
-from eventlog.sql.windows import Window, to_ranges
+from eventlog.sql.windows import to_ranges
 
 _SECONDS: Final = 60
 """That one statement may take."""
 _MOST_REACH: Final = 50_000
 """Record_ids to either side of a row that are looked at for its group."""
 _MOST_STEPS: Final = 10
+_VALUES: Final = (None, None)  # old_value and new_value, which stand last in ``QUEUE_FIELDS``
 _DONE: Final = tuple(letter for letter in Status if letter != Status.NEW)
 
 Source = Literal["in_flight", "queue", "reconstructed"]
@@ -308,9 +309,8 @@ def _waiting(context: Context, record_id: int, object_id: ObjectId, in_flight: C
     options = context.options
 
     def read(first: int, last: int) -> list[LogRow]:
-        window = Window(first, last, None, leave_user=options.leave_user)
-        rows = context.dialect.read_window(context.connection, context.log, window)
-        rows = [row for row in rows if row.record_id not in in_flight]
+        rows = _rows_of_object(context, object_id, first, last)
+        rows = [row for row in rows if row.status.rstrip(" ") == Status.NEW and row.record_id not in in_flight]
         if options.handle_future_events:
             rows = [row for row in rows if _is_due(context, row)]
             rows.sort(key=lambda row: (row.event_time or "", row.record_id))
@@ -319,11 +319,24 @@ def _waiting(context: Context, record_id: int, object_id: ObjectId, in_flight: C
     return _folded(context, "queue", record_id, object_id, read)
 
 
+def _rows_of_object(context: Context, object_id: ObjectId, first: int, last: int) -> list[LogRow]:
+    """The rows of an object from one record_id to another, whatever their status.
+
+    By their keys first: the values of other objects' rows may be large, and are not read.
+    """
+    conn, log = context.connection, context.log
+    keys = context.dialect.read_columns(conn, log, [(first, last)], QUEUE_FIELDS[: -len(_VALUES)])
+    without_values = [(*row, *_VALUES) for row in keys]
+    good = check_rows(without_values, context.catalog, None).good
+    ids = [record_id for record_id, _, other, _, _, _ in good if other == object_id]
+    return context.dialect.read_rows(conn, log, to_ranges(ids))
+
+
 def _reconstructed(context: Context, record_id: int, object_id: ObjectId, notes: list[str]) -> _Built | None:
     """The group that the row would be in if all processed rows around it were folded together."""
 
     def read(first: int, last: int) -> list[LogRow]:
-        rows = context.dialect.read_rows(context.connection, context.log, [(first, last)])
+        rows = _rows_of_object(context, object_id, first, last)
         return [row for row in rows if row.status.rstrip(" ") in _DONE]
 
     notes.append(
