@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
 from eventlog.changes.format import class_of_change
-from eventlog.core.catalog import Catalog, Column, Database, ForeignKey, Table, build_catalog
+from eventlog.core.catalog import Catalog, Column, Database, ForeignKey, Table, build_catalog, complete_catalog
 from eventlog.core.moments import aware_utc, naive_utc, without_zeros
 from eventlog.core.options import Kind, Option, instance_of
 from eventlog.core.typed import decimal_text, typed_by
@@ -227,7 +227,7 @@ def catalog_of(option: CatalogOption, **building: Any) -> Catalog | None:
     ``build_catalog``. Raises ConfigError.
     """
     database = database_of(option)
-    return None if database is None else build_catalog(database, **building)
+    return None if database is None else complete_catalog(build_catalog(database, **building))
 
 
 def read_catalog(path: Path) -> Mapping[str, Any]:

@@ -18,7 +18,7 @@ from eventlog.config.kinds import BASE, COLUMN_MAP, URL, masked
 from eventlog.config.load import Config, Effective, effective, load
 from eventlog.config.settings import FORMATS_OF_ROWS, SECTIONS, WatchSettings, variable
 from eventlog.core.options import BOOLEAN, NAMES, PATH, TEXT, Option, options_of, toml
-from eventlog.errors import ConfigError
+from eventlog.errors import ConfigError, together
 
 if TYPE_CHECKING:
     from eventlog.core.catalog import Database
@@ -110,6 +110,8 @@ def watches_of(database: Database, log: LogTable, *, of_rows: bool) -> tuple[str
         )
     by_name = [one.name for one in database.tables if of_rows and one.primary_key and one.name not in ignore]
     choice = choose_tables(database, ["*", *by_name], ignore=ignore)
+    if choice.refused:
+        raise together(list(choice.refused.values()))
     tables = {table.name: table for table in database.tables}
     lines = [f"# The tables{where}, as `eventlog init --tables` found them."]
     seen = set(choice.tables) | ignore

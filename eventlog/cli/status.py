@@ -90,7 +90,7 @@ def _show(config: Config, *, as_json: bool, anew: bool) -> None:
 
 
 def drift(conn: Connection, dialect: Dialect, config: Config) -> list[str]:
-    """What `eventlog triggers apply` would change, a sentence a table, or why it would refuse.
+    """Return what `eventlog triggers apply` would change, a sentence a table, and which watches it cannot follow.
 
     Empty if that is unknown, which doctor explains.
     """
@@ -103,7 +103,7 @@ def drift(conn: Connection, dialect: Dialect, config: Config) -> list[str]:
         with suppress(EventlogError), as_database_errors(conn), conn.begin_nested():
             return list(refused_watches(conn, dialect, config))
         return []
-    return [f"{action.table}: {action.reason}" for action in planned.changes]
+    return [*(f"{action.table}: {action.reason}" for action in planned.changes), *planned.refused]
 
 
 def publishing_status(conn: Connection, dialect: Dialect, log: LogTable) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from eventlog.cli.context import (
     FILE,
     Context,
     confirm,
+    error_line,
     json_option,
     note,
     print_json,
@@ -31,24 +32,16 @@ from eventlog.cli.context import (
 )
 from eventlog.cli.db import dialect_option, names, offline, refuse_to_lose_rows
 from eventlog.config.load import Config
-from eventlog.core.catalog import Catalog, Database, key_columns, match_name
-from eventlog.errors import (
-    ConfigError,
-    EventlogError,
-    LogTableError,
-    NoLogTable,
-    TriggerError,
-    number_of,
-    together,
-    visible,
-    with_location,
-)
+from eventlog.core.catalog import Catalog, Database
+from eventlog.errors import ConfigError, NoLogTable, TriggerError, number_of, together, visible, with_location
 from eventlog.publisher.context import LOOPBACK_WAYS_OUT, loopback_of_tables, owned_tables
 from eventlog.publisher.open_log import (
+    available_catalog,
     captured_tables,
     catalog_of,
     class_names,
     class_schema,
+    declared_tables,
     declared_watches,
     find_log,
     publisher_options,
@@ -99,9 +92,9 @@ def plan(context: Context, as_sql: bool, as_json: bool, check: bool) -> int:
         _warn_of_drops(planned)
         if planned.changes:
             note("`eventlog triggers apply` does this.")
-        else:
+        elif not planned.refused:
             result(_nothing_to_do(config))
-    return 1 if check and planned.changes else 0
+    return max(_refused(planned), int(check and bool(planned.changes)))
 
 
 @triggers.command()
@@ -111,11 +104,13 @@ def plan(context: Context, as_sql: bool, as_json: bool, check: bool) -> int:
 @json_option
 @_lock_timeout
 @click.pass_obj
-def apply(context: Context, yes: bool, dry: bool, as_sql: bool, as_json: bool, lock_timeout: float) -> None:
+def apply(context: Context, yes: bool, dry: bool, as_sql: bool, as_json: bool, lock_timeout: float) -> int:
     """Make the triggers as they are declared; a second run finds nothing to do.
 
     On a terminal it asks before it drops the triggers of a table that no [[watch]] names any longer. All is done in one
-    transaction, except on Oracle, which commits each statement: there the next run ends what broke off.
+    transaction, except on Oracle, which commits each statement: there the next run ends what broke off. A [[watch]]
+    that cannot be followed, such as that of a table which is gone, is named and gives exit code 1; the others are
+    applied all the same.
     """
     config = context.config()
     runs = not (dry or as_sql)
@@ -138,7 +133,18 @@ def apply(context: Context, yes: bool, dry: bool, as_sql: bool, as_json: bool, l
         if dry:
             _warn_of_drops(planned)
         done = "would be applied" if dry else "applied"
-        result(f"{number_of(len(planned.changes), 'change')} {done}." if planned.changes else _nothing_to_do(config))
+        if planned.changes:
+            result(f"{number_of(len(planned.changes), 'change')} {done}.")
+        elif not planned.refused:
+            result(_nothing_to_do(config))
+    return _refused(planned)
+
+
+def _refused(planned: TriggerPlan) -> int:
+    """Say which watches cannot be followed, on standard error; the exit code that this gives."""
+    for sentence in planned.refused:
+        error_line(sentence, code=TriggerError.code)
+    return 1 if planned.refused else 0
 
 
 def _nothing_to_do(config: Config) -> str:
@@ -318,13 +324,10 @@ def refused_watches(conn: Connection, dialect: Dialect, config: Config) -> tuple
     """What is declared that no trigger can be made for, whoever applies it: tables or columns that are gone."""
     log = find_log(conn, dialect, config)
     database = dialect.reflect(conn, class_schema(config))
-    try:
-        chosen = with_tables(config, database, log)
-        catalog = catalog_of(chosen, database, class_names(chosen)[1], log)
-        declared_triggers(database, catalog, declared_watches(chosen), partial(dialect.reflect, conn))
-    except (ConfigError, TriggerError) as error:
-        return error.refusals or (str(error),)
-    return ()
+    declared = declared_tables(config, database, log)
+    catalog = available_catalog(declared, database, log)
+    refused, reflect = {**catalog.unavailable, **declared.doubtful}, partial(dialect.reflect, conn)
+    return declared_triggers(database, catalog, declared_watches(declared.config), reflect, refused).refusals
 
 
 def _plan_with_loopback(conn: Connection, dialect: Dialect, config: Config, *, without_log: bool) -> TriggerPlan:
@@ -339,6 +342,8 @@ def _plan_with_loopback(conn: Connection, dialect: Dialect, config: Config, *, w
             raise
         planned, catalog = _plan(conn, dialect, config, None)
         planned = replace(planned, warnings=(f"{error}; nothing can be applied before", *planned.warnings))
+    if not planned.actions:
+        return planned
     user = publisher_user(config, dialect, dialect.current_user(conn))
     options = publisher_options(config, user, dialect.fold_name)
     owned = owned_tables(conn, dialect, options, catalog.schema, captured_tables(config, catalog))
@@ -353,16 +358,17 @@ def _plan(conn: Connection, dialect: Dialect, config: Config, found: LogTable | 
     database = dialect.reflect(conn, class_schema(config))
     schema, name = split_name(config.database.log_table)
     log = found or new_log(dialect, schema or config.database.schema_name or database.schema, name)
-    chosen = with_tables(config, database, log)
-    try:
-        catalog = catalog_of(chosen, database, class_names(chosen)[1], log)
-    except EventlogError as error:
-        raise together([error, *_further_refusals(conn, dialect, chosen, database, log)]) from error
-    if found is None:
-        planned = TriggerPlan.of_new(dialect.triggers.compile(database, catalog, log, declared_watches(chosen)))
+    declared = declared_tables(config, database, log)
+    catalog = available_catalog(declared, database, log)
+    watches, refused = declared_watches(declared.config), {**catalog.unavailable, **declared.doubtful}
+    if found is not None:
+        planned = dialect.triggers.plan(conn, database, catalog, log, watches, refused)
+    elif refused:
+        raise together(list(refused.values()))
     else:
-        planned = dialect.triggers.plan(conn, database, catalog, log, declared_watches(chosen))
-    warnings = (*chosen.warnings[len(config.warnings) :], *planned.warnings, *_view_references(chosen, catalog))
+        planned = TriggerPlan.of_new(dialect.triggers.compile(database, catalog, log, watches))
+    said = declared.config.warnings[len(config.warnings) :]
+    warnings = (*said, *planned.warnings, *_view_references(declared.config, catalog))
     return replace(planned, warnings=warnings), catalog
 
 
@@ -377,26 +383,6 @@ def _view_references(config: Config, catalog: Catalog) -> Iterator[str]:
                 f'{cls.name}: {", ".join(references)} stay values with referential = "dn": it makes associations of '
                 "foreign keys of tables, and a view has none"
             )
-
-
-def _further_refusals(
-    conn: Connection, dialect: Dialect, config: Config, database: Database, log: LogTable
-) -> list[TriggerError]:
-    """What is refused beside tables that cannot be classes, so that all refusals are told in one run."""
-    tables = {table.name: table for table in database.tables if key_columns(table)}
-    good = tuple(watch for watch in config.watches if match_name(watch.name, tables) is not None)
-    if not good:
-        return []
-    listed = tuple(watch.name for watch in good)
-    plain = replace(config, watches=tuple(replace(watch, exclude=(), columns=None) for watch in good))
-    try:
-        catalog = catalog_of(plain, database, listed, log)
-        dialect.triggers.plan(conn, database, catalog, log, declared_watches(plain))
-    except TriggerError as error:
-        return [error]
-    except (ConfigError, LogTableError):
-        return []
-    return []
 
 
 def _print(planned: TriggerPlan) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 from eventlog.core import table_key
@@ -20,7 +21,7 @@ from eventlog.core.values import (
     with_special_values,
     xds_type,
 )
-from eventlog.errors import ConfigError, RowError, together
+from eventlog.errors import ConfigError, EventlogError, RowError, together
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,11 +172,21 @@ class LogName:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Catalog:
-    """The classes of one schema, built once at start."""
+    """The classes of one schema, built once at start.
+
+    ``unavailable``: classes that the configuration names and the database does not give now, each with the reason.
+    Their rows wait (spec/event-log.md 5.1).
+    """
 
     schema: str | None
     classes: tuple[ObjectClass, ...]
     log_names: Mapping[str, LogName]
+    unavailable: Mapping[str, EventlogError] = field(default_factory=dict)
+
+    @property
+    def table_names(self) -> list[str]:
+        """The tables and views of the classes and their child tables, those that are unavailable too."""
+        return [*self.log_names, *self.unavailable]
 
     def class_named(self, name: str) -> ObjectClass:
         """The class of exactly this name. Raises KeyError."""
@@ -188,12 +199,20 @@ class Catalog:
         """What a table_name of the log means, or None: exactly, else without case if one matches; ``schema.table``
         too.
         """
-        match = match_name(table_name, self.log_names)
+        match = self._meant(table_name, self.log_names)
+        return None if match is None else self.log_names[match]
+
+    def unavailable_class(self, table_name: str) -> str | None:
+        """Return the class that a table_name of the log means and that is unavailable, matched as in ``log_name``."""
+        return self._meant(table_name, self.unavailable) if self.unavailable else None
+
+    def _meant(self, table_name: str, names: Collection[str]) -> str | None:
+        match = match_name(table_name, names)
         if match is None and self.schema is not None:
             end = len(self.schema)  # schema and table may hold dots themselves
             if table_name[end : end + 1] == "." and match_name(table_name[:end], (self.schema,)) is not None:
-                match = match_name(table_name[end + 1 :], self.log_names)
-        return None if match is None else self.log_names[match]
+                match = match_name(table_name[end + 1 :], names)
+        return match
 
 
 def match_name(name: str, candidates: Collection[str]) -> str | None:
@@ -215,24 +234,43 @@ def build_catalog(
     emit_keys: bool = False,
     exclude: Mapping[str, Collection[str]] | None = None,
     ignore: Collection[str] = (),
+    refused: Mapping[str, EventlogError] = MappingProxyType({}),
 ) -> Catalog:
-    """The classes of a database (spec/xds.md 5).
+    """Return the classes of a database (spec/xds.md 5); those that cannot be any are ``unavailable``.
 
     ``tables``: exactly these tables and views are classes; None = all with a key. ``emit_keys``: the values of key
-    columns are written, so they are checked like others. ``exclude``: column names by
-    table that are no attributes (spec/triggers.md 1). ``ignore``: tables that are not looked at, such as the log
-    itself. Raises ConfigError for a listed table that is missing or has no key, and for names that clash.
+    columns are written, so they are checked like others. ``exclude``: column names by table that are no attributes
+    (spec/triggers.md 1). ``ignore``: tables that are not looked at, such as the log itself. ``refused``: names that are
+    to be no classes, with the reason. Unavailable is also a listed table that is missing or has no key, and one whose
+    names clash.
     """
     present = tuple(_typed(table, database.dialect, values) for table in database.tables if table.name not in ignore)
-    parents = _parents(database, present, tables)
+    unavailable = dict(refused)
+    parents = _parents(database, present, tables, unavailable)
+    able = [table for table in present if table.name not in unavailable]
     builder = _Builder(database.schema, parents, values, meta_identifiers, referential, emit_keys, exclude or {})
-    classes = tuple(builder.object_class(table, _children(table, present, parents)) for table in parents.values())
+    classes: list[ObjectClass] = []
+    for table in parents.values():
+        try:
+            classes.append(builder.object_class(table, _children(table, able, parents)))
+        except ConfigError as error:
+            unavailable[table.name] = error
     log_names: dict[str, LogName] = {}
     for cls in classes:
         log_names[cls.name] = LogName(cls, None, _column_forms(cls, meta_identifiers))
         for child in cls.children:
             log_names[child.table.name] = LogName(cls, child, ({child.attribute.column.name: child.attribute},))
-    return Catalog(database.schema, classes, log_names)
+    return Catalog(database.schema, tuple(classes), log_names, unavailable)
+
+
+def complete_catalog(catalog: Catalog) -> Catalog:
+    """Return the catalogue if all of its classes are available.
+
+    Raises ConfigError or TriggerError, which says everything that is wrong.
+    """
+    if catalog.unavailable:
+        raise together(list(catalog.unavailable.values()))
+    return catalog
 
 
 def _typed(table: Table, dialect: str, values: ValueOptions) -> Table:
@@ -245,23 +283,25 @@ def _typed(table: Table, dialect: str, values: ValueOptions) -> Table:
     )
 
 
-def _parents(database: Database, present: Sequence[Table], tables: Sequence[str] | None) -> dict[str, Table]:
-    by_name = {table.name: table for table in present}
+def _parents(
+    database: Database, present: Sequence[Table], tables: Sequence[str] | None, unavailable: dict[str, EventlogError]
+) -> dict[str, Table]:
+    """Return the tables that are classes by their names, and add the others that are listed to ``unavailable``."""
+    by_name = {table.name: table for table in present if table.name not in unavailable}
     if tables is None:
-        return {table.name: table for table in present if key_columns(table)}
+        return {name: table for name, table in by_name.items() if key_columns(table)}
     parents: dict[str, Table] = {}
-    errors = []
     for name in tables:
         match = match_name(name, by_name)
+        if match_name(name, unavailable) is not None:
+            continue
         if match is None:
-            errors.append(ConfigError(missing_table(database, name)))
+            unavailable[name] = ConfigError(missing_table(database, name))
         elif not key_columns(by_name[match]):
             wanted = "column whose name begins with pk_" if by_name[match].kind == "view" else "primary key"
-            errors.append(ConfigError(f"{match!r} cannot be a class: it has no {wanted}"))
+            unavailable[match] = ConfigError(f"{match!r} cannot be a class: it has no {wanted}")
         else:
             parents[match] = by_name[match]
-    if errors:
-        raise together(errors)
     return parents
 
 

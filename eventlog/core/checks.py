@@ -63,16 +63,20 @@ class Remark(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """Rows sorted out, each list in queue order. ``loopback`` holds record_ids; ``remarks`` are of few good rows."""
+    """Rows sorted out, each list in queue order. ``remarks`` are of few good rows.
+
+    ``loopback`` and ``waiting`` hold record_ids; those of ``waiting`` are rows of classes that are unavailable.
+    """
 
     good: list[CheckedRow]
     bad: list[BadRow]
     loopback: list[int]
     remarks: list[Remark]
+    waiting: list[int]
 
 
 def check_rows(rows: Iterable[QueueRow], catalog: Catalog, loopback_user: str | None) -> Checked:
-    """Sort rows into good, bad and loopback ones.
+    """Return rows sorted into good, bad, loopback and waiting ones.
 
     ``loopback_user``: rows of this perpetrator are loopback, set apart before any check; None = none are.
     """
@@ -80,6 +84,7 @@ def check_rows(rows: Iterable[QueueRow], catalog: Catalog, loopback_user: str | 
     bad: list[BadRow] = []
     loopback: list[int] = []
     remarks: list[Remark] = []
+    waiting: list[int] = []
     tables: dict[str | None, _Table] = {}
     add = good.append
     # What the row before says is compared first: its user, table and key are those of most rows.
@@ -130,7 +135,13 @@ def check_rows(rows: Iterable[QueueRow], catalog: Catalog, loopback_user: str | 
             add((record_id, event_type, object_id, attribute, goes, comes))
         except RowError as error:
             bad.append(BadRow(record_id, error.row_code, str(error)))
-    return Checked(good, bad, loopback, remarks)
+        except _ClassUnavailable:
+            waiting.append(record_id)
+    return Checked(good, bad, loopback, remarks, waiting)
+
+
+class _ClassUnavailable(Exception):
+    """A row of a class that is unavailable now."""
 
 
 def is_of(perpetrator: str | None, user: str | None) -> bool:
@@ -169,6 +180,8 @@ class _Table:
         if not table_name:
             raise RowError("missing_table", "table_name is empty")
         log_name = catalog.log_name(table_name)
+        if log_name is None and catalog.unavailable_class(table_name) is not None:
+            raise _ClassUnavailable
         if log_name is None:
             raise RowError("unknown_table", f"table_name {table_name!r} is neither a class nor a child table")
         self._log_name, self.is_child = log_name, log_name.child is not None

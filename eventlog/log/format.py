@@ -26,7 +26,7 @@ from eventlog.changes.format import (
     written_columns,
 )
 from eventlog.changes.json_form import catalog_of, database_of
-from eventlog.core.catalog import Catalog, Database, ObjectClass, build_catalog
+from eventlog.core.catalog import Catalog, Database, ObjectClass, build_catalog, complete_catalog
 from eventlog.core.moments import time_zone_named
 from eventlog.core.options import STYLES, parse_options
 from eventlog.core.typed import is_multi_valued, to_text, values_of
@@ -95,12 +95,14 @@ def _changes(
     report: Report,
     source: str,
 ) -> Iterator[Change]:
-    catalog = build_catalog(
-        tables,
-        tables=options.tables,
-        values=ValueOptions("full", options.time_zone, options.char_padding, options.special_times, "unicode"),
-        meta_identifiers=options.meta_identifiers,
-        ignore=ignored,
+    catalog = complete_catalog(
+        build_catalog(
+            tables,
+            tables=options.tables,
+            values=ValueOptions("full", options.time_zone, options.char_padding, options.special_times, "unicode"),
+            meta_identifiers=options.meta_identifiers,
+            ignore=ignored,
+        )
     )
     query_back = None if database is None else database.query_back
     return rows_to_changes(rows, catalog, options, query_back, report, source)

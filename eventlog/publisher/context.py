@@ -23,7 +23,7 @@ from eventlog.core.catalog import Attribute, Catalog, ObjectClass
 from eventlog.core.checks import Remark
 from eventlog.core.events import CurrentRow, EventOptions
 from eventlog.core.values import Kind
-from eventlog.errors import first_of, number_of
+from eventlog.errors import EventlogError, first_of, number_of
 from eventlog.model import Answer, Level
 from eventlog.publisher.flight import FlightInfo
 from eventlog.publisher.formats import OutputFormat
@@ -456,7 +456,7 @@ class Context:
         return self.dialect.query_back(self.connection, self.catalog.schema, object_class, keys, attributes)
 
 
-# --- loopback ---------------------------------------------------------------------------------------------------------
+# --- what is said at the start ----------------------------------------------------------------------------------------
 
 LOOPBACK_WAYS_OUT: Final = (
     "give the publisher a database user of its own",
@@ -481,9 +481,19 @@ def owned_tables(
     return ask(conn, dialect, "owned", str, schema=schema, tables=list(tables), user=options.driver_user)
 
 
+def unavailable_in_words(name: str, error: EventlogError) -> str:
+    """Return a sentence on a class that is unavailable (spec/event-log.md 5.1)."""
+    return f"{name} is not published, and its rows wait: {error}"
+
+
 def warn_at_start(context: Context) -> None:
-    """Warn where the publisher's user owns captured tables. Ends the transaction. Raises SQLAlchemy's errors."""
+    """Warn of classes that are unavailable, and where the publisher's user owns captured tables.
+
+    Ends the transaction. Raises SQLAlchemy's errors.
+    """
     connection, options = context.connection, context.options
+    for name, error in context.catalog.unavailable.items():
+        _log.error("%s", unavailable_in_words(name, error), extra={"code": error.code})
     tables = owned_tables(connection, context.dialect, options, context.catalog.schema, context.captured)
     connection.commit()
     if tables:

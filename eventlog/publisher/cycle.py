@@ -173,7 +173,9 @@ def send_in_flight(
     state.parking.end_waits(time.monotonic())
     for number in sorted(state.flights):
         flight = state.flights[number]
-        if all(state.parking.is_waiting(event.object_id) for event in flight.events()):
+        if all(
+            event.event_id in flight.waiting or state.parking.is_waiting(event.object_id) for event in flight.events()
+        ):
             continue
         flight = _numbered(context, flight)
         delivered = _fly(context, state, flight, sink, stopping, before_flight, before_bad)
@@ -403,6 +405,7 @@ def rebuild(
     flight = _numbered(context, flight)
     wanted = [event for event in flight.events() if not parking.is_waiting(event.object_id)]
     rebuilt = build_recorded(context, wanted)
+    waiting = frozenset(event.event_id for event in wanted if not rebuilt.waiting.isdisjoint(event.ids))
     events_now, current_rows = _with_current_rows(context, rebuilt.events)
     if any(event.fates is not None and event.fates.bad for event in events_now):
         before_bad()
@@ -413,7 +416,7 @@ def rebuild(
         for number, events in flight.envelopes.items()
     }
     origins = origins_of(rebuilt.log_rows.values())
-    return flight._replace(envelopes=envelopes, origins=origins, current_rows=current_rows)
+    return flight._replace(envelopes=envelopes, origins=origins, current_rows=current_rows, waiting=waiting)
 
 
 class Rebuilt(NamedTuple):
@@ -421,7 +424,7 @@ class Rebuilt(NamedTuple):
 
     ``decided``: the group of each, with what precedence decided when the event was first built; an empty group and no
     decision if no good row is left. ``bad`` and ``log_rows`` by record_id: rows that fail the checks now, and all that
-    were read.
+    were read. ``waiting``: record_ids of rows whose class is unavailable.
     """
 
     events: list[Outgoing]
@@ -429,6 +432,7 @@ class Rebuilt(NamedTuple):
     bad: dict[int, BadRow]
     log_rows: dict[int, LogRow]
     remarks: Sequence[Remark]
+    waiting: frozenset[int]
 
 
 def build_recorded(context: Context, recorded: Sequence[Outgoing]) -> Rebuilt:
@@ -459,7 +463,7 @@ def build_recorded(context: Context, recorded: Sequence[Outgoing]) -> Rebuilt:
         events.append(
             event._replace(object_id=built.object_id, operation=built.operation, steps=built.steps, fates=fates)
         )
-    return Rebuilt(events, decided, bad, log_rows, checked.remarks)
+    return Rebuilt(events, decided, bad, log_rows, checked.remarks, frozenset(checked.waiting))
 
 
 # --- dry run ----------------------------------------------------------------------------------------------------------

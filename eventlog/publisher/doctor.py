@@ -19,22 +19,22 @@ from eventlog.config.load import Config, connection_url
 from eventlog.config.settings import FORMATS_OF_ROWS
 from eventlog.core.catalog import Catalog, Database, ObjectClass, match_name
 from eventlog.core.checks import check_rows
-from eventlog.errors import DatabaseError, EventlogError, TriggerError
+from eventlog.errors import DatabaseError, EventlogError
 from eventlog.model import queue_rows
 from eventlog.publisher.context import LOOPBACK_WAYS_OUT, PublisherOptions, loopback_of_tables, owned_tables
 from eventlog.publisher.cycle import recorded_ids
 from eventlog.publisher.flight import Flight
 from eventlog.publisher.formats import output_format, row_attributes
 from eventlog.publisher.open_log import (
+    available_catalog,
     captured_tables,
-    catalog_of,
     class_names,
     class_schema,
+    declared_tables,
     declared_watches,
     find_log,
     publisher_options,
     publisher_user,
-    with_tables,
 )
 from eventlog.publisher.queue import HOLD_WAYS_OUT, read_recorded
 from eventlog.sql import doctor, migrations
@@ -226,13 +226,13 @@ def _classes(case: Case) -> Iterator[Finding]:
         with as_database_errors(case.conn), case.conn.begin_nested():
             case.database = database = case.dialect.reflect(case.conn, class_schema(case.config))
             before = len(case.config.warnings)
-            case.config = with_tables(case.config, database, case.log)
+            declared = declared_tables(case.config, database, case.log)
+            case.config = declared.config
             for warning in case.config.warnings[before:]:
                 mend = ("exclude_tables in the [[watch]], or a primary key",)
                 yield Finding("class_without_key", "info", warning, mend)
             listed = class_names(case.config)[1]
-            possible = listed if listed is None else [name for name in listed if _can_be_class(name, database)]
-            case.catalog = catalog_of(case.config, database, possible, case.log)
+            case.catalog = available_catalog(declared, database, case.log)
     except EventlogError as error:
         yield Finding("config", "error", str(error), ("eventlog config",))
     if case.database is not None:
@@ -240,12 +240,6 @@ def _classes(case: Case) -> Iterator[Finding]:
         yield from findings.judge_classes(case.database, listed, case.catalog, ignore, quote)
         if case.catalog is not None and case.config.format.type in FORMATS_OF_ROWS:
             yield from findings.judge_child_values(case.catalog, case.config.format.type)
-
-
-def _can_be_class(name: str, database: Database) -> bool:
-    tables = {table.name: table for table in database.tables}
-    match = match_name(name, tables)
-    return match is not None and findings.has_key(tables[match])
 
 
 def _unreadable(case: Case) -> Iterator[Finding]:
@@ -305,11 +299,9 @@ def _refused_watches(case: Case) -> Iterator[Finding]:
     """What no trigger can be made for, whoever applies it: a column of a view's base table that is gone."""
     if case.database is None or case.catalog is None:
         return
-    try:
-        reflect = partial(case.dialect.reflect, case.conn)
-        declared_triggers(case.database, case.catalog, declared_watches(case.config), reflect)
-    except TriggerError as error:
-        yield Finding("config", "error", str(error), ("eventlog triggers plan",))
+    watches, reflect = declared_watches(case.config), partial(case.dialect.reflect, case.conn)
+    declared = declared_triggers(case.database, case.catalog, watches, reflect, case.catalog.unavailable)
+    yield from findings.judge_refused(declared.refusals)
 
 
 def _sees_triggers(case: Case) -> bool:

@@ -28,7 +28,7 @@ from eventlog.core.events import (
 from eventlog.core.fold import first_id, fold, object_of
 from eventlog.errors import DatabaseError, LogTableError
 from eventlog.model import QUEUE_FIELDS, LogRow, Status, origins_of, queue_rows
-from eventlog.publisher.context import Context, remark_in_words
+from eventlog.publisher.context import Context, remark_in_words, unavailable_in_words
 from eventlog.publisher.cycle import build_recorded, preview, recorded_ids
 from eventlog.publisher.flight import Flight
 from eventlog.publisher.queue import Hold, read_recorded
@@ -140,6 +140,8 @@ def explain(context: Context, record_id: int, seconds: int = _SECONDS) -> Explan
     object_id = None if not checked.good else object_of(checked.good)
     problem = checked.bad[0] if checked.bad else None
     notes += [remark_in_words(remark) for remark in checked.remarks]
+    if checked.waiting and (name := context.catalog.unavailable_class(row.table_name or "")) is not None:
+        notes.append(unavailable_in_words(name, context.catalog.unavailable[name]))
     flights, hold = read_recorded(conn, context.log)
     place = _place(flights, record_id)
     letter = row.status.rstrip(" ")

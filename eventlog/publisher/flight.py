@@ -47,8 +47,8 @@ class Flight(NamedTuple):
     their numbers from 1. ``first`` is the number of the first event, for formats that number them. ``epoch``: that of
     the log when the line was written (spec/event-log.md 7.4).
 
-    ``origins``: of its rows, for formats that need them; not in the line.
-    ``current_rows``: likewise the rows of objects as they are now.
+    Not in the line are ``origins`` of its rows, for formats that need them, ``current_rows``, the rows of objects as
+    they are now, and ``waiting``, the event-ids of recorded events whose class is unavailable.
     """
 
     number: int
@@ -57,6 +57,7 @@ class Flight(NamedTuple):
     origins: Origins = NO_ORIGINS
     current_rows: Mapping[ObjectId, CurrentRow] = MappingProxyType({})
     epoch: str = ""
+    waiting: frozenset[str] = frozenset()
 
     def events(self) -> Iterator[Outgoing]:
         """The events of all envelopes in order."""

@@ -114,6 +114,7 @@ class InflightLine:
         self._context, self._sink, self._whole, self._build = context, sink, flight, build
         self._built: dict[int, Flight] = {}
         self._left = dict(flight.envelopes)
+        self._waiting = frozenset(flight.waiting)
         self._unmarked: Answered[Outgoing] = []
         self._marked_at = time.monotonic()
 
@@ -121,24 +122,29 @@ class InflightLine:
         """The envelopes; where documents hold one event, each event under the number of its own.
 
         Those of a recorded flight are built one at a time, when they are asked for. Events whose rows have lost their
-        effect since they were recorded need no answer.
+        effect since they were recorded need no answer. Those whose class is unavailable stay in the line.
         """
         for number in list(self._left):
             events = self._left[number]
             if self._build is not None:
-                if all(self.parking.is_waiting(event.object_id) for event in events):
+                if all(event.event_id in self._waiting or self.parking.is_waiting(event.object_id) for event in events):
                     continue
                 self._built[number] = part = self._build(self._whole._replace(envelopes={number: events}))
-                events = self._left[number] = part.envelopes[number]
+                self._left[number] = events = part.envelopes[number]
+                if part.waiting:
+                    self._waiting |= part.waiting
+                    events = [event for event in events if event.event_id not in part.waiting]
             if idle := [event for event in events if event.operation is None]:
-                events = self._left[number] = [event for event in events if event.operation is not None]
+                done = {event.event_id for event in idle}
+                self._left[number] = [event for event in self._left[number] if event.event_id not in done]
+                events = [event for event in events if event.event_id not in done]
                 self._unmarked.append((SUCCESS, idle))
                 for event in idle:
                     if event.object_id is not None:
                         self.parking.release(event.object_id)
             if self.options.singly:
                 yield from ((number, [event]) for event in events)
-            else:
+            elif events:
                 yield number, events
 
     def send(self, envelope: int, events: Sequence[Outgoing]) -> Answer:
@@ -175,7 +181,7 @@ class InflightLine:
         """Write marks and what is left of the flight in one transaction."""
         # Without the log's rows: they are read anew when it is sent again, and it may stay for long.
         envelopes = {number: events for number, events in self._left.items() if events}
-        rest = self.recorded._replace(envelopes=envelopes, origins=NO_ORIGINS, current_rows={})
+        rest = self.recorded._replace(envelopes=envelopes, origins=NO_ORIGINS, current_rows={}, waiting=self._waiting)
         connection, log = self._context.connection, self._context.log
         marks.write(self._context)
         if not envelopes:

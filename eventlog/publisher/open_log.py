@@ -12,17 +12,27 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from sqlalchemy import Connection
 
 from eventlog.config.load import Config, connection_url, with_secrets_of_now
 from eventlog.config.settings import SINKS, WatchSettings
-from eventlog.core.catalog import Attribute, Catalog, Database, LogName, ObjectClass, build_catalog, match_name
+from eventlog.core.catalog import (
+    Attribute,
+    Catalog,
+    Database,
+    LogName,
+    ObjectClass,
+    build_catalog,
+    complete_catalog,
+    match_name,
+)
 from eventlog.core.event_ids import epoch_suffix
 from eventlog.core.events import EventOptions
 from eventlog.core.options import same_fields
@@ -35,7 +45,7 @@ from eventlog.errors import (
     TriggerError,
     together,
 )
-from eventlog.publisher.context import Context, Counters, PublisherOptions, Used
+from eventlog.publisher.context import Context, Counters, PublisherOptions, Used, unavailable_in_words
 from eventlog.publisher.formats import is_single, output_format, value_options
 from eventlog.publisher.sinks.files import Owner, claim
 from eventlog.sql.connection import (
@@ -53,11 +63,10 @@ from eventlog.sql.log_table import LogTable, check_rights, locate_log, split_nam
 from eventlog.sql.rows import extent
 from eventlog.sql.triggers import column_changes, key_change
 from eventlog.sql.triggers.watch import (
-    TableChoice,
     Watch,
     attribute_names,
     choose_tables,
-    exclusions,
+    excluded_columns,
     internal_tables,
     matching_tables,
 )
@@ -216,10 +225,9 @@ def find_log(connection: Connection, dialect: Dialect, config: Config) -> LogTab
 
 
 def read_catalog(connection: Connection, dialect: Dialect, config: Config, log: LogTable) -> Catalog:
-    """The classes that the configuration names, as the database has them now."""
+    """Return the classes that the configuration names, as the database has them now; some may be unavailable."""
     database = dialect.reflect(connection, class_schema(config))
-    config = with_tables(config, database, log)
-    return catalog_of(config, database, class_names(config)[1], log)
+    return available_catalog(declared_tables(config, database, log), database, log)
 
 
 def class_schema(config: Config) -> str | None:
@@ -227,13 +235,33 @@ def class_schema(config: Config) -> str | None:
     return class_names(config)[0]
 
 
-def with_tables(config: Config, database: Database, log: LogTable) -> Config:
-    """The configuration with a watch for each table that the patterns of its watches mean (spec/triggers.md 1).
+class DeclaredTables(NamedTuple):
+    """The configuration with a watch for each table that its watches mean, and what is wrong with them.
 
-    Its warnings name tables that match and can be no class. Raises ConfigError that says everything that is wrong.
+    ``refused``: names and patterns that give no class now, with the reason. ``doubtful``: tables of watches by pattern
+    that leave out what is not there. They are published, and their triggers stay as they are.
+    """
+
+    config: Config
+    refused: Mapping[str, EventlogError]
+    doubtful: Mapping[str, EventlogError]
+
+
+def with_tables(config: Config, database: Database, log: LogTable) -> Config:
+    """Return the configuration of ``declared_tables``. Raises ConfigError that says everything that is wrong."""
+    config, refused, doubtful = declared_tables(config, database, log)
+    if errors := [*refused.values(), *doubtful.values()]:
+        raise together(errors)
+    return config
+
+
+def declared_tables(config: Config, database: Database, log: LogTable) -> DeclaredTables:
+    """Return the configuration with a watch for each table that patterns of its watches mean (spec/triggers.md 1).
+
+    Its warnings name tables that match and can be no class.
     """
     if all(watch.tables is None for watch in config.watches):
-        return config
+        return DeclaredTables(config, {}, {})
     tables = {table.name: table for table in database.tables}
     named = {name for watch in config.watches if watch.table and (name := match_name(watch.table, tables))}
     ignore = internal_tables(database, log)
@@ -245,25 +273,18 @@ def with_tables(config: Config, database: Database, log: LogTable) -> Config:
         for watch in config.watches
         for name in matching_tables(database, watch.tables or (), watch.exclude_tables, ignore)
     }
-    errors: list[EventlogError] = []
-    choices: list[TableChoice | None] = []
-    for watch in config.watches:
-        choice = None
-        if watch.tables is not None:
-            try:
-                choice = choose_tables(
-                    database, watch.tables, watch.exclude_tables, watched=named, others=others, ignore=ignore
-                )
-                named |= set(choice.tables)  # a table is of the first watch that it matches
-            except ConfigError as error:
-                errors += (ConfigError(f"watch {watch.name}: {one}") for one in error.refusals or (str(error),))
-        choices.append(choice)
     watches: list[WatchSettings] = []
     warnings = list(config.warnings)
-    for watch, choice in zip(config.watches, choices, strict=True):
-        if choice is None:
+    refused: dict[str, EventlogError] = {}
+    doubtful: dict[str, EventlogError] = {}
+    for watch in config.watches:
+        if watch.tables is None:
             watches.append(watch)
             continue
+        choice = choose_tables(
+            database, watch.tables, watch.exclude_tables, watched=named, others=others, ignore=ignore
+        )
+        named |= set(choice.tables)  # a table is of the first watch that it matches
         warnings += (
             f"{name} matches the watch {watch.name} and has no primary key: it is no class, and nothing of it is "
             "captured; exclude_tables takes it out"
@@ -276,13 +297,19 @@ def with_tables(config: Config, database: Database, log: LogTable) -> Config:
             unknown -= set(exclude)
             exclude += tuple(column for column in choice.left_out.get(name, ()) if column not in exclude)
             watches.append(replace(watch, table=name, tables=None, exclude_tables=(), exclude=exclude))
-        errors += (
+        wrong: list[EventlogError] = [
             ConfigError(f"watch {watch.name}, exclude: {one!r} is an attribute of none of its tables")
             for one in sorted(unknown)
-        )
-    if errors:
-        raise together(errors)
-    return replace(config, watches=tuple(watches), warnings=tuple(warnings))
+        ]
+        for name, error in choice.refused.items():
+            located = ConfigError(f"watch {watch.name}: {error}")
+            if name in watch.exclude_tables:
+                wrong.append(located)
+            else:
+                refused[name] = located
+        if wrong:
+            doubtful |= dict.fromkeys(choice.tables or watch.tables, together(wrong))
+    return DeclaredTables(replace(config, watches=tuple(watches), warnings=tuple(warnings)), refused, doubtful)
 
 
 def class_names(config: Config) -> tuple[str | None, tuple[str, ...] | None]:
@@ -302,30 +329,45 @@ def class_names(config: Config) -> tuple[str | None, tuple[str, ...] | None]:
 
 
 def catalog_of(config: Config, database: Database, tables: Sequence[str] | None, log: LogTable) -> Catalog:
-    """The classes of a database under the configuration's options; the log and its companions are none."""
-    settings = config.format
-    errors: list[EventlogError] = []
-    exclude: Mapping[str, Collection[str]] = {}
-    try:
-        exclude = exclusions(database, declared_watches(config), tables)
-    except TriggerError as error:
-        errors.append(error)
-    try:
-        catalog = build_catalog(
-            database,
-            tables=tables,
-            values=value_options(config),
-            meta_identifiers=settings.meta_identifiers,
-            referential=settings.referential,
-            emit_keys=settings.emit_keys,
-            exclude=exclude,
-            ignore=log.own_tables,
-        )
-    except ConfigError as error:
-        errors.append(error)
-    if errors:
-        raise together(errors)
-    return catalog
+    """Return the classes of a database under the configuration's options; the log and its companions are none.
+
+    Raises ConfigError or TriggerError that says everything that is wrong.
+    """
+    return complete_catalog(_catalog_of(config, database, tables, log, {}))
+
+
+def available_catalog(declared: DeclaredTables, database: Database, log: LogTable) -> Catalog:
+    """Return the classes of a database as ``catalog_of`` does; those that cannot be any are ``unavailable``."""
+    return _catalog_of(declared.config, database, class_names(declared.config)[1], log, declared.refused)
+
+
+def _catalog_of(
+    config: Config,
+    database: Database,
+    tables: Sequence[str] | None,
+    log: LogTable,
+    refused: Mapping[str, EventlogError],
+) -> Catalog:
+    settings, present = config.format, [table.name for table in database.tables]
+    unavailable = dict(refused)
+    exclude: defaultdict[str, set[str]] = defaultdict(set)
+    for watch in declared_watches(config):
+        try:
+            for table, columns in excluded_columns(database, watch, tables).items():
+                exclude[table] |= set(columns)
+        except TriggerError as error:
+            unavailable[match_name(watch.table, present) or watch.table] = error
+    return build_catalog(
+        database,
+        tables=tables,
+        values=value_options(config),
+        meta_identifiers=settings.meta_identifiers,
+        referential=settings.referential,
+        emit_keys=settings.emit_keys,
+        exclude=exclude,
+        ignore=log.own_tables,
+        refused=unavailable,
+    )
 
 
 def captured_tables(config: Config, catalog: Catalog) -> tuple[str, ...]:
@@ -429,7 +471,7 @@ class CatalogWatcher:
     def refresh(self) -> bool:
         """Compare the tables with the catalogue; whether there is another one in ``context`` now. Ends a transaction.
 
-        What has changed is logged as a warning, once. A catalogue that cannot be built leaves the old one in force, and
+        What has changed is logged as a warning, once. A catalogue that cannot be read leaves the old one in force, and
         that is said once too.
         """
         self._next_refresh = time.monotonic() + CATALOG_INTERVAL
@@ -478,10 +520,14 @@ class CatalogWatcher:
 def _changes(before: Catalog, now: Catalog) -> Iterator[str]:
     """What became of the classes' tables, in sentences, one a table."""
     classes = {cls.name: cls for cls in now.classes}
+    for name, error in now.unavailable.items():
+        if str(before.unavailable.get(name, "")) != str(error):
+            yield unavailable_in_words(name, error)
     for old in before.classes:
         new = classes.pop(old.name, None)
         if new is None:
-            yield f"{old.name} is no class any more"
+            if old.name not in now.unavailable:
+                yield f"{old.name} is no class any more"
             continue
         tables = _columns(new)
         for table, columns in _columns(old).items():

@@ -162,7 +162,8 @@ class WindowReader:
                 self._check(run)
 
     def _check(self, rows: list[QueueRow]) -> None:
-        good, bad, loopback, remarks = check_rows(rows, self.context.catalog, self.context.options.driver_user)
+        checked = check_rows(rows, self.context.catalog, self.context.options.driver_user)
+        good, bad, loopback, remarks, _ = checked  # rows of unavailable classes are read past
         if self._sizes:
             good = list(map(self._forget_beyond_room, good))
         if self._parked:

@@ -10,14 +10,17 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from publishers import Collecting, install, is_drained, publishing, runs, write_config
-from shared import execute, statuses, url_of, wait_until
+from shared import execute, fetch, statuses, url_of, wait_until
 
 from eventlog.cli.context import reading
 from eventlog.cli.status import drift as drift_in_status
 from eventlog.cli.triggers import planned_triggers
 from eventlog.config.load import Config, load
+from eventlog.errors import ReceiverAway
+from eventlog.model import Answer
 from eventlog.publisher import open_log
 from eventlog.publisher.doctor import examine
+from eventlog.publisher.sinks import Document
 from eventlog.sql.triggers import TriggerPlan
 
 USR = "CREATE TABLE usr (id integer PRIMARY KEY, name text, age integer, nick varchar(40))"
@@ -148,25 +151,138 @@ def test_reading_back_goes_on_without_a_column_that_is_gone(database: sa.Engine,
     assert is_right(sink.bodies[1]), sink.bodies[1]
 
 
-def test_a_table_that_can_be_no_class_any_more_is_said_once_and_publishing_goes_on(
-    database: sa.Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture
+def log_row_of(table: str, key: str = "id=1") -> str:
+    return (
+        "INSERT INTO eventlog (event_type, table_name, table_key, column_name, new_value)"
+        f" VALUES (2, '{table}', '{key}', 'name', 'of {table}')"
+    )
+
+
+ITEM = "CREATE TABLE item (id integer PRIMARY KEY, name text)"
+
+BROKEN: dict[str, tuple[dict[str, Any], str, str, str]] = {
+    "the primary key is dropped": (
+        {},
+        "ALTER TABLE usr DROP CONSTRAINT usr_pkey",
+        "ALTER TABLE usr ADD PRIMARY KEY (id)",
+        "'usr' cannot be a class: it has no primary key",
+    ),
+    "the table is renamed": (
+        {},
+        "ALTER TABLE usr RENAME TO person",
+        "ALTER TABLE person RENAME TO usr",
+        "there is no table or view 'usr' in the schema; correct its name in the configuration",
+    ),
+    "an excluded column is renamed": (
+        {"exclude": ["nick"]},
+        "ALTER TABLE usr RENAME nick TO alias",
+        "ALTER TABLE usr RENAME alias TO nick",
+        "watch usr, exclude: 'nick' is no attribute of the class; it has id, name, age, alias",
+    ),
+    "a named column is dropped": (
+        {"columns": ["name", "age"]},
+        "ALTER TABLE usr DROP age",
+        "ALTER TABLE usr ADD age integer",
+        "watch usr, columns: 'age' is no attribute of the class; it has id, name, nick",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_running_publisher_lets_the_rows_of_a_broken_class_wait_and_publishes_the_others(
+    database: sa.Engine,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    case: str,
 ) -> None:
-    config = watched(database, tmp_path)
+    monkeypatch.setattr(open_log, "CATALOG_INTERVAL", 0.0)
+    settings, breaks, mends, reason = BROKEN[case]
+    execute(database, ITEM)
+    config = watched(database, tmp_path, WATCH | {"style": "row_query_back"} | settings, {"table": "item"})
     sink = Collecting()
     with publishing(config, sink) as running:
         execute(database, "INSERT INTO usr (id, name) VALUES (1, 'Jack')")
-        wait_until(lambda: len(sink.documents) == 1, "the first row is sent")
-        execute(
-            database, "ALTER TABLE usr DROP CONSTRAINT usr_pkey", log_row(2, "nobody", "x"), log_row(2, "name", "John")
-        )
-        wait_until(lambda: len(sink.documents) == 2 and is_drained(database, running), "the second row is sent")
-        execute(database, log_row(2, "nobody", "x"))
-        wait_until(lambda: is_drained(database, running), "the third row is marked")
-    assert list(statuses(database).values()) == ["S", "E", "S", "E"]
-    (warning,) = warnings_of(caplog)
-    assert warning.startswith(
-        "the tables have changed, and the publisher goes on with what it knows of them: 'usr' cann"
-    )
+        wait_until(lambda: len(sink.documents) == 1 and is_drained(database, running), "the first row is sent")
+        execute(database, breaks, log_row_of("usr"), log_row(6, None, None), log_row_of("item"))
+        wait_until(lambda: statuses(database)[4] == "S", "the other table is published")
+        assert [statuses(database)[n] for n in (2, 3)] == ["N", "N"]
+        execute(database, mends)
+        wait_until(lambda: is_drained(database, running), "its own rows are sent once it can be a class again")
+    assert set(statuses(database).values()) == {"S"}
+    assert warnings_of(caplog)[0].startswith(f"usr is not published, and its rows wait: {reason}")
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_publisher_starts_with_a_broken_class_and_publishes_the_others(
+    database: sa.Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture, case: str
+) -> None:
+    settings, breaks, mends, reason = BROKEN[case]
+    execute(database, ITEM)
+    config = watched(database, tmp_path, WATCH | settings, {"table": "item"})
+    execute(database, breaks, log_row_of("usr"), log_row_of("item"))
+    sink = Collecting()
+    with publishing(config, sink):
+        wait_until(lambda: len(sink.documents) == 1 and statuses(database)[2] == "S", "the other table is published")
+    assert "of item" in sink.bodies[0]
+    assert statuses(database) == {1: "N", 2: "S"}
+    (said,) = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    assert said == f"usr is not published, and its rows wait: {reason}"
+    execute(database, mends)
+    with publishing(config, sink) as running:
+        wait_until(lambda: is_drained(database, running), "its own rows are sent once it can be a class again")
+    assert set(statuses(database).values()) == {"S"}
+
+
+def test_what_is_recorded_in_flight_of_a_broken_class_waits_and_keeps_its_event_id(
+    database: sa.Engine, tmp_path: Path
+) -> None:
+    execute(database, ITEM)
+    config = watched(database, tmp_path, WATCH, {"table": "item"})
+    execute(database, log_row_of("usr"), log_row_of("item"))
+
+    def away(_document: Document) -> Answer:
+        raise ReceiverAway("the receiver is not there")
+
+    with publishing(config, Collecting(away)):
+        wait_until(lambda: fetch(database, "SELECT count(*) FROM eventlog_inflight") == [(1,)], "it is recorded")
+    execute(database, "ALTER TABLE usr RENAME TO person")
+    sink = Collecting()
+    with publishing(config, sink):
+        wait_until(lambda: statuses(database) == {1: "N", 2: "S"}, "the other table is published")
+    execute(database, "ALTER TABLE person RENAME TO usr")
+    with publishing(config, sink) as running:
+        wait_until(lambda: is_drained(database, running), "the recorded event is sent")
+    assert [body.count("event-id=") for body in sink.bodies] == [1, 1]
+    assert ['event-id="2"' in sink.bodies[0], 'event-id="1"' in sink.bodies[1]] == [True, True]
+
+
+def test_plan_and_apply_follow_the_other_watches_and_keep_what_a_renamed_table_has(
+    database: sa.Engine, tmp_path: Path
+) -> None:
+    execute(database, ITEM)
+    config = watched(database, tmp_path, WATCH, {"table": "item"})
+    execute(database, "ALTER TABLE usr RENAME TO person", "ALTER TABLE item ADD price integer")
+    plan = plan_of(config)
+    assert [(action.kind, action.table) for action in plan.changes] == [("replace", "public.item")]
+    assert [action.table for action in plan.actions if action.kind == "unchanged"] == ["public.person"]
+    assert plan.refused == ("there is no table or view 'usr' in the schema; correct its name in the configuration",)
+    found = {one.code: one for one in examine(config, planned_triggers)}
+    assert found["class_missing"].severity == found["watch_refused"].severity == "error"
+    assert drift_of(config)[-1] == plan.refused[0]
+
+
+def test_an_exclusion_that_no_table_of_a_pattern_has_keeps_none_from_being_published(
+    database: sa.Engine, tmp_path: Path
+) -> None:
+    execute(database, ITEM)
+    config = watched(database, tmp_path, {"tables": ["*"], "exclude": ["nick"]})
+    execute(database, "ALTER TABLE usr DROP nick", log_row_of("usr"), log_row_of("item"))
+    with publishing(config, Collecting()) as running:
+        wait_until(lambda: is_drained(database, running), "all is published")
+    assert set(statuses(database).values()) == {"S"}
+    assert plan_of(config).refused == ("watch *, exclude: 'nick' is an attribute of none of its tables",)
+    assert plan_of(config).changes == ()
 
 
 def test_another_key_is_said_before_rows_of_the_old_one_become_bad(

@@ -8,7 +8,7 @@ import pytest
 from samples import PHONE, USR, columns, database, table, view
 
 from eventlog.changes.json_form import database_from_json
-from eventlog.core.catalog import Catalog, ObjectClass, build_catalog, view_name
+from eventlog.core.catalog import Catalog, ObjectClass, build_catalog, complete_catalog, view_name
 from eventlog.core.values import Kind
 from eventlog.errors import BadValue, BadXmlChar, ConfigError
 
@@ -18,7 +18,7 @@ MEMBER = table("grp_member", "idg integer; idu integer", "", [("idg", "grp", "id
 
 
 def build(*tables: dict[str, Any], schema: str | None = "indirect", **options: Any) -> Catalog:
-    return build_catalog(database(*tables, schema=schema), **options)
+    return complete_catalog(build_catalog(database(*tables, schema=schema), **options))
 
 
 def names(catalog: Catalog) -> list[str]:

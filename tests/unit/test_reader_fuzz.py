@@ -18,7 +18,7 @@ from eventlog.changes.json_form import database_of
 from eventlog.config.load import load
 from eventlog.config.settings import SECTIONS
 from eventlog.conversion import convert, format_named, read_map
-from eventlog.core.catalog import build_catalog
+from eventlog.core.catalog import build_catalog, complete_catalog
 from eventlog.core.options import options_of, toml
 from eventlog.errors import EventlogError
 
@@ -172,7 +172,7 @@ def test_any_catalogue_is_read_or_refused(tmp_path: Path, cases: int) -> None:
         with contextlib.suppress(EventlogError):
             database = database_of(str(path))
             assert database is not None
-            build_catalog(database, referential=rnd.choice(("value", "dn")))
+            complete_catalog(build_catalog(database, referential=rnd.choice(("value", "dn"))))
         return 0
 
     run(cases * OF_A_FILE, path, case, reading, least=0)

@@ -42,9 +42,7 @@ def choose(
 
 
 def refused(tables: Sequence[Table], *patterns: str, without: Sequence[str] = ()) -> tuple[str, ...]:
-    with pytest.raises(ConfigError) as error:
-        choose(tables, *patterns, without=without)
-    return error.value.refusals or (str(error.value),)
+    return tuple(map(str, choose(tables, *patterns, without=without).refused.values()))
 
 
 @pytest.mark.parametrize(
@@ -81,8 +79,8 @@ def test_child_tables_stay_with_their_class() -> None:
 
 
 def test_a_child_table_of_a_class_that_another_watch_names_is_no_class() -> None:
-    with pytest.raises(ConfigError, match="no table is left of usr_"):
-        choose([USR, PHONE], "usr_*", watched=["usr"])
+    (error,) = choose([USR, PHONE], "usr_*", watched=["usr"]).refused.values()
+    assert str(error).startswith("no table is left of usr_*: ")
 
 
 def test_a_table_that_refers_to_itself_or_in_a_circle_is_still_captured() -> None:
@@ -144,9 +142,8 @@ def test_a_table_of_the_application_is_not_taken_for_ours_by_its_name() -> None:
 
 def test_everything_that_is_wrong_is_said_at_once() -> None:
     there = database(USR, GRP, partitions={"parts_1": "parts"})
-    with pytest.raises(ConfigError) as error:
-        choose_tables(there, ["nobody", "x*", "hr.*", "parts_1"], ["nothing"])
-    assert error.value.refusals == (
+    choice = choose_tables(there, ["nobody", "x*", "hr.*", "parts_1"], ["nothing"])
+    assert tuple(map(str, choice.refused.values())) == (
         "there is no table or view 'nobody' in the schema; correct its name in the configuration",
         "no table of schema hr matches 'x*'",
         "no table of schema hr matches 'hr.*'; patterns match names without the schema",

@@ -19,7 +19,7 @@ from eventlog.config.kinds import read_url
 from eventlog.config.load import Config
 from eventlog.config.settings import PublisherSettings, SourceSettings, kafka_properties
 from eventlog.conversion import in_own_options
-from eventlog.core.catalog import Catalog, build_catalog
+from eventlog.core.catalog import Catalog, build_catalog, complete_catalog
 from eventlog.core.options import options_of, parse_options, toml
 from eventlog.errors import ConfigError, EventlogError
 from eventlog.publisher.context import Counters
@@ -65,11 +65,13 @@ def _catalog(config: Config) -> Catalog | None:
     database = None if path is None else database_of(read_catalog(path))
     if database is None:
         return None
-    return build_catalog(
-        database,
-        values=value_options(config),
-        meta_identifiers=config.format.meta_identifiers,
-        referential=config.format.referential,
+    return complete_catalog(
+        build_catalog(
+            database,
+            values=value_options(config),
+            meta_identifiers=config.format.meta_identifiers,
+            referential=config.format.referential,
+        )
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from typing import Final
 
-from eventlog.core.catalog import Catalog, Database, Table, match_name
+from eventlog.core.catalog import Catalog, Database, key_columns, match_name
 from eventlog.core.checks import BadRow
 from eventlog.core.options import toml
 from eventlog.errors import RowError, first_of, number_of
@@ -153,8 +153,8 @@ def judge_classes(
     ignore: Collection[str],
     quote: Callable[[str], str],
 ) -> Iterator[Finding]:
-    """Classes that have no key, or that do not exist. ``listed``: what is configured to be a class, None = all tables
-    with a key; ``ignore``: the log and its companions; ``catalog``: the classes, None if they could not be built.
+    """Classes that are unavailable, and tables without a key. ``listed``: what is configured to be a class, None = all
+    tables with a key; ``ignore``: the log and its companions; ``catalog``: the classes, None if they could not be read.
     """
     schema = quote(database.schema or "")
     present = {table.name: table for table in database.tables if table.name not in ignore}
@@ -171,7 +171,7 @@ def judge_classes(
             continue
         table = present[match]
         if table.kind == "view":
-            if listed is not None and not has_key(table):
+            if listed is not None and not key_columns(table):
                 yield error(
                     "class_without_key",
                     f"view {match} has no column whose name begins with pk_: it is no class and cannot be published",
@@ -186,13 +186,10 @@ def judge_classes(
                 f"table {match} has no primary key: it is no class, and its changes are not published",
                 f"ALTER TABLE {schema}.{quote(match)} ADD PRIMARY KEY ({columns})",
             )
-
-
-def has_key(table: Table) -> bool:
-    """Whether a table has a primary key, or a view the columns that stand for one."""
-    if table.kind == "view":
-        return any(column.name[:3].casefold() == "pk_" for column in table.columns)
-    return bool(table.primary_key)
+    for name, reason in ({} if catalog is None else catalog.unavailable).items():
+        if name in present and key_columns(present[name]):
+            text = f"{name} is not published, and its rows wait: {reason}"
+            yield error("class_unavailable", text, "correct its [[watch]] in eventlog.toml")
 
 
 def judge_child_values(catalog: Catalog, format: str) -> Iterator[Finding]:
@@ -227,6 +224,12 @@ def judge_deferrable(catalog: Catalog, plan: TriggerPlan | None) -> Iterator[Fin
             )
 
 
+def judge_refused(refused: Iterable[str]) -> Iterator[Finding]:
+    """Watches that no triggers can be made for, whoever applies them."""
+    for sentence in refused:
+        yield error("watch_refused", f"its triggers stay as they are: {sentence}", "eventlog triggers plan")
+
+
 def judge_plan(plan: TriggerPlan, installed: Iterable[LogTrigger]) -> Iterator[Finding]:
     """Triggers against what is declared; that one is disabled is a finding of its own."""
     disabled: defaultdict[str, list[str]] = defaultdict(list)
@@ -247,6 +250,7 @@ def judge_plan(plan: TriggerPlan, installed: Iterable[LogTrigger]) -> Iterator[F
                 text = f"triggers of {action.table} are not as declared: {'; '.join(reasons)}"
                 finding = error if any(reason.endswith("is missing") for reason in reasons) else warning
                 yield finding("trigger_drifted", text, *mend)
+    yield from judge_refused(plan.refused)
     for sentence in plan.warnings:
         code = "deferrable_key" if "DEFERRABLE" in sentence else "trigger_warning"
         yield warning(code, sentence, "eventlog triggers plan")

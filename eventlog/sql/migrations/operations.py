@@ -21,7 +21,7 @@ from alembic.operations import MigrateOperation, Operations
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection
 
-from eventlog.core.catalog import Column, Database, ForeignKey, Table, build_catalog, match_name
+from eventlog.core.catalog import Column, Database, ForeignKey, Table, build_catalog, complete_catalog, match_name
 from eventlog.core.options import STYLES
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import ConfigError, TriggerError
@@ -78,7 +78,7 @@ def compile_definition(definition: WatchDefinition, dialect_name: str) -> tuple[
     dialect = load_dialect(dialect_name)
     log = new_log(dialect, definition.log_schema or definition.schema, definition.log)
     database = Database(dialect.name, definition.schema, definition.tables)
-    catalog = build_catalog(database, tables=[definition.watch.table])
+    catalog = complete_catalog(build_catalog(database, tables=[definition.watch.table]))
     with templates_of(definition.template_version):
         return dialect.triggers.compile(database, catalog, log, (definition.watch,), definition.facts)
 
@@ -104,7 +104,7 @@ def with_tables(definition: WatchDefinition, database: Database) -> WatchDefinit
     if name is None:
         raise TriggerError(f"watch {definition.watch.table}: there is no such table; make it before it is watched")
     try:
-        cls = build_catalog(database, tables=[name]).classes[0]
+        cls = complete_catalog(build_catalog(database, tables=[name])).classes[0]
     except ConfigError as error:
         raise TriggerError(f"watch {name}: {error}") from error
     needed = [present[name], *(child.table for child in cls.children)]

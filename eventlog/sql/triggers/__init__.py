@@ -20,7 +20,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from eventlog.core.catalog import Catalog, Database
-from eventlog.errors import DatabaseAway, DatabaseError, LogTableError, TriggerError
+from eventlog.errors import DatabaseAway, DatabaseError, EventlogError, LogTableError, TriggerError, together
 from eventlog.sql.connection import AS_OWNER, as_database_errors, load_dialect
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.triggers.declared import TableTriggers, declared_triggers, warnings_of
@@ -73,11 +73,16 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class TriggerPlan:
-    """What brings the database to what is declared. ``warnings`` and ``not_captured`` are sentences for people."""
+    """What brings the database to what is declared. ``warnings`` and ``not_captured`` are sentences for people.
+
+    ``refused``: sentences on watches that cannot be followed. Their triggers stay as they are, and so do those of
+    tables that no watch names, which may be theirs under another name.
+    """
 
     actions: tuple[Action, ...]
     warnings: tuple[str, ...] = ()
     not_captured: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
 
     @classmethod
     def of_new(cls, tables: Iterable[TableSql]) -> TriggerPlan:
@@ -180,24 +185,36 @@ class Triggers(ABC):
         No database is asked, so names that others have taken there are not seen. Raises TriggerError for a watch that
         cannot be compiled.
         """
-        declared, _ = declared_triggers(database, catalog, watches)
+        declared, _, refused = declared_triggers(database, catalog, watches)
+        if refused:
+            raise together(list(refused.values()))
         return tuple(self.tables_sql(database.schema, log, declared, facts))
 
     def plan(
-        self, conn: Connection, database: Database, catalog: Catalog, log: LogTable, watches: Sequence[Watch]
+        self,
+        conn: Connection,
+        database: Database,
+        catalog: Catalog,
+        log: LogTable,
+        watches: Sequence[Watch],
+        refused: Mapping[str, EventlogError] = MappingProxyType({}),
     ) -> TriggerPlan:
-        """What brings the triggers that write a log to what is declared: one action a table, with its reason.
+        """Return what brings the triggers that write a log to what is declared: one action a table, with its reason.
 
-        ``database`` is the reflected schema, ``catalog`` its classes, built with or without ``exclusions``. Triggers of
-        the log that no watch declares are dropped. Nothing is changed. Raises LogTableError if the log is missing,
-        TriggerError for a watch that cannot be compiled or whose triggers could not run, DatabaseError.
+        ``database`` is the reflected schema, ``catalog`` its classes, built with or without ``exclusions``;
+        ``refused``: tables that are not to be looked at, with the reason. Triggers of the log that no watch declares
+        are dropped, unless a watch is refused. Nothing is changed. Raises LogTableError if the log is missing,
+        TriggerError for triggers that could not run, DatabaseError.
         """
         log = self.find_log(conn, log)
         reflect = partial(load_dialect(conn.dialect.name).reflect, conn)
-        declared, warnings = declared_triggers(database, catalog, watches, reflect)
-        plan = self.plan_declared(conn, log, database.schema, declared)
-        sentences = dict.fromkeys((*warnings, *warnings_of(declared), *plan.warnings))
-        return TriggerPlan(plan.actions, tuple(sentences), plan.not_captured)
+        declared = declared_triggers(database, catalog, watches, reflect, refused)
+        plan = self.plan_declared(conn, log, database.schema, declared.tables)
+        actions = plan.actions
+        if declared.refused:
+            actions = tuple(_kept(action) if action.reason == NO_LONGER_WATCHED else action for action in actions)
+        sentences = dict.fromkeys((*declared.warnings, *warnings_of(declared.tables), *plan.warnings))
+        return TriggerPlan(actions, tuple(sentences), plan.not_captured, declared.refusals)
 
     def apply(self, conn: Connection, plan: TriggerPlan, lock_timeout: float = LOCK_TIMEOUT) -> None:
         """Run the statements of a plan, all or none where DDL is transactional. The caller commits.
@@ -243,6 +260,11 @@ class Triggers(ABC):
             lines.append(f"-- {action.kind} {one_line(action.table)}: {one_line(action.reason)}")
             lines += [*self.ended(action.statements), ""]
         return "\n".join([*lines, *self.script_end])
+
+
+def _kept(action: Action) -> Action:
+    """Return that the triggers of a table stay, in place of an action that drops them."""
+    return Action("unchanged", action.table, "named by no watch; kept, since it may be a table that a watch misses")
 
 
 def missing_log(log: LogTable) -> LogTableError:

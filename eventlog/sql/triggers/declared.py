@@ -9,14 +9,14 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from eventlog.core.catalog import Catalog, Column, Database, ObjectClass, Table, match_name, missing_table
 from eventlog.core.options import STYLES
-from eventlog.errors import TriggerError, together
+from eventlog.errors import EventlogError, TriggerError
 from eventlog.model import EventType
 from eventlog.sql.log_table import split_name
-from eventlog.sql.triggers.watch import Watch, exclusions
+from eventlog.sql.triggers.watch import Watch, excluded_columns
 
 _BaseTable = tuple[Table, str | None]
 """A table that a view is made of, and its schema."""
@@ -132,40 +132,54 @@ def following(triggers: ClassTriggers, declared: Iterable[TableTriggers]) -> lis
     ]
 
 
+class DeclaredTriggers(NamedTuple):
+    """What watches log, table by table, and warnings of what they leave out.
+
+    ``refused``: by the table of its watch why nothing can be logged for it.
+    """
+
+    tables: list[TableTriggers]
+    warnings: list[str]
+    refused: Mapping[str, EventlogError]
+
+    @property
+    def refusals(self) -> tuple[str, ...]:
+        """Why watches are refused, in sentences."""
+        return tuple(dict.fromkeys(one for error in self.refused.values() for one in error.refusals or (str(error),)))
+
+
 def declared_triggers(
     database: Database,
     catalog: Catalog,
     watches: Sequence[Watch],
     reflect: Callable[[str | None], Database] | None = None,
-) -> tuple[list[TableTriggers], list[str]]:
-    """What watches log, table by table, and warnings of what they leave out.
+    refused: Mapping[str, EventlogError] = MappingProxyType({}),
+) -> DeclaredTriggers:
+    """Return what watches log, table by table.
 
     ``database`` is the schema of the classes, ``catalog`` its classes, built with or without ``exclusions``;
-    ``reflect`` gives another schema, for base tables of views that stand there, None = there is no other. Raises
-    TriggerError for a watch that cannot be.
+    ``reflect`` gives another schema, for base tables of views that stand there, None = there is no other. ``refused``:
+    tables whose watches are not looked at, with the reason.
     """
     warnings: list[str] = []
     declared: list[TableTriggers] = []
-    errors: list[TriggerError] = []
+    watches = [watch for watch in watches if match_name(watch.table, refused) is None]
+    refused = dict(refused)
     tables = {table.name: table for table in database.tables}
     classes = {cls.name: cls for cls in catalog.classes}
     watched: set[str] = set()
-    excluded: dict[str, tuple[str, ...]] = {}
-    try:
-        excluded = exclusions(database, watches, classes)
-    except TriggerError as error:
-        errors.append(error)
     for watch in watches:
         try:
             table = _watched_table(watch, database, tables)
             if table.kind == "table" and not table.primary_key:
                 warnings.append(f"{table.name} has no primary key: it is no class, and nothing of it is captured")
                 continue
+            excluded = excluded_columns(database, watch, classes)
             cls = _class_of(watch, table.name, classes, watched)
             watched.add(cls.name)
             declared += compile_watch(cls, watch, excluded, _base_tables(database, watch, reflect))
         except TriggerError as error:
-            errors.append(error)
+            refused[watch.table] = error
             continue
         if cls.is_view:
             fed = {name for columns in (watch.base or {}).values() for name in columns.values()}
@@ -175,9 +189,7 @@ def declared_triggers(
                 for column in columns
                 if match_name(column, fed) is None
             )
-    if errors:
-        raise together(errors)
-    return declared, warnings
+    return DeclaredTriggers(declared, warnings, refused)
 
 
 def _watched_table(watch: Watch, database: Database, tables: Mapping[str, Table]) -> Table:

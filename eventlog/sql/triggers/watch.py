@@ -58,28 +58,46 @@ def exclusions(
     A column of a child table stands under the child table's name. ``tables`` as in ``build_catalog``: the classes,
     None = all tables with a key. Raises TriggerError for a name that is no attribute of the class and for a key column.
     """
-    present = {table.name: table for table in database.tables}
     excluded: defaultdict[str, set[str]] = defaultdict(set)
     errors: list[TriggerError] = []
     for watch in watches:
-        table = match_name(watch.table, present)
-        if table is None or (watch.columns is None and not watch.exclude):
+        try:
+            left_out = excluded_columns(database, watch, tables)
+        except TriggerError as error:
+            errors.append(error)
             continue
-        names = attribute_names(database, present[table], tables)
-        gone = _named(watch, "exclude", watch.exclude, names, errors)
-        keys = {column.name for column in key_columns(present[table])}
-        errors += (
-            TriggerError(f"watch {watch.table}, exclude: {key!r} is a key column; every row needs its key")
-            for _, key in sorted(gone & {(table, key) for key in keys})
-        )
-        if watch.columns is not None:
-            kept = _named(watch, "columns", watch.columns, names, errors)
-            gone |= set(names.values()) - kept - {(table, key) for key in keys}
-        for owner, column in gone:
-            excluded[owner].add(column)
+        for owner, columns in left_out.items():
+            excluded[owner].update(columns)
     if errors:
         raise together(errors)
     return {owner: tuple(sorted(columns)) for owner, columns in sorted(excluded.items())}
+
+
+def excluded_columns(
+    database: Database, watch: Watch, tables: Collection[str] | None = None
+) -> Mapping[str, Collection[str]]:
+    """Return the columns that one watch leaves out, by table. Arguments and errors as of ``exclusions``."""
+    present = {table.name: table for table in database.tables}
+    table = match_name(watch.table, present)
+    if table is None or (watch.columns is None and not watch.exclude):
+        return {}
+    errors: list[TriggerError] = []
+    names = attribute_names(database, present[table], tables)
+    gone = _named(watch, "exclude", watch.exclude, names, errors)
+    keys = {(table, column.name) for column in key_columns(present[table])}
+    errors += (
+        TriggerError(f"watch {watch.table}, exclude: {key!r} is a key column; every row needs its key")
+        for _, key in sorted(gone & keys)
+    )
+    if watch.columns is not None:
+        kept = _named(watch, "columns", watch.columns, names, errors)
+        gone |= set(names.values()) - kept - keys
+    if errors:
+        raise together(errors)
+    excluded: defaultdict[str, set[str]] = defaultdict(set)
+    for owner, column in gone:
+        excluded[owner].add(column)
+    return excluded
 
 
 def attribute_names(database: Database, table: Table, tables: Collection[str] | None) -> dict[str, tuple[str, str]]:
@@ -138,12 +156,14 @@ class TableChoice:
     """The tables that the patterns of one watch mean.
 
     ``left_out``: attributes by class, named as in ``Watch.exclude``, whose child tables are not to be watched;
-    ``without_key``: tables that match and are no class, since they have no primary key.
+    ``without_key``: tables that match and are no class, since they have no primary key. ``refused``: names and patterns
+    that mean no table that can be a class, each with the reason.
     """
 
     tables: tuple[str, ...]
     left_out: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     without_key: tuple[str, ...] = ()
+    refused: Mapping[str, ConfigError] = field(default_factory=dict)
 
 
 def choose_tables(
@@ -159,13 +179,12 @@ def choose_tables(
 
     A name of a table means that table; any other text is a pattern (``*``, ``?``, ``[...]``), which matches tables
     alone, never views, what ``ignore`` names, or the child tables of a class. ``watched``: tables that another watch
-    has, which none of these patterns takes; ``others``: tables that patterns of other watches may have. Raises
-    ConfigError that says everything that is wrong.
+    has, which none of these patterns takes; ``others``: tables that patterns of other watches may have.
     """
     tables = {table.name: table for table in database.tables if table.kind == "table" and table.name not in ignore}
-    errors: list[ConfigError] = []
-    named, matched = _matching(database, tables, patterns, errors)
-    gone_by_name, gone = _matching(database, tables, without, errors, may_miss=True)
+    refused: dict[str, ConfigError] = {}
+    named, matched = _matching(database, tables, patterns, refused)
+    gone_by_name, gone = _matching(database, tables, without, refused, may_miss=True)
     gone |= gone_by_name
     chosen = {name for name in named | matched if name not in gone and name not in watched}
     classes = {name for name in (*chosen, *others) if tables[name].primary_key} | set(watched)
@@ -180,14 +199,15 @@ def choose_tables(
 
     children = {name for name in sorted(chosen) if is_child(name)}
     keyless = sorted(name for name in chosen - children if not tables[name].primary_key)
-    errors += (ConfigError(f"{name!r} cannot be a class: it has no primary key") for name in keyless if name in named)
+    refused |= {
+        name: ConfigError(f"{name!r} cannot be a class: it has no primary key") for name in keyless if name in named
+    }
     parents = tuple(sorted(chosen - children - set(keyless)))
-    if not errors and not parents:
+    if not refused and not parents:
         reason = "all are excluded, watched by another [[watch]], child tables or without a primary key"
-        errors.append(ConfigError(f"no table is left of {', '.join(patterns)}: {reason}"))
-    if errors:
-        raise together(errors)
-    return TableChoice(parents, _left_out(tables, parents, gone), tuple(keyless))
+        listed = ", ".join(patterns)
+        refused[listed] = ConfigError(f"no table is left of {listed}: {reason}")
+    return TableChoice(parents, _left_out(tables, parents, gone), tuple(keyless), refused)
 
 
 def matching_tables(
@@ -195,8 +215,8 @@ def matching_tables(
 ) -> set[str]:
     """All tables that patterns match, child tables and those without a key too; what is wrong is not looked at."""
     tables = {table.name: table for table in database.tables if table.kind == "table" and table.name not in ignore}
-    named, matched = _matching(database, tables, patterns, [])
-    gone_by_name, gone = _matching(database, tables, without, [])
+    named, matched = _matching(database, tables, patterns, {})
+    gone_by_name, gone = _matching(database, tables, without, {})
     return (named | matched) - gone_by_name - gone
 
 
@@ -220,11 +240,14 @@ def _matching(
     database: Database,
     tables: Mapping[str, Table],
     patterns: Iterable[str],
-    errors: list[ConfigError],
+    refused: dict[str, ConfigError],
     *,
     may_miss: bool = False,
 ) -> tuple[set[str], set[str]]:
-    """Tables by their names, and by patterns. ``may_miss``: a pattern that nothing matches is no error."""
+    """Return the tables that are meant by name and those by pattern, and add to ``refused`` what means none.
+
+    ``may_miss``: a pattern that nothing matches is not refused.
+    """
     named: set[str] = set()
     matched: set[str] = set()
     kinds = {table.name: table.kind for table in database.tables}
@@ -238,16 +261,16 @@ def _matching(
                 if kinds[exact] == "view"
                 else ("a table that eventlog or a migration tool keeps for itself")
             )
-            errors.append(ConfigError(f"{exact!r} is {what}"))
+            refused[pattern] = ConfigError(f"{exact!r} is {what}")
         elif exact is None and not _WILDCARDS.search(pattern):
-            errors.append(ConfigError(missing_table(database, pattern)))
+            refused[pattern] = ConfigError(missing_table(database, pattern))
         elif exact is None:
             like = _like(pattern, tables)
             matched |= like
             if not like and not may_miss:
                 where = "" if database.schema is None else f" of schema {database.schema}"
                 advice = "; patterns match names without the schema" if "." in pattern else ""
-                errors.append(ConfigError(f"no table{where} matches {pattern!r}{advice}"))
+                refused[pattern] = ConfigError(f"no table{where} matches {pattern!r}{advice}")
     return named, matched
 
 

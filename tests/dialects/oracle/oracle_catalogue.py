@@ -213,7 +213,7 @@ def attributes_of(name: str) -> tuple[Attribute, ...]:
 
 def triggers_of(to: LogTable, watch: Watch) -> tuple[str, ...]:
     catalog = build_catalog(DATABASE, exclude=exclusions(DATABASE, [watch], [cls.name for cls in CATALOG.classes]))
-    declared, _ = declared_triggers(DATABASE, catalog, [watch])
+    declared, _, _ = declared_triggers(DATABASE, catalog, [watch])
     compiled = OracleTriggers().compile_declared(DATABASE.schema, to, declared)
     return tuple(trigger.statement for one in compiled for trigger in one.triggers)
 

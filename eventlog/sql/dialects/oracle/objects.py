@@ -71,7 +71,7 @@ class OracleObjects(StepwiseDialect):
         # Hashes of the data dictionary.
         return "/".join(
             str(digest)
-            for tables in chunks(sorted(catalog.log_names))
+            for tables in chunks(sorted(catalog.table_names))
             for (digest,) in fetch(
                 conn,
                 fingerprint_statement(len(tables)),

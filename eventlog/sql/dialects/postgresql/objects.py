@@ -101,7 +101,7 @@ class PostgresObjects(Dialect):
 
     def fingerprint(self, conn: Connection, catalog: Catalog) -> str:
         # What is watched may be a pattern, so a new table may be a class: the tables of the schema count too.
-        parameters = {"schema": catalog.schema, "tables": list(catalog.log_names)}
+        parameters = {"schema": catalog.schema, "tables": catalog.table_names}
         return str(conn.execute(sa.text(_SQL["fingerprint"]), parameters).scalar_one())
 
     # Objects by their keys

@@ -85,14 +85,27 @@ WHERE c.relnamespace = CAST(:schema AS pg_catalog.oid) AND c.relispartition AND 
 ORDER BY c.relname COLLATE "C";
 
 -- name: fingerprint
--- Whether tables are still those of a catalogue.
+-- Whether tables are still those of a catalogue: its own and those that refer to them, which may become child tables,
+-- column by column; all others of the schema by their names.
+WITH named AS (
+    SELECT c.oid
+    FROM pg_catalog.pg_class c
+    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = :schema AND c.relname = ANY(CAST(:tables AS text[])) AND c.relkind IN ('r', 'p', 'v', 'm')
+), referring AS (
+    SELECT f.conrelid AS oid, string_agg(concat_ws(' ', f.conkey, f.confrelid), ',' ORDER BY f.oid) AS keys
+    FROM pg_catalog.pg_constraint f
+    WHERE f.contype = 'f' AND f.confrelid IN (SELECT named.oid FROM named)
+    GROUP BY f.conrelid
+)
 SELECT md5(coalesce(string_agg(
-    concat_ws(' ', c.oid, i.indkey, a.attnum, a.attname, a.atttypid, a.atttypmod), ',' ORDER BY c.oid, a.attnum), ''))
-    || (SELECT concat(count(*), ' ', max(t.oid))
+    concat_ws(' ', a.attrelid, i.indkey, r.keys, a.attnum, a.attname, a.atttypid, a.atttypmod), ','
+    ORDER BY a.attrelid, a.attnum), ''))
+    || (SELECT md5(coalesce(string_agg(t.relname, ',' ORDER BY t.oid), ''))
         FROM pg_catalog.pg_class t JOIN pg_catalog.pg_namespace s ON s.oid = t.relnamespace
         WHERE s.nspname = :schema AND t.relkind IN ('r', 'p', 'v', 'm') AND NOT t.relispartition)
-FROM pg_catalog.pg_class c
-JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-LEFT JOIN pg_catalog.pg_index i ON i.indrelid = c.oid AND i.indisprimary
-WHERE n.nspname = :schema AND c.relname = ANY(CAST(:tables AS text[])) AND c.relkind IN ('r', 'p', 'v', 'm');
+FROM pg_catalog.pg_attribute a
+LEFT JOIN pg_catalog.pg_index i ON i.indrelid = a.attrelid AND i.indisprimary
+LEFT JOIN referring r ON r.oid = a.attrelid
+WHERE a.attrelid IN (SELECT named.oid FROM named UNION SELECT referring.oid FROM referring)
+AND a.attnum > 0 AND NOT a.attisdropped;
