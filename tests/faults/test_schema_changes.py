@@ -401,6 +401,11 @@ def change_types(database: sa.Engine, directory: Path, capture: str, types: Sequ
     """The column of a table a type becomes each other type and its own again; so does the key of another table."""
     execute(database, *DEFINITIONS)
     tables = {}
+    if "xml" in types:
+        try:
+            fetch(database, "SELECT '1'::xml")
+        except sa.exc.DBAPIError:  # the server was built without it
+            types = [kind for kind in types if kind != "xml"]
     for place, kind in enumerate(types):
         execute(database, f"CREATE TABLE v{place} (id integer PRIMARY KEY, v {kind})")
         tables[f"v{place}"] = ("v", kind)
@@ -414,6 +419,8 @@ def change_types(database: sa.Engine, directory: Path, capture: str, types: Sequ
         for table, (column, kind) in tables.items():
             write(lasting, table, column, kind)
             for goal in types:
+                if {goal, kind} == {"word", "varchar(40)"} and capture == "row":
+                    continue  # a domain and its base type: the one change that is not noticed (spec/triggers.md 7.6)
                 for becomes in (goal, kind):
                     change = f"ALTER TABLE {table} ALTER {column} TYPE {becomes} USING '{VALUES[becomes]}'::{becomes}"
                     with suppress(psycopg.errors.UndefinedObject):
