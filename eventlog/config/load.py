@@ -222,9 +222,23 @@ def _contradictions(config: Config, chosen: Mapping[tuple[str, str], _Setting]) 
             yield ConfigError(f"{source} and {section}.properties both have {name}; keep one")
         if settings.user is not None and "sasl.password" in secrets:
             yield ConfigError(f"{source} and EVENTLOG_{section.upper()}_PASSWORD both give sasl.password; keep one")
+    yield from _former_names(config)
     needed = SINKS[config.sink.type].needs
     if needed is not None and getattr(config.sink, needed[0]) is None:
         yield ConfigError(f"{chosen['sink', 'type'].source}: {config.sink.type} needs sink.{needed[0]}, {needed[1]}")
+
+
+def _former_names(config: Config) -> Iterator[ConfigError]:
+    """What watches say of names that tables had before and that two of them claim."""
+    seen = {watch.name: f"[[watch]] {watch.name}" for watch in config.watches if watch.tables is None}
+    for watch in config.watches:
+        for old in watch.was:
+            if old in seen:
+                yield ConfigError(
+                    f"[[watch]] {watch.name}, was = {old!r}: {seen[old]} has that name too, and a row of the log could "
+                    "mean either; keep one"
+                )
+            seen.setdefault(old, f"was of [[watch]] {watch.name}")
 
 
 _LEAST_KAFKA_TIMEOUT: Final = 2.0

@@ -46,6 +46,7 @@ from eventlog.core.options import (
     option,
     options_of,
     shared,
+    toml,
 )
 from eventlog.debezium.writer import WriteOptions as DebeziumOptions
 from eventlog.files.text import referenced_secret
@@ -323,6 +324,10 @@ class WatchSettings(CheckedOptions):
         (), NAMES, "with tables: names and patterns of those that are left alone", example=["tmp_*"]
     )
     view: str | None = option(None, TEXT, "or view to watch (direct model)", example="view_usr")
+    was: tuple[str, ...] = option(
+        (), NAMES, "names from before the table, or a child table of it, was renamed; rows of the log may have them",
+        example=["person"],
+    )  # fmt: skip
     style: str = shared(options.STYLE)
     capture: str = option("row", choice("row", "statement"), "triggers a row, or a statement for bulk writes")
     columns: tuple[str, ...] | None = option(None, NAMES, "only these columns", example=["fname", "lname"])
@@ -353,6 +358,10 @@ class WatchSettings(CheckedOptions):
             return "give either columns or exclude"
         if (self.view is None) != (self.base is None):
             return f"a view, and only a view, needs base: {BASE.legal}"
+        if self.was and self.tables is not None:
+            return "was is of one table: name it in a [[watch]] with table = ... or view = ..."
+        if self.name in self.was:
+            return f"was = {toml(list(self.was))} names the table itself; was is what it was called before"
         if self.exclude_tables and self.tables is None:
             return "exclude_tables goes with tables = [...]"
         if self.columns is not None and self.tables is not None:

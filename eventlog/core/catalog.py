@@ -175,13 +175,15 @@ class Catalog:
     """The classes of one schema, built once at start.
 
     ``unavailable``: classes that the configuration names and the database does not give now, each with the reason.
-    Their rows wait (spec/event-log.md 5.1).
+    Their rows wait (spec/event-log.md 5.1). ``former``: the names that those classes had in the log before, and the
+    classes; former names of the other classes are among ``log_names``.
     """
 
     schema: str | None
     classes: tuple[ObjectClass, ...]
     log_names: Mapping[str, LogName]
     unavailable: Mapping[str, EventlogError] = field(default_factory=dict)
+    former: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def table_names(self) -> list[str]:
@@ -204,7 +206,12 @@ class Catalog:
 
     def unavailable_class(self, table_name: str) -> str | None:
         """Return the class that a table_name of the log means and that is unavailable, matched as in ``log_name``."""
-        return self._meant(table_name, self.unavailable) if self.unavailable else None
+        if not self.unavailable:
+            return None
+        match = self._meant(table_name, self.unavailable)
+        if match is None and (former := self._meant(table_name, self.former)) is not None:
+            return self.former[former]
+        return match
 
     def _meant(self, table_name: str, names: Collection[str]) -> str | None:
         match = match_name(table_name, names)
@@ -235,6 +242,7 @@ def build_catalog(
     exclude: Mapping[str, Collection[str]] | None = None,
     ignore: Collection[str] = (),
     refused: Mapping[str, EventlogError] = MappingProxyType({}),
+    was: Mapping[str, Collection[str]] = MappingProxyType({}),
 ) -> Catalog:
     """Return the classes of a database (spec/xds.md 5); those that cannot be any are ``unavailable``.
 
@@ -242,7 +250,8 @@ def build_catalog(
     columns are written, so they are checked like others. ``exclude``: column names by table that are no attributes
     (spec/triggers.md 1). ``ignore``: tables that are not looked at, such as the log itself. ``refused``: names that are
     to be no classes, with the reason. Unavailable is also a listed table that is missing or has no key, and one whose
-    names clash.
+    names clash. ``was``: by class the names that rows of the log may have for it, or in the names of its child
+    attributes, from before a table was renamed (spec/event-log.md 5.2).
     """
     present = tuple(_typed(table, database.dialect, values) for table in database.tables if table.name not in ignore)
     unavailable = dict(refused)
@@ -255,12 +264,58 @@ def build_catalog(
             classes.append(builder.object_class(table, _children(table, able, parents)))
         except ConfigError as error:
             unavailable[table.name] = error
+    former = _former_names(was, classes, unavailable)
     log_names: dict[str, LogName] = {}
     for cls in classes:
-        log_names[cls.name] = LogName(cls, None, _column_forms(cls, meta_identifiers))
+        if cls.name in unavailable:
+            continue
+        names = [name for name, owner in former.items() if owner == cls.name]
+        forms = _column_forms(cls, meta_identifiers)
+        if renamed := _former_attributes(cls, names):
+            forms = (*forms, renamed)
+        log_names[cls.name] = LogName(cls, None, forms)
         for child in cls.children:
             log_names[child.table.name] = LogName(cls, child, ({child.attribute.column.name: child.attribute},))
-    return Catalog(database.schema, tuple(classes), log_names, unavailable)
+        log_names |= {name: LogName(cls, None, forms) for name in names}
+    available = tuple(cls for cls in classes if cls.name not in unavailable)
+    waiting = {name: owner for name, owner in former.items() if owner in unavailable}
+    return Catalog(database.schema, available, log_names, unavailable, waiting)
+
+
+def _former_names(
+    was: Mapping[str, Collection[str]], classes: Sequence[ObjectClass], unavailable: dict[str, EventlogError]
+) -> dict[str, str]:
+    """Return the class of each former name, and add classes to ``unavailable`` whose rows cannot be told apart.
+
+    A former name that a class has now, or a child table of one, could mean either: both wait.
+    """
+    owners = {name: name for name in (*(cls.name for cls in classes), *unavailable)}
+    owners |= {child.table.name: cls.name for cls in classes for child in cls.children}
+    former: dict[str, str] = {}
+    for name, old_names in was.items():
+        owner = match_name(name, owners) or name
+        for old in old_names:
+            other = owners.get(old, owner)
+            if other != owner:
+                clash = ConfigError(
+                    f"[[watch]] {owner} says was = {old!r}, and {old!r} is a table of the class {other} now: rows of "
+                    f"that name may be of either. Take was out once the rows of {owner} under its old name are "
+                    "published, or do not watch the other table until then"
+                )
+                unavailable |= {owner: clash, other: clash}
+            else:
+                former[old] = owner
+    return former
+
+
+def _former_attributes(cls: ObjectClass, names: Collection[str]) -> dict[str, Attribute]:
+    """Return the names that child attributes may have from before their table was renamed, if one alone is meant."""
+    found: dict[str, Attribute] = {}
+    for column in {child.attribute.column.name for child in cls.children}:
+        alike = [child.attribute for child in cls.children if child.attribute.column.name == column]
+        if len(alike) == 1:
+            found |= {f"{name}.{column}": alike[0] for name in names}
+    return found
 
 
 def complete_catalog(catalog: Catalog) -> Catalog:
@@ -296,7 +351,8 @@ def _parents(
         if match_name(name, unavailable) is not None:
             continue
         if match is None:
-            unavailable[name] = ConfigError(missing_table(database, name))
+            renamed = "" if name in database.partitions else f"; if it was renamed, add was = {name!r} to its [[watch]]"
+            unavailable[name] = ConfigError(missing_table(database, name) + renamed)
         elif not key_columns(by_name[match]):
             wanted = "column whose name begins with pk_" if by_name[match].kind == "view" else "primary key"
             unavailable[match] = ConfigError(f"{match!r} cannot be a class: it has no {wanted}")

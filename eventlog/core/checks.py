@@ -183,7 +183,11 @@ class _Table:
         if log_name is None and catalog.unavailable_class(table_name) is not None:
             raise _ClassUnavailable
         if log_name is None:
-            raise RowError("unknown_table", f"table_name {table_name!r} is neither a class nor a child table")
+            raise RowError(
+                "unknown_table",
+                f"table_name {table_name!r} is neither a class nor a child table; if a table was renamed, "
+                f"was = {table_name!r} in its [[watch]] says so, and `eventlog requeue` brings the row back",
+            )
         self._log_name, self.is_child = log_name, log_name.child is not None
         self.objects: dict[str | None, ObjectId] = {}
         self.attributes: dict[str | None, Attribute] = {}

@@ -367,6 +367,7 @@ def _catalog_of(
         exclude=exclude,
         ignore=log.own_tables,
         refused=unavailable,
+        was={watch.name: watch.was for watch in config.watches if watch.was},
     )
 
 

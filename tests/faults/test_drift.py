@@ -171,7 +171,8 @@ BROKEN: dict[str, tuple[dict[str, Any], str, str, str]] = {
         {},
         "ALTER TABLE usr RENAME TO person",
         "ALTER TABLE person RENAME TO usr",
-        "there is no table or view 'usr' in the schema; correct its name in the configuration",
+        "there is no table or view 'usr' in the schema; correct its name in the configuration; if it "
+        "was renamed, add was = 'usr' to its [[watch]]",
     ),
     "an excluded column is renamed": (
         {"exclude": ["nick"]},
@@ -266,7 +267,10 @@ def test_plan_and_apply_follow_the_other_watches_and_keep_what_a_renamed_table_h
     plan = plan_of(config)
     assert [(action.kind, action.table) for action in plan.changes] == [("replace", "public.item")]
     assert [action.table for action in plan.actions if action.kind == "unchanged"] == ["public.person"]
-    assert plan.refused == ("there is no table or view 'usr' in the schema; correct its name in the configuration",)
+    assert plan.refused == (
+        "there is no table or view 'usr' in the schema; correct its name in the configuration; if it "
+        "was renamed, add was = 'usr' to its [[watch]]",
+    )
     found = {one.code: one for one in examine(config, planned_triggers)}
     assert found["class_missing"].severity == found["watch_refused"].severity == "error"
     assert drift_of(config)[-1] == plan.refused[0]

@@ -166,7 +166,7 @@ def judge_classes(
             yield error(
                 "class_missing",
                 f"there is no table or view {name!r} in schema {database.schema}, although it is configured",
-                "correct tables or [[watch]] in eventlog.toml",
+                f"correct tables or [[watch]] in eventlog.toml; of a table that was renamed, with was = {toml(name)}",
             )
             continue
         table = present[match]

@@ -357,6 +357,10 @@ class MarkedTriggers(Triggers):
 
     def _differences(self, compiled: Sequence[Compiled], old: Sequence[StoredTrigger]) -> Iterator[str]:
         unmatched = {trigger.name: trigger for trigger in old}
+        if not unmatched.keys() & {trigger.name for one in compiled for trigger in one.triggers}:
+            names = ", ".join(sorted(unmatched))
+            yield f"its triggers {names} were made for the name that the table had: they log that name until then"
+            return
         for one in compiled:
             for trigger in one.triggers:
                 stored = unmatched.pop(trigger.name, None)

@@ -261,6 +261,10 @@ def _differences(
 ) -> Iterable[str]:
     present = {row.name: row for row in functions}
     oids = {}
+    if present and not present.keys() & {one.name for one in compiled}:
+        names = ", ".join(sorted(present))
+        yield f"its triggers call {names}, made for the name that the table had: they log that name until then"
+        return
     for one in compiled:
         function = present.pop(one.name, None)
         if function is None:
