@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 import click
+import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from eventlog.changes.json_form import database_from_json, read_catalog
@@ -49,9 +50,10 @@ from eventlog.publisher.open_log import (
     with_tables,
 )
 from eventlog.sql import migrations
+from eventlog.sql import resync as batches
 from eventlog.sql.connection import load_dialect
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.log_table import LogTable, new_log, split_name
+from eventlog.sql.log_table import LogTable, new_log, quoted, split_name
 from eventlog.sql.triggers import LOCK_TIMEOUT, TriggerPlan
 from eventlog.sql.triggers.declared import declared_triggers
 from eventlog.sql.triggers.watch import Watch
@@ -86,10 +88,11 @@ def plan(context: Context, as_sql: bool, as_json: bool, check: bool) -> int:
     if as_sql:
         sys.stdout.write(dialect.triggers.script(planned, LOCK_TIMEOUT))
     elif as_json:
-        print_json({**asdict(planned), "changes": len(planned.changes)})
+        _print_json(planned)
     else:
         _print(planned)
         _warn_of_drops(planned)
+        _say_due(planned, is_plan=True)
         if planned.changes:
             note("`eventlog triggers apply` does this.")
         elif not planned.refused:
@@ -124,20 +127,47 @@ def apply(context: Context, yes: bool, dry: bool, as_sql: bool, as_json: bool, l
                     "changed; run it again"
                 )
             dialect.triggers.apply(conn, planned, lock_timeout)
+            _note_due(conn, dialect, config, planned)
     if as_sql:
         sys.stdout.write(dialect.triggers.script(planned, lock_timeout))
     elif as_json:
-        print_json({**asdict(planned), "changes": len(planned.changes)})
+        _print_json(planned)
     elif dry or not context.quiet:
         _print(planned)
         if dry:
             _warn_of_drops(planned)
+        _say_due(planned, dry)
         done = "would be applied" if dry else "applied"
         if planned.changes:
             result(f"{number_of(len(planned.changes), 'change')} {done}.")
         elif not planned.refused:
             result(_nothing_to_do(config))
     return _refused(planned)
+
+
+def _print_json(planned: TriggerPlan) -> None:
+    due = [{"command": one.command, "reason": one.reason} for one in batches.due_for(planned.gaps)]
+    print_json({**asdict(planned), "changes": len(planned.changes), "due": due})
+
+
+def _say_due(planned: TriggerPlan, is_plan: bool) -> None:
+    """Say what was written and not logged, with the command that sends it once the triggers are there."""
+    due = batches.due_for(planned.gaps)
+    if due:
+        result("No trigger has logged this, and nothing else sends it; run" + (" after apply:" if is_plan else ":"))
+    for one in due:
+        result(f"  {one.command}    # {visible(one.reason)}")
+
+
+def _note_due(conn: Connection, dialect: Dialect, config: Config, planned: TriggerPlan) -> None:
+    """Write down which resyncs are due, for `doctor`, if there is a table for it that this user may write."""
+    log = find_log(conn, dialect, config)
+    if (
+        planned.gaps
+        and sa.inspect(conn).has_table(quoted(log.resync_table), log.schema)
+        and not dialect.missing_resync_rights(conn, log, resumable=True)
+    ):
+        batches.note_due(conn, log, batches.due_for(planned.gaps))
 
 
 def _refused(planned: TriggerPlan) -> int:

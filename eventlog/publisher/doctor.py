@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, TypeVar
 
+import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from eventlog.config.load import Config, connection_url
@@ -37,11 +38,11 @@ from eventlog.publisher.open_log import (
     publisher_user,
 )
 from eventlog.publisher.queue import HOLD_WAYS_OUT, read_recorded
-from eventlog.sql import doctor, migrations
+from eventlog.sql import doctor, migrations, resync
 from eventlog.sql.connection import TO_THE_PRIMARY, as_database_errors, connect, dialect_of, is_pooled
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.doctor import Finding, Limits, findings
-from eventlog.sql.log_table import LogTable, new_log, split_name
+from eventlog.sql.log_table import LogTable, new_log, quoted, split_name
 from eventlog.sql.triggers import TriggerPlan
 from eventlog.sql.triggers.declared import declared_triggers
 from eventlog.sql.triggers.watch import LOGS_VALUES
@@ -295,6 +296,17 @@ def _plan(case: Case) -> Iterator[Finding]:
         yield from findings.judge_plan(case.plan, installed)
 
 
+def _due(case: Case) -> Iterator[Finding]:
+    """Resyncs that `triggers apply` has found due and that were not run (spec/triggers.md 9.1)."""
+    log = case.log
+    if case.catalog is None or not sa.inspect(case.conn).has_table(quoted(log.resync_table), log.schema):
+        return
+    if not case.dialect.lacking(case.conn, log, log.resync_table, ("SELECT",), case.dialect.spelled("position")):
+        names = {cls.name for cls in case.catalog.classes}
+        due = [one for one in resync.due_now(case.conn, log) if one.selection.class_name in names]
+        yield from findings.judge_resyncs(due)
+
+
 def _refused_watches(case: Case) -> Iterator[Finding]:
     """What no trigger can be made for, whoever applies it: a column of a view's base table that is gone."""
     if case.database is None or case.catalog is None:
@@ -456,6 +468,7 @@ LOG_CHECKS: Final[Checks] = {
     "the classes": _classes,
     "the right to read back": _unreadable,
     "installed triggers": _plan,
+    "what the triggers have not logged": _due,
     "tables that triggers speak of": lambda case: findings.judge_broken(case.ask("broken_triggers", doctor.row)),
     "triggers of partitions": lambda case: findings.judge_partitions(case.ask("partition_triggers", doctor.row)),
     "keys that are checked late": _deferrable,

@@ -11,6 +11,9 @@ What is gone from the tables is found by what the log knows: ``history``, ``know
 
 from __future__ import annotations
 
+import hashlib
+import json
+import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -26,6 +29,7 @@ from eventlog.model import EventType
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable, quoted, schema_of
 from eventlog.sql.rows import column_of
+from eventlog.sql.triggers import Gap
 from eventlog.sql.windows import Batch, Selection
 
 COLUMNS: Final = ("digest", "class_name", "selection", "started", "position", "rows_written")
@@ -105,7 +109,7 @@ def begin(conn: Connection, log: LogTable, selection: Selection, *, resume: bool
 
 
 def _nothing_to_resume(conn: Connection, log: LogTable, selection: Selection) -> str:
-    others = unfinished(conn, log, selection.class_name)
+    others = [line for line in unfinished(conn, log, selection.class_name) if not line.selection.startswith(_DUE)]
     if not others:
         return f"there is no unfinished resync of {selection.class_name}: leave --resume out"
     named = "; ".join(
@@ -135,6 +139,7 @@ def run(conn: Connection, log: LogTable, selection: Selection, write_batch: Writ
                 return
             batch = write_batch(conn, line.position)
             if batch.is_last:
+                _settle(conn, log, selection)
                 conn.execute(sa.delete(table).where(_is(log, selection)))
             else:
                 moved = {"position": batch.position, "rows_written": table.c.rows_written + batch.rows}
@@ -147,6 +152,90 @@ def run(conn: Connection, log: LogTable, selection: Selection, write_batch: Writ
 def pause(rows: int, rate: float | None, elapsed: float) -> float:
     """Seconds to wait after ``rows`` rows in ``elapsed`` seconds, so that at most ``rate`` a second are written."""
     return 0.0 if rate is None else max(0.0, rows / rate - elapsed)
+
+
+# --- what is due (spec/triggers.md 9.1) -------------------------------------------------------------------------------
+
+_DUE: Final = "due: "
+"""How ``selection`` begins in the line of a resync that is due and that nobody has begun; its reason follows."""
+
+
+class Due(NamedTuple):
+    """A resync that somebody has to run, and why."""
+
+    selection: Selection
+    reason: str
+
+    @property
+    def command(self) -> str:
+        """The line for a shell."""
+        parts = ["eventlog", "resync", self.selection.class_name]
+        if self.selection.event_type is EventType.DELETE_ROW:
+            parts.append("--deleted")
+        elif self.selection.event_type is EventType.UPDATE_ROW_QUERY_BACK:
+            parts.append("--as-update")
+        if self.selection.where is not None:
+            parts += ["--where", self.selection.where]
+        return shlex.join(parts)
+
+    @property
+    def digest(self) -> str:
+        """What its line is found by: another one than that of the resync itself, which may be on its way."""
+        return hashlib.sha256(f"{_DUE}{self.selection.digest}".encode()).hexdigest()
+
+
+def due_for(gaps: Iterable[Gap]) -> list[Due]:
+    """What brings to a receiver what no trigger has logged, each once."""
+    due: dict[Selection, Due] = {}
+    for gap in gaps:
+        is_known = not gap.deletes  # the receiver has the objects; where triggers did not fire it may lack some
+        event_type = EventType.UPDATE_ROW_QUERY_BACK if is_known else EventType.INSERT_ROW_QUERY_BACK
+        selections = [Selection(gap.class_name, event_type, gap.where)]
+        if gap.deletes:
+            selections.append(Selection(gap.class_name, EventType.DELETE_ROW))
+        for selection in selections:
+            due.setdefault(selection, Due(selection, gap.reason))
+    return list(due.values())
+
+
+def note_due(conn: Connection, log: LogTable, due: Iterable[Due]) -> None:
+    """Write down what is due, in place of what was due of the same objects. The triggers are there already."""
+    table = _table(log)
+    for one in due:
+        conn.execute(sa.delete(table).where(table.c.digest == one.digest))
+        selection = one.selection
+        what = {"type": int(selection.event_type), "where": selection.where, "reason": one.reason}
+        values = {"digest": one.digest, "class_name": selection.class_name, "rows_written": 0}
+        conn.execute(sa.insert(table).values(**values, selection=_DUE + json.dumps(what, ensure_ascii=False)))
+
+
+def due_now(conn: Connection, log: LogTable) -> list[Due]:
+    """What is due, oldest first."""
+    table = _table(log)
+    lines = sa.select(table.c.class_name, table.c.selection).where(table.c.selection.startswith(_DUE))
+    found = []
+    for class_name, told in conn.execute(lines.order_by(table.c.started)):
+        what = json.loads(told.removeprefix(_DUE))
+        found.append(Due(Selection(class_name, EventType(what["type"]), what["where"]), what["reason"]))
+    return found
+
+
+def _settle(conn: Connection, log: LogTable, done: Selection) -> None:
+    """Take away what was due before this resync began, and is done with it."""
+    if done.keys is not None:
+        return
+    deletes = done.event_type is EventType.DELETE_ROW
+    digests = [
+        due.digest
+        for due in due_now(conn, log)
+        if due.selection.class_name == done.class_name
+        and (due.selection.event_type is EventType.DELETE_ROW) is deletes
+        and done.where in {None, due.selection.where}
+    ]
+    if digests:
+        table = _table(log)
+        began = sa.select(table.c.started).where(_is(log, done)).scalar_subquery()
+        conn.execute(sa.delete(table).where(table.c.digest.in_(digests), table.c.started <= began))
 
 
 # --- what is gone from the tables -------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from eventlog.errors import RowError, first_of, number_of
 from eventlog.model import Status
 from eventlog.sql.doctor import Answer, Finding, Limits, LogTrigger, Numbering, age, error, info, warning
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.resync import Due
 from eventlog.sql.statements import literal
 from eventlog.sql.triggers import TriggerPlan
 from eventlog.sql.windows import Queue
@@ -228,6 +229,13 @@ def judge_refused(refused: Iterable[str]) -> Iterator[Finding]:
     """Watches that no triggers can be made for, whoever applies them."""
     for sentence in refused:
         yield error("watch_refused", f"its triggers stay as they are: {sentence}", "eventlog triggers plan")
+
+
+def judge_resyncs(due: Iterable[Due]) -> Iterator[Finding]:
+    """What no trigger has logged, and no resync has sent since."""
+    for one in due:
+        text = f"objects of {one.selection.class_name} may differ from a receiver's: {one.reason}"
+        yield warning("resync_due", text, one.command)
 
 
 def judge_plan(plan: TriggerPlan, installed: Iterable[LogTrigger]) -> Iterator[Finding]:

@@ -23,11 +23,16 @@ from eventlog.core.catalog import Catalog, Database
 from eventlog.errors import DatabaseAway, DatabaseError, EventlogError, LogTableError, TriggerError, together
 from eventlog.sql.connection import AS_OWNER, as_database_errors, load_dialect
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.triggers.declared import TableTriggers, declared_triggers, warnings_of
+from eventlog.sql.statements import quote_identifier
+from eventlog.sql.triggers.declared import ClassTriggers, TableTriggers, declared_triggers, warnings_of
 from eventlog.sql.triggers.watch import Watch
 
 LOCK_TIMEOUT: Final = 5.0
 """Seconds that applying waits for a table. Whoever writes it meanwhile waits behind."""
+ANOTHER_TABLE: Final = "another table had this name, or none, when its triggers were made"
+"""Why the changes of a table were not logged whose name was a captured table's."""
+NEW_TO_CLASS: Final = "its rows were not captured with the class"
+"""Why the changes of a table were not logged that is captured with a class that was captured before."""
 NO_LONGER_WATCHED: Final = "no longer watched"
 """Why the triggers of a table go that no watch names."""
 ALL_GO: Final = "all triggers of the log go"
@@ -62,6 +67,20 @@ class InstalledTrigger(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Gap:
+    """What no trigger has logged of a class before a plan is applied (spec/triggers.md 9.1).
+
+    ``reason`` in words; ``where``: SQL of the objects that it can be of, None = of any; ``deletes``: whether objects
+    may be gone, too.
+    """
+
+    class_name: str
+    reason: str
+    where: str | None = None
+    deletes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Action:
     """What is to be done for one table, and why. ``statements`` is SQL text, none if the table is ``unchanged``."""
 
@@ -69,6 +88,7 @@ class Action:
     table: str
     reason: str
     statements: tuple[str, ...] = ()
+    gaps: tuple[Gap, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +113,11 @@ class TriggerPlan:
     def changes(self) -> tuple[Action, ...]:
         """The actions that do something."""
         return tuple(action for action in self.actions if action.statements)
+
+    @property
+    def gaps(self) -> tuple[Gap, ...]:
+        """What no trigger has logged before, of all tables."""
+        return tuple(dict.fromkeys(gap for action in self.actions for gap in action.gaps))
 
     @property
     def unwatched(self) -> tuple[str, ...]:
@@ -369,6 +394,25 @@ def declared_otherwise(before: Columns, now: Columns, present: Collection[str]) 
     watched = {name: before[name] for name in before if name not in unwatched}
     words = column_changes(watched, now if before else {}, "new to the watch, and not captured yet", unwatched)
     return words or ("the watch, its table or the templates have changed",)
+
+
+def gap_of_columns(triggers: TableTriggers, before: Columns, now: Columns) -> Iterator[Gap]:
+    """What was not logged of the columns that triggers were not compiled for, if it is known for which they were."""
+    new = [name for name in now if before and name not in before]
+    if not new:
+        return
+    what = f"column {new[0]} of" if len(new) == 1 else f"columns {', '.join(new)} of"
+    reason = f"{what} {triggers.table.name} held values before the triggers knew of it"
+    where = None
+    if isinstance(triggers, ClassTriggers) and not {column.name for column in triggers.key} & set(new):
+        names = (quote_identifier(triggers.names.get(name, name)) for name in new)
+        where = " OR ".join(f"{name} IS NOT NULL" for name in names)
+    yield Gap(triggers.class_name, reason, where)
+
+
+def gap_of_table(triggers: TableTriggers, reason: str) -> Gap:
+    """What was not logged of a table whose triggers did not fire, with the reason."""
+    return Gap(triggers.class_name, f"{triggers.table.name}: {reason}", deletes=isinstance(triggers, ClassTriggers))
 
 
 def key_change(before: Sequence[str], now: Sequence[str]) -> tuple[str, ...]:

@@ -19,8 +19,10 @@ from eventlog.sql.log_table import LogTable, named_after, quoted, schema_of
 from eventlog.sql.statements import qualified
 from eventlog.sql.triggers import (
     ALL_GO,
+    ANOTHER_TABLE,
     NO_LONGER_WATCHED,
     Action,
+    Gap,
     InstalledTrigger,
     TableName,
     TableSql,
@@ -30,6 +32,8 @@ from eventlog.sql.triggers import (
     declared_otherwise,
     digest_of,
     first_free,
+    gap_of_columns,
+    gap_of_table,
     missing_log,
     of_the_log,
     sha256,
@@ -342,7 +346,8 @@ class MarkedTriggers(Triggers):
         create = [trigger.statement for trigger in declared.values()]
         taken = self._dropped(renamed)
         if not old:
-            return Action("create", name, "watched, and not captured yet", (*taken, *create))
+            gaps = tuple(_gaps_of_new(compiled, installed, claims))
+            return Action("create", name, "watched, and not captured yet", (*taken, *create), gaps)
         reasons = list(self._differences(compiled, old))
         if not reasons:
             return Action("unchanged", name, "as declared")
@@ -353,7 +358,26 @@ class MarkedTriggers(Triggers):
         else:
             dropped = self._dropped(one for one in old if claims.get((one.schema, one.name), place) == place)
             statements = (*taken, *dropped, *create)
-        return Action("replace", name, "; ".join(dict.fromkeys(reasons)), statements)
+        return Action("replace", name, "; ".join(dict.fromkeys(reasons)), statements, tuple(self._gaps(compiled, old)))
+
+    def _gaps(self, compiled: Sequence[Compiled], old: Sequence[StoredTrigger]) -> Iterator[Gap]:
+        """What was not logged of a table that has triggers: columns they do not know, triggers that do not fire."""
+        named = {trigger.name: trigger for trigger in old}
+        own = {trigger.name for one in compiled for trigger in one.triggers}
+        # The triggers of a table that was renamed may have the names of the table that it was.
+        has_others = not own >= named.keys()
+        for one in compiled:
+            stored = [named.get(trigger.name) for trigger in one.triggers]
+            known = next((columns for trigger in stored if trigger and (columns := self.columns_of(trigger))), {})
+            yield from gap_of_columns(one.declared, known, one.declared.columns_told())
+            silent = [
+                trigger.name
+                for trigger, found in zip(one.triggers, stored, strict=True)
+                if (not has_others if found is None else not found.is_enabled)
+            ]
+            if silent:
+                verb = "was" if len(silent) == 1 else "were"
+                yield gap_of_table(one.declared, f"{', '.join(silent)} {verb} missing or disabled")
 
     def _differences(self, compiled: Sequence[Compiled], old: Sequence[StoredTrigger]) -> Iterator[str]:
         unmatched = {trigger.name: trigger for trigger in old}
@@ -380,6 +404,13 @@ class MarkedTriggers(Triggers):
 
 def _claims(compiled: Iterable[Compiled]) -> _Claims:
     return {(one.schema or "", trigger.name): one.place for one in compiled for trigger in one.triggers}
+
+
+def _gaps_of_new(compiled: Sequence[Compiled], installed: Installed, claims: _Claims) -> Iterator[Gap]:
+    """What was not logged of a table that has no triggers, if one that lost its name has them."""
+    place = compiled[0].place
+    if any(claims.get((one.schema, one.name)) == place for one in installed.ours):
+        yield from (gap_of_table(one.declared, ANOTHER_TABLE) for one in compiled)
 
 
 def _name(table: TableName) -> str:

@@ -56,8 +56,11 @@ from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import qualified, quote_identifier, run_as_it_stands
 from eventlog.sql.triggers import (
     ALL_GO,
+    ANOTHER_TABLE,
+    NEW_TO_CLASS,
     NO_LONGER_WATCHED,
     Action,
+    Gap,
     InstalledTrigger,
     TableName,
     TableSql,
@@ -65,6 +68,8 @@ from eventlog.sql.triggers import (
     Triggers,
     by_table,
     declared_otherwise,
+    gap_of_columns,
+    gap_of_table,
     of_the_log,
     sha256,
 )
@@ -210,15 +215,57 @@ def _compare_table(
     of_partitions = [row for partition in partitions for row in installed.on(partition)]
     if not old and not {row.name for row in functions} & {one.name for one in compiled}:
         statements = (*_drop_triggers(of_partitions), *create(compiled))
-        return Action("create", name, "watched, and not captured yet", statements)
+        gaps = tuple(_gaps_of_new(compiled, installed, every))
+        return Action("create", name, "watched, and not captured yet", statements, gaps)
     reasons = list(_differences(compiled, old, functions, installed))
     if not reasons:
         oids = {row.name: row.oid for row in functions}
         return _compare_partitions(name, compiled, oids, of_partitions)
     kept = {one.function for one in every}
+    gaps = tuple(_gaps(compiled, old, functions))
     gone = [row for row in functions if (row.schema, row.name) not in kept]
     statements = (*_drop_triggers([*old, *of_partitions]), *create(compiled), *_drop_functions(gone, installed))
-    return Action("replace", name, "; ".join(dict.fromkeys(reasons)), statements)
+    return Action("replace", name, "; ".join(dict.fromkeys(reasons)), statements, gaps)
+
+
+def _gaps_of_new(
+    compiled: Sequence[CompiledFunction], installed: InstalledFunctions, every: Iterable[CompiledFunction]
+) -> Iterator[Gap]:
+    """What was not logged of a table that has no triggers, given all that is declared for it, and for every table."""
+    known = {(row.schema, row.name) for row in installed.functions.values()}
+    captured = {one.declared.class_name for one in every if installed.on(one.place)}
+    for one in compiled:
+        if one.is_replicated:
+            continue
+        if one.function in known:
+            yield gap_of_table(one.declared, ANOTHER_TABLE)
+        elif one.declared.class_name in captured:
+            yield gap_of_table(one.declared, NEW_TO_CLASS)
+
+
+def _gaps(
+    compiled: Sequence[CompiledFunction], old: Sequence[Row[Any]], functions: Sequence[Row[Any]]
+) -> Iterator[Gap]:
+    """What was not logged of a table that has triggers: columns that they do not know, triggers that do not fire."""
+    present = {row.name: row for row in functions}
+    pairs = [(one, present.pop(one.name, None)) for one in compiled if not one.is_replicated]
+    # The functions of a table that was renamed have the names of the table that it was.
+    left = iter(present.values())
+    for one, named in pairs:
+        function = named or next(left, None)
+        if function is None:
+            yield gap_of_table(one.declared, NEW_TO_CLASS)
+            continue
+        yield from gap_of_columns(one.declared, columns_of(function.marker), one.columns)
+        fired = [row.type for row in old if row.function == function.oid and row.enabled in {"O", "A"}]
+        silent = [
+            word
+            for operation, word in ((INSERT, "INSERT"), (UPDATE, "UPDATE"), (DELETE, "DELETE"), (TRUNCATE, "TRUNCATE"))
+            if any(trigger.type & operation for trigger in one.triggers)
+            and not any(type_ & operation for type_ in fired)
+        ]
+        if silent:
+            yield gap_of_table(one.declared, f"the triggers of {', '.join(silent)} were missing or disabled")
 
 
 def _compare_partitions(
