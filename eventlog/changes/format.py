@@ -66,11 +66,13 @@ class Report:
         self.passed_over += number
         self.count(reason, number)
 
-    def refuse_nothing(self) -> None:
+    def refuse_nothing(self, written: int | None = None) -> None:
         """Raise NothingWritten if something was passed over and nothing written: a writer asks before its target
         counts, so that a wrong format empties no file (spec/change-model.md 4).
+
+        ``written``: the changes that are written and not counted yet, None = all are counted.
         """
-        if self.passed_over and not self.written:
+        if self.passed_over and not (self.written if written is None else written):
             raise NothingWritten(self)
 
 

@@ -128,6 +128,7 @@ def write(changes: Iterable[Change], target: str, options: WriteOptions, report:
 
     Raises ConfigError, DatabaseError and the errors of this format.
     """
+    written = 0
     with _open(target, options) as store:
         state = store.stored_state()
         tables: dict[tuple[str | None, str], tuple[TargetTable, WriteRows]] = {}
@@ -147,9 +148,10 @@ def write(changes: Iterable[Change], target: str, options: WriteOptions, report:
                 report.skip(error)
             else:
                 state = numbered
-                report.written += bool(rows)
-        report.refuse_nothing()
+                written += bool(rows)
+        report.refuse_nothing(written)
         _finish(store, options, state)
+    report.written += written
 
 
 def _open(target: str, options: WriteOptions) -> AbstractContextManager[Store]:

@@ -12,7 +12,7 @@ from loss_forms import FORMS, LETTERS, Form
 from loss_matrix import CODES, LOSSES, MATRIX, NAMES_ONLY, has_several_values, lacks_columns, lose
 from loss_samples import SAMPLES, histories
 
-from eventlog.changes.format import Report
+from eventlog.changes.format import NothingWritten, Report
 from eventlog.conversion import FORMATS, convert
 from eventlog.model import Change, ChangeOp, Row
 
@@ -120,8 +120,13 @@ def test_any_history_loses_what_the_cell_says(source: str, target: str) -> None:
             written.parent.mkdir()
             of.write(history, path)
             native = of.read(path)
-            report = converted(of, to, path, written)
-            assert compared(to.read(written), native, codes, to) == lose(native, codes, target)
+            try:
+                report = converted(of, to, path, written)
+            except NothingWritten as nothing:  # the target holds none of these changes
+                assert lose(native, codes, target) == []
+                report = nothing.report
+            else:
+                assert compared(to.read(written), native, codes, to) == lose(native, codes, target)
             assert report.read == len(native)
 
     hold()

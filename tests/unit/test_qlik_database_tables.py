@@ -82,8 +82,9 @@ def put(url: str, changes: list[Change] = CHANGES, **options: Any) -> Report:
 
 
 def get(url: str, **options: Any) -> list[Change]:
-    # SQLite has no schemas, so the option says what the changes bear.
-    return list(FORMAT.read(url, {"tables": TABLES, "schema": "app"} | options, Report(strict=True)))
+    # SQLite has no schemas, so the option says what the changes bear; the tables hold whole rows, so a NULL is one.
+    reading = {"tables": TABLES, "schema": "app", "absent_nulls": "null"}
+    return list(FORMAT.read(url, reading | options, Report(strict=True)))
 
 
 def query(url: str, statement: str) -> list[tuple[Any, ...]]:
