@@ -27,8 +27,9 @@ CAPTURES = ("row", "statement")
 Logged = tuple[int, str, str | None, str | None, str | None]
 
 
-def watched(database: sa.Engine, directory: Path, *watches: dict[str, Any]) -> Config:
-    path = write_config(directory, url_of(database), ())
+def watched(database: sa.Engine, directory: Path, *watches: dict[str, Any], schema: str = "public") -> Config:
+    where = {"schema_name": schema, "log_table": "public.eventlog"}
+    path = write_config(directory, url_of(database), (), database=where)
     with path.open("a", encoding="utf-8") as file:
         for watch in watches:
             file.write("\n[[watch]]\n" + "".join(f"{key} = {toml(value)}\n" for key, value in watch.items()))
@@ -64,9 +65,15 @@ class Writers:
                 fresh.execute(statement.encode())
             found = log_of(fresh)
             fresh.rollback()
+        assert self.logged_by_the_old(*statements) == found
+        return found
+
+    def logged_by_the_old(self, *statements: str) -> list[Logged]:
+        """What the statements log in the session that has written before."""
+        self._lasting.execute("DELETE FROM eventlog")
         for statement in statements:
             self._lasting.execute(statement.encode())
-        assert log_of(self._lasting) == found
+        found = log_of(self._lasting)
         self._lasting.commit()
         return found
 
@@ -133,6 +140,50 @@ def test_a_change_that_the_triggers_do_not_meet_changes_nothing(
         writer.warm(*WARM)
         execute(database, "ALTER TABLE usr DROP nick, ADD mail text, ALTER name TYPE varchar(40)")
         assert writer.logged("UPDATE usr SET name = 'John'") == [(2, "id=1", "name", "Jack", "John")]
+
+
+TO_A_DOMAIN = "ALTER TABLE usr ALTER name TYPE word", "ALTER TABLE usr ALTER name TYPE varchar(10)"
+# How an enumeration loses a value: a new type under the old one's name.
+TO_A_TYPE_OF_THE_SAME_NAME = tuple(
+    f"BEGIN; CREATE TYPE mood_new AS ENUM ({values});"
+    " ALTER TABLE usr ALTER mood TYPE mood_new USING mood::text::mood_new; DROP TYPE mood;"
+    " ALTER TYPE mood_new RENAME TO mood; COMMIT"
+    for values in ("'sad', 'glad'", "'sad'")
+)
+
+
+@pytest.mark.parametrize("capture", CAPTURES)
+@pytest.mark.parametrize("changes", [TO_A_DOMAIN, TO_A_TYPE_OF_THE_SAME_NAME], ids=["domain", "enumeration"])
+def test_a_type_that_only_its_identity_tells_apart_fails_no_session(
+    database: sa.Engine, tmp_path: Path, capture: str, changes: Sequence[str]
+) -> None:
+    execute(
+        database,
+        "CREATE DOMAIN word AS varchar(10)",
+        "CREATE TYPE mood AS ENUM ('sad')",
+        "CREATE TABLE usr (id integer PRIMARY KEY, name varchar(10), mood mood)",
+        "INSERT INTO usr VALUES (1, 'a', 'sad')",
+    )
+    watched(database, tmp_path, {"table": "usr", "capture": capture})
+    write = "UPDATE usr SET mood = NULL, name = NULL", "UPDATE usr SET mood = 'sad', name = 'a'"
+    by_value = [
+        (2, "id=1", "name", "a", None),
+        (2, "id=1", "mood", "sad", None),
+        (2, "id=1", "name", None, "a"),
+        (2, "id=1", "mood", None, "sad"),
+    ]
+    with writers(database) as old:
+        old.warm(*write, "INSERT INTO usr VALUES (2, 'b', 'sad')", "DELETE FROM usr WHERE id = 2")
+        for change in changes:
+            execute(database, change)
+            with session(database) as new:
+                new.execute("DELETE FROM eventlog")
+                for statement in write:
+                    new.execute(statement.encode())
+                assert log_of(new) == by_value
+                new.rollback()
+            # Where rows are logged one by one, a session that held plans before has the row read back.
+            assert old.logged_by_the_old(*write) in (by_value, [(6, "id=1", None, None, None)] * 2)
 
 
 @pytest.mark.parametrize("capture", CAPTURES)
@@ -216,6 +267,31 @@ def test_a_renamed_table_is_logged_by_its_old_name(database: sa.Engine, tmp_path
         # A view that keeps the old name for others changes nothing.
         execute(database, "CREATE VIEW usr AS SELECT * FROM hr.person")
         assert writer.logged("INSERT INTO usr VALUES (6)") == [(5, "id=6", None, None, None)]
+
+
+@pytest.mark.parametrize("capture", CAPTURES)
+def test_a_table_whose_schema_was_renamed_is_written_on(database: sa.Engine, tmp_path: Path, capture: str) -> None:
+    execute(database, "CREATE SCHEMA hr", "CREATE TABLE hr.usr (id integer PRIMARY KEY, name text)")
+    execute(database, "INSERT INTO hr.usr VALUES (1, 'Jack')")
+    watched(database, tmp_path, {"table": "usr", "capture": capture}, schema="hr")
+    with writers(database) as writer:
+        writer.warm("UPDATE hr.usr SET name = 'a'", "UPDATE hr.usr SET name = 'b'")
+        execute(database, "ALTER SCHEMA hr RENAME TO people")
+        assert writer.logged("UPDATE people.usr SET name = 'John'") == [(6, "id=1", None, None, None)]
+        assert writer.logged("INSERT INTO people.usr VALUES (2)") == [(5, "id=2", None, None, None)]
+
+
+def test_a_session_that_first_writes_to_a_renamed_table_remembers_its_types(
+    database: sa.Engine, tmp_path: Path
+) -> None:
+    execute(database, USR, JACK, "CREATE DOMAIN word AS varchar(10)")
+    watched(database, tmp_path, {"table": "usr"})
+    execute(database, "ALTER TABLE usr RENAME TO person")
+    with writers(database) as writer:
+        writer.warm(*(statement.replace(" usr", " person") for statement in WARM))
+        execute(database, "ALTER TABLE person ALTER name TYPE word")
+        write = "UPDATE person SET name = 'John'"
+        assert writer.logged_by_the_old(write) == [(6, "id=1", None, None, None)]
 
 
 # --- tables that take each other's names ------------------------------------------------------------------------------
@@ -419,8 +495,6 @@ def change_types(database: sa.Engine, directory: Path, capture: str, types: Sequ
         for table, (column, kind) in tables.items():
             write(lasting, table, column, kind)
             for goal in types:
-                if {goal, kind} == {"word", "varchar(40)"} and capture == "row":
-                    continue  # a domain and its base type: the one change that is not noticed (spec/triggers.md 7.6)
                 for becomes in (goal, kind):
                     change = f"ALTER TABLE {table} ALTER {column} TYPE {becomes} USING '{VALUES[becomes]}'::{becomes}"
                     with suppress(psycopg.errors.UndefinedObject):
@@ -455,7 +529,7 @@ def test_a_view_whose_base_lacks_a_column_is_an_error_of_doctor_and_in_the_statu
     )
     execute(database, "ALTER TABLE emp RENAME fname TO first_name")
     words = "watch view_emp, base emp: the table has no column 'fname'; it has empno, first_name"
-    assert ("config", "error", words) in {
+    assert ("watch_refused", "error", f"its triggers stay as they are: {words}") in {
         (one.code, one.severity, one.text) for one in examine(config, planned_triggers)
     }
     with reading(config) as (conn, dialect):

@@ -120,7 +120,7 @@ def fits_name(function: str) -> str:
     return cut_name(f"{function}_fits", MAX_IDENTIFIER)
 
 
-FITS_ARGUMENTS: Final = "(pg_catalog.regclass, pg_catalog.text[], pg_catalog.text[], pg_catalog.text)"
+FITS_ARGUMENTS: Final = "(pg_catalog.regclass, pg_catalog.text, pg_catalog.text[], pg_catalog.text[], pg_catalog.text)"
 
 
 def compile_triggers(facts: Facts, declared: Sequence[TableTriggers]) -> list[CompiledFunction]:
@@ -357,11 +357,13 @@ def _guard(
     own: Sequence[Column],
     key: Sequence[Column],
     others: Iterable[tuple[TableName, Sequence[Column]]],
+    *,
+    reads_rows: bool,
 ) -> dict[str, object]:
     """SQL texts for drifted.sql.j2: what the function relies on, and how the key is found if that is gone.
 
     ``own``: the columns of the table; ``key``: those that make the key of an object; ``others``: tables that are looked
-    into, with their columns.
+    into, with their columns; ``reads_rows``: the function reads fields of OLD and NEW.
     """
     place = facts.place_of(triggers)
     is_child = isinstance(triggers, ChildTriggers)
@@ -370,33 +372,40 @@ def _guard(
     def array(texts: Iterable[str]) -> str:
         return f"ARRAY[{', '.join(map(literal, texts))}]::pg_catalog.text[]"
 
+    call = qualified(place[0], fits_name(function))
+
+    def names_of(columns: Sequence[Column]) -> str:
+        return array(column.name for column in columns)
+
     def fits(relation: str, columns: Sequence[Column], caller: str = "NULL") -> str:
-        names, types = array(column.name for column in columns), array(map(type_name, columns))
-        return f"{qualified(place[0], fits_name(function))}({relation}, {names}, {types}, {caller})"
+        return f"{call}({relation}, NULL, {names_of(columns)}, {array(map(type_name, columns))}, {caller})"
 
     def constant(table: TableName) -> str:
         return f"{literal(qualified(*table))}::pg_catalog.regclass"
 
-    # A partition is known by its root, whose trigger it has; the name of the root tells nothing of the partition.
-    caller = literal(f"{qualified(place[0], function)}()") if triggers.table.partitioned else "NULL"
+    caller = literal(f"{qualified(place[0], function)}()")
     may_repeat = isinstance(triggers, ClassTriggers) and triggers.may_repeat
     names_itself = may_repeat or is_child or triggers.table.partitioned or bool(others)
     values_by_type, value_of_others = key_values_by_type("x.<column>")
+    table = literal(qualified(*place))
     return {
-        "table": literal(qualified(*place)),
+        "table": table,
         "schema": literal(place[0]),
         "name": literal(place[1]),
         "owner": literal(qualified(*facts.owner_of(triggers))) if isinstance(triggers, ChildTriggers) else "NULL",
         "is_partitioned": triggers.table.partitioned,
         "may_repeat": may_repeat,
         "has_view_names": any(one.name != two.name for one, two in zip(triggers.key, triggers.log_key, strict=True)),
-        "fits": fits(constant(place), own, caller),
+        "fits_function": literal(call + FITS_ARGUMENTS),
+        # A partition is known by its root, whose trigger it has; the name of the root tells nothing of the partition.
+        "fits": fits(constant(place), own, caller if triggers.table.partitioned else "NULL"),
+        "types_at_first": f"{call}(NULL, {table}, {names_of(own)}, NULL, {caller})" if reads_rows else "",
         "fits_renamed": "" if names_itself else fits("TG_RELID::pg_catalog.regclass", own),
         "others": [
             {"table": literal(qualified(*table)), "fits": fits(constant(table), columns)} for table, columns in others
         ],
-        "key_names": array(column.name for column in key),
-        "key_labels": array(column.name for column in triggers.log_key),
+        "key_names": names_of(key),
+        "key_labels": names_of(triggers.log_key),
         "values_by_type": values_by_type,
         "value_of_others": value_of_others,
     }
@@ -447,6 +456,7 @@ def _class_body(
             (*triggers.key, *triggers.columns),
             triggers.key,
             [(facts.place_of(child), child.owner_columns) for child in moving],
+            reads_rows=by_statement != frozenset(_OPERATIONS),
         ),
         table=table,
         moving=[owned(child) for child in moving],
@@ -527,6 +537,7 @@ def _child_body(facts: Facts, triggers: ChildTriggers, function: str, by_stateme
             (*triggers.owner_columns, triggers.column),
             triggers.owner_columns,
             [(owner_place, triggers.key)],
+            reads_rows=not by_statement,
         ),
         table=table,
         event_type=int(triggers.event_type),
