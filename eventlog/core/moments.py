@@ -224,6 +224,11 @@ def date_converter(time_syntax: str, time_zone: str, *, special: bool = False) -
         if match is None:
             if special and is_special_date(text):
                 return text
+            if _TIMESTAMP_TEXT.fullmatch(text):
+                raise BadValue(
+                    f"{shown(text)} is not a date of the form yyyy-mm-dd: it was logged when the column had a time of "
+                    "day; `eventlog resync` sends the object as it is now"
+                )
             raise BadValue(f"{shown(text)} is not a date of the form yyyy-mm-dd")
         year, month, day = match.groups()
         try:

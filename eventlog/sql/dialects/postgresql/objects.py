@@ -42,6 +42,7 @@ from eventlog.sql.dialects.postgresql.text import (
     needs_quoting,
     quote_function,
     relation,
+    text_of_now,
     value_text,
 )
 from eventlog.sql.log_table import LogTable
@@ -319,11 +320,11 @@ def _of_table(schema: str | None, cls: ObjectClass, attributes: Sequence[Attribu
     for attribute in attributes:
         child = child_of(cls, attribute)
         if child is None:
-            selected.append(value_text(attribute.column, field("p", attribute.column)))
+            selected.append(text_of_now(attribute.column, field("p", attribute.column)))
             continue
         name = f"c{len(joins)}"
         selected.append(f"{name}.texts")
-        text = value_text(child.attribute.column, field("c", child.attribute.column))
+        text = text_of_now(child.attribute.column, field("c", child.attribute.column))
         # Joined with the parent only where the key is compared with the parent's own value.
         parent = _key_join(schema, cls) if any(column.type.kind is Kind.OTHER for column in cls.key) else ""
         conditions = " AND ".join(
@@ -338,7 +339,7 @@ def _of_table(schema: str | None, cls: ObjectClass, attributes: Sequence[Attribu
 
 
 def _of_view(schema: str | None, cls: ObjectClass, attributes: Sequence[Attribute]) -> str:
-    texts = [value_text(attribute.column, field("p", attribute.column)) for attribute in attributes]
+    texts = [text_of_now(attribute.column, field("p", attribute.column)) for attribute in attributes]
     selected = ["k.n", *(f"array_agg({text})" for text in texts)]
     return f"SELECT {', '.join(selected)}\nFROM k\n{_key_join(schema, cls)}\nGROUP BY k.n"
 

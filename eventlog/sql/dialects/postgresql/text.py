@@ -95,6 +95,29 @@ def value_text(column: Column, ref: str) -> str:
             return f"({ref})::pg_catalog.text"
 
 
+def text_of_now(column: Column, ref: str) -> str:
+    """SQL of a column's value as text that is right although the column may have another type than ``column`` says.
+
+    For a session with ``TEXT_SETTINGS``. The table may have changed since it was looked at: a time says by its own form
+    whether it has a time of day and a zone, and a text that is none any more is refused by the server, since only texts
+    have a collation (spec/event-log.md 5.3).
+    """
+    match column.type.kind:
+        case Kind.DATE | Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
+            # ISO 8601 as JSON has it, but for its T, and Z in front of BC as log texts have it.
+            special = f"pg_catalog.replace(pg_catalog.to_json({ref}) OPERATOR(pg_catalog.#>>) '{{}}', 'T', ' ')"
+            special = rf"pg_catalog.regexp_replace({special}, '\+00:00( BC)?$', 'Z\1')"
+            return (
+                f"CASE WHEN {ref} OPERATOR(pg_catalog.>=) '0001-01-01'::pg_catalog.date"
+                f" AND {ref} OPERATOR(pg_catalog.<) '10000-01-01'::pg_catalog.date"
+                f" THEN ({ref})::pg_catalog.text ELSE {special} END"
+            )
+        case Kind.CHARACTER | Kind.FIXED:
+            return f'({ref} COLLATE pg_catalog."default")::pg_catalog.text'
+        case _:
+            return value_text(column, ref)
+
+
 def _within_calendar(value: str, type_name: str, stamp: str, pattern: str, zone: str = "") -> str:
     # to_char hides what XDS cannot hold: infinite values become NULL, "BC" is dropped. JSON's form of them is ISO 8601,
     # so that, but for its T, it is what ::text gives with DateStyle ISO, whatever the session's DateStyle. The zone
