@@ -359,24 +359,31 @@ def column_changes(before: Columns, now: Columns, new: str = "new", unwatched: I
     A column that is gone counts as renamed if one of its type has come in its place, behind the same column: a
     catalogue does not tell that from a column dropped and another one added.
     """
-    lost = [name for name in before if name not in now]
-    gained = [name for name in now if name not in before]
-    renamed = []
-    for old in tuple(lost):
-        place = (before[old], _neighbour(old, before, now))
-        name = next((name for name in gained if (now[name], _neighbour(name, now, before)) == place), None)
-        if name is not None:
-            renamed.append((old, name))
-            lost.remove(old)
-            gained.remove(name)
+    renamed = _renamed(before, now)
+    lost = [name for name in before if name not in now and name not in renamed]
+    gained = [name for name in now if name not in before and name not in renamed.values()]
     retyped = [name for name in before if name in now and before[name] != now[name]]
     return (
-        *(f"column {old} is called {name} now (or was dropped, and {name} added)" for old, name in renamed),
+        *(f"column {old} is called {name} now (or was dropped, and {name} added)" for old, name in renamed.items()),
         *(f"column {name} is gone" for name in lost),
         *(f"column {name} is watched no longer" for name in unwatched),
         *(f"column {name} ({now[name]}) is {new}" for name in gained),
         *(f"column {name} is {now[name]} now, and was {before[name]}" for name in retyped),
     )
+
+
+def _renamed(before: Columns, now: Columns) -> dict[str, str]:
+    """The columns that count as renamed, old name -> new."""
+    gained = [name for name in now if name not in before]
+    renamed: dict[str, str] = {}
+    for old in before:
+        place = (before[old], _neighbour(old, before, now))
+        if old not in now:
+            name = next((name for name in gained if (now[name], _neighbour(name, now, before)) == place), None)
+            if name is not None:
+                renamed[old] = name
+                gained.remove(name)
+    return renamed
 
 
 def _neighbour(name: str, columns: Columns, others: Columns) -> str | None:
@@ -398,7 +405,9 @@ def declared_otherwise(before: Columns, now: Columns, present: Collection[str]) 
 
 def gap_of_columns(triggers: TableTriggers, before: Columns, now: Columns) -> Iterator[Gap]:
     """What was not logged of the columns that triggers were not compiled for, if it is known for which they were."""
-    new = [name for name in now if before and name not in before]
+    # A view's column keeps its name when one of its base table gets another: rows that are read back have its values.
+    renamed = set(_renamed(before, now).values()) & triggers.names.keys()
+    new = [name for name in now if before and name not in before and name not in renamed]
     if not new:
         return
     what = f"column {new[0]} of" if len(new) == 1 else f"columns {', '.join(new)} of"
