@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
@@ -34,6 +35,7 @@ from eventlog.publisher.queue import (
     begin_scan,
     build_events,
     is_still_valid,
+    most_retries,
     read_objects,
     read_recorded,
     split_groups,
@@ -56,7 +58,8 @@ class State:
     ``flights``: what is recorded in the in-flight lines, by number. ``newest``: what the last numbered one began with.
     ``scan``: what is left of the current scan of the queue, None between scans. ``hold``: rows that a backlog job has
     converted, and ``held`` their objects, read when they are first needed. ``read_back``: about how many bytes the
-    current row of an object has, by class, as far as it was read.
+    current row of an object has, by class, as far as it was read. ``freed``: objects that are no longer parked, and of
+    which the current scan has perhaps read past rows: their rows wait for the next one.
     """
 
     parking: Parking[ObjectId]
@@ -66,6 +69,7 @@ class State:
     hold: Hold | None = None
     held: HeldObjects | None = None
     read_back: dict[str, int] = field(default_factory=dict)
+    freed: set[ObjectId] = field(default_factory=set)
 
 
 def recover(context: Context) -> State:
@@ -96,10 +100,12 @@ def run_cycle(
     cycle = send_in_flight(context, state, sink, stopping, before_flight, before_bad)
     if cycle.result is not FlightResult.DONE:
         return cycle
-    if state.scan is None or not is_still_valid(context, state.scan.writers):
-        begin = begin_due_scan if context.options.handle_future_events else begin_scan
-        state.scan = begin(context, is_long=state.scan is not None)
     current = state.scan
+    # For objects that are free a scan is begun anew, unless reading past parked rows would cost more than it has taken.
+    if current is None or (state.freed and current.past <= 0) or not is_still_valid(context, current.writers):
+        begin = begin_due_scan if context.options.handle_future_events else begin_scan
+        current = state.scan = begin(context, is_long=current is not None)
+        state.freed.clear()
     if isinstance(current, QueueScan) and current.last is not None:
         context.used.record_id = max(context.used.record_id, current.last)
     if state.hold is not None and state.held is None:
@@ -148,16 +154,19 @@ def _take(
     """The next window of a scan, and what is left of it."""
     first = 1
     left_out: Container[int] = in_flight
-    waiting: Container[ObjectId] = state.parking
+    waiting: Container[ObjectId] = Either(state.parking, state.freed) if state.freed else state.parking
     if state.hold is not None and state.held is not None:
         first = state.hold.last + 1
-        left_out, waiting = Either(in_flight, range(first)), Either(state.parking, state.held)
+        left_out, waiting = Either(in_flight, range(first)), Either(waiting, state.held)
     if isinstance(scan, DueScan):
-        return take_due_window(context, scan, left_out, waiting)
+        taken, rest = take_due_window(context, scan, left_out, waiting)
+        return taken, None if rest is None else rest._replace(past=scan.past + taken.past)
     # From the head of the queue it is all that can be seen, or the first of it.
     last = scan.last if scan.is_begun else None
     taken = take_window(context, max(scan.first, first), last, left_out, waiting)
-    return taken, None if taken.next_first is None else scan._replace(first=taken.next_first)
+    if taken.next_first is None:
+        return taken, None
+    return taken, scan._replace(first=taken.next_first, past=scan.past + taken.past)
 
 
 def send_in_flight(
@@ -169,8 +178,7 @@ def send_in_flight(
     before_bad: Callable[[], None],
 ) -> Delivered:
     """Send what is recorded in flight and whose objects do not wait. Arguments and errors as of ``run_cycle``."""
-    parked = set(state.parking)
-    state.parking.end_waits(time.monotonic())
+    woken = _wake(context, state)
     for number in sorted(state.flights):
         flight = state.flights[number]
         if all(
@@ -181,12 +189,31 @@ def send_in_flight(
         delivered = _fly(context, state, flight, sink, stopping, before_flight, before_bad)
         if delivered.result is not FlightResult.DONE:
             return delivered
-    if not parked.issubset(state.parking):
-        # The scan has read past rows of the objects that are free now: they come before what is behind them.
-        state.scan = None
+    if state.scan is not None:
+        # It has read past rows of the objects that are free now: they come before what is behind them.
+        state.freed.update(object_id for object_id in woken if object_id not in state.parking)
     if full := state.parking.too_many(context.options.max_parked):
         return Delivered(FlightResult.RETRY, full, in_short=full)
     return Delivered(FlightResult.DONE)
+
+
+def _wake(context: Context, state: State) -> list[ObjectId]:
+    """End the waits of objects that are due, as far as a cycle has room for their events, and return these objects.
+
+    The rest waits for the next cycle, so that many parked objects leave room for all others (spec/event-log.md 8.4).
+    """
+    due = state.parking.due(time.monotonic())
+    woken: list[ObjectId] = []
+    if due:
+        events = Counter(event.object_id for flight in state.flights.values() for event in flight.events())
+        left = most_retries(context.options)
+        for object_id in due:
+            left -= events[object_id]
+            if woken and left < 0:
+                break
+            woken.append(object_id)
+    state.parking.wake(woken)
+    return woken
 
 
 def _fly(

@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, M
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from contextlib import closing
 from enum import Enum
+from operator import itemgetter
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from eventlog.errors import FatalAnswer, ReceiverAway, number_of
@@ -128,19 +129,20 @@ class Parked(NamedTuple):
 class Parking(dict[K, Parked]):
     """The parked objects, in memory only: after a restart their events are sent first.
 
-    An object waits until its back-off has passed, is then awake, and is released by an answer without retry. Waiting
-    ends only between cycles, so that no later event of an object overtakes one that is still unanswered. Times are of
-    one monotonic clock, in seconds.
+    An object waits until its back-off has passed and it is woken, and is released by an answer without retry. Objects
+    are woken only between cycles, so that no later event of an object overtakes one that is still unanswered. Times
+    are of one monotonic clock, in seconds.
     """
 
     def __init__(self, retry_initial: float, retry_max: float, random: Random = random.random) -> None:
         super().__init__()
         self._back_off = retry_initial, retry_max, random
-        self._awake = float("-inf")  # who is due by then does not wait
+        self._awake: set[K] = set()
 
     def park(self, object_id: K, now: float, reason: str = "") -> None:
         """Let the object wait as of ``back_off``: ``retry_initial`` seconds at first, ``retry_max`` at most."""
         attempts = self[object_id].attempts + 1 if object_id in self else 1
+        self._awake.discard(object_id)
         self[object_id] = Parked(attempts, now + back_off(attempts, *self._back_off), reason)
 
     def release(self, object_id: K) -> None:
@@ -149,12 +151,16 @@ class Parking(dict[K, Parked]):
 
     def is_waiting(self, object_id: K | None) -> bool:
         """Whether events of the object must not be sent now."""
-        parked = None if object_id is None else self.get(object_id)
-        return parked is not None and parked.due > self._awake
+        return object_id in self and object_id not in self._awake
 
-    def end_waits(self, now: float) -> None:
-        """End the waiting of the objects whose back-off has passed."""
-        self._awake = now
+    def due(self, now: float) -> list[K]:
+        """The objects whose back-off has passed, those that are due longest first."""
+        due = [(parked.due, object_id) for object_id, parked in self.items() if parked.due <= now]
+        return [object_id for _, object_id in sorted(due, key=itemgetter(0))]
+
+    def wake(self, objects: Iterable[K]) -> None:
+        """End the waiting of these objects; all others that are parked wait."""
+        self._awake = set(objects)
 
     def next_due(self) -> float | None:
         """When the next parked object is due; None if none is parked."""

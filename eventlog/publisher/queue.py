@@ -39,7 +39,7 @@ from eventlog.core.events import Outgoing, asks_for_values, build_event, decide,
 from eventlog.core.fold import Group, RowFolder, first_id
 from eventlog.errors import DatabaseError, number_of
 from eventlog.model import QUEUE_FIELDS, TIMED_FIELDS, LogRow, Origins, QueueRow, Status, queue_rows
-from eventlog.publisher.context import Context
+from eventlog.publisher.context import Context, PublisherOptions
 from eventlog.publisher.flight import FORM, NO_ORIGINS, Flight, decode
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.rows import read_inflight, tail
@@ -58,11 +58,15 @@ Writers = frozenset[str] | None
 
 
 class QueueScan(NamedTuple):
-    """The rest of a scan: record_ids ``first`` to ``last``, None = to the tail; ``writers`` when it began."""
+    """The rest of a scan: record_ids ``first`` to ``last``, None = to the tail; ``writers`` when it began.
+
+    ``past``: how many rows more it has read past than taken.
+    """
 
     first: int
     last: int | None
     writers: Writers
+    past: int = 0
 
     @property
     def is_begun(self) -> bool:
@@ -99,11 +103,16 @@ _EVENT_TYPES: Final = frozenset(range(1, 9))
 _event_type: Final = itemgetter(QUEUE_FIELDS.index("event_type"))
 
 
+def most_retries(options: PublisherOptions) -> int:
+    """How many events that got retry a cycle sends again before it takes its window."""
+    return max((options.query_limit or _UNLIMITED_WINDOW) // 2, 1)
+
+
 class WindowResult(NamedTuple):
     """What one window gives. ``next_first`` is the record_id that the next window of the scan begins at, None at its
     end. ``origins``: of what was read, for a format that needs them. ``remarks`` on rows of the groups. ``sizes``: the
     bytes of large rows by record_id; ``unread``: those of them whose values are forgotten. ``reads``: current rows of
-    objects are read for groups, or may be.
+    objects are read for groups, or may be. ``past``: how many rows more were read past than taken.
     """
 
     groups: list[Group]
@@ -115,18 +124,20 @@ class WindowResult(NamedTuple):
     sizes: Mapping[int, int] = MappingProxyType({})
     unread: AbstractSet[int] = frozenset()
     reads: bool = False
+    past: int = 0
 
 
 class WindowReader:
     """Checks the chunks of a window and folds their good rows. Rows in flight and of parked objects are left out.
 
-    ``taken``: how many rows use up the window. ``value_bytes``: a row with more bytes of values comes without them.
+    ``taken``: how many of the rows ``read`` use up the window. ``value_bytes``: a row with more bytes of values comes
+    without them.
     """
 
     def __init__(self, context: Context, in_flight: Container[int], parked: Container[ObjectId]) -> None:
         self.context = context
         self.folder = RowFolder(context.options.fold_distance, context.options.fold_span)
-        self.taken = 0
+        self.read = self.taken = 0
         self._in_flight, self._parked = in_flight, parked
         self._bad: list[BadRow] = []
         self._loopback: list[int] = []
@@ -152,6 +163,7 @@ class WindowReader:
 
     def add(self, chunk: list[QueueRow]) -> None:
         """Check the next rows."""
+        self.read += len(chunk)
         free = chunk
         if self._in_flight:
             free = [row for row in chunk for record_id, *_ in (row,) if record_id not in self._in_flight]
@@ -202,6 +214,7 @@ class WindowReader:
             self._sizes,
             self._unread,
             self.context.output.needs_current_rows or asks_for_values(chain.from_iterable(groups)),
+            self.read - 2 * self.taken,
         )
 
 
@@ -342,12 +355,13 @@ def build_events(context: Context, groups: Sequence[Group]) -> list[Outgoing]:
 class DueScan(NamedTuple):
     """The rest of a scan: rows that were due at ``until``, behind the row ``after`` (event_time, record_id).
 
-    ``writers`` as of ``QueueScan``.
+    ``writers`` and ``past`` as of ``QueueScan``.
     """
 
     until: str
     writers: Writers
     after: DuePlace | None = None
+    past: int = 0
 
     @property
     def is_begun(self) -> bool:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 from samples import usr
 
+from eventlog.model import Event, Operation
 from eventlog.publisher.delivery import Parking
+from eventlog.publisher.stream import Pending
 from eventlog.publisher.waiting import BackOff, back_off
 
-A, B = (usr(), "idu=1"), (usr(), "idu=2")
+A, B, C = (usr(), "idu=1"), (usr(), "idu=2"), (usr(), "idu=3")
 
 
 def parking(initial: float = 1, most: float = 60) -> Parking:
@@ -69,9 +71,11 @@ def test_only_the_parked_object_waits() -> None:
 def test_waiting_ends_when_the_back_off_has_passed_and_not_before_a_cycle_begins() -> None:
     parked = parking()
     parked.park(A, 100)
-    parked.end_waits(100.9)
+    parked.wake(parked.due(100.9))
     assert parked.is_waiting(A)
-    parked.end_waits(101)
+    assert parked.due(101) == [A]
+    assert parked.is_waiting(A)
+    parked.wake([A])
     assert not parked.is_waiting(A)
     # Awake, but its later rows still stay behind what is in flight.
     assert A in parked
@@ -86,7 +90,7 @@ def test_each_further_retry_doubles_the_wait() -> None:
         assert due is not None
         waits.append(due - now)
         now = due
-        parked.end_waits(now)
+        parked.wake(parked.due(now))
     assert waits == [1, 2, 4, 8, 16, 32, 60, 60]
 
 
@@ -106,12 +110,66 @@ def test_objects_have_back_offs_of_their_own() -> None:
     parked.park(A, 0)
     parked.park(B, 0.5)
     assert parked.next_due() == 1.5
-    parked.end_waits(1.5)
+    parked.wake(parked.due(1.5))
     assert (parked.is_waiting(A), parked.is_waiting(B)) == (True, False)
 
 
 def test_nothing_is_due_when_nothing_is_parked() -> None:
     parked = parking()
     parked.release(A)
-    parked.end_waits(5)
-    assert parked.next_due() is None
+    assert (parked.due(5), parked.next_due()) == ([], None)
+
+
+def test_who_is_due_longest_comes_first() -> None:
+    parked = parking()
+    parked.park(B, 3)
+    parked.park(A, 0)
+    parked.park(C, 1)
+    assert parked.due(3.5) == [A, C]
+    assert parked.due(4) == [A, C, B]
+
+
+def test_who_is_parked_again_waits_again_and_so_does_who_is_not_woken() -> None:
+    parked = parking()
+    parked.park(A, 0)
+    parked.park(B, 0)
+    parked.wake([A])
+    assert (parked.is_waiting(A), parked.is_waiting(B)) == (False, True)
+    parked.park(A, 1)
+    assert parked.is_waiting(A)
+    parked.wake([B])
+    parked.wake([])
+    assert parked.is_waiting(B)
+
+
+def test_of_a_stream_half_of_what_is_sent_at_a_time_are_retries_and_those_due_longest_come_first() -> None:
+    parked: Parking[str] = Parking(1, 60, random=lambda: 1.0)
+    pending = Pending(parked)
+
+    def add(*names: str) -> None:
+        for name in names:
+            pending.add(Event(Operation.DELETE, "usr", name, name))
+
+    add("a", "b", "c", "d")
+    (first,) = pending.envelopes(4, 1, now=0)
+    for each, now in zip(first, (3, 0, 1, 2), strict=True):
+        parked.park(each.object_id, now)
+        pending.hold(each)
+    add("e", "f", "g")
+    (envelope,) = pending.envelopes(4, 1, now=100)
+    assert [each.object_id for each in envelope] == ["b", "c", "e", "f"]
+    pending.put_back_unanswered()
+    assert [[each.object_id for each in one] for one in pending.envelopes(1, 1, now=100)] == [["b"]]
+
+
+def test_of_a_stream_all_that_is_sent_are_retries_while_nothing_else_is_there() -> None:
+    parked: Parking[str] = Parking(1, 60, random=lambda: 1.0)
+    pending = Pending(parked)
+    for name in ("a", "b"):
+        pending.add(Event(Operation.DELETE, "usr", name, name))
+    (first,) = pending.envelopes(2, 1, now=0)
+    for each in first:
+        parked.park(each.object_id, 0)
+        pending.hold(each)
+    (envelope,) = pending.envelopes(2, 1, now=1)
+    assert [each.object_id for each in envelope] == ["a", "b"]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import suppress
+from typing import Any
 
 import pytest
-from fake_publisher import Answering, Killed, NewWorld, Receiver, deletes, flights_of, judge
-from samples import row
+from fake_publisher import Answering, FakePublisher, Killed, NewWorld, Receiver, deletes, flights_of, judge
+from samples import row, usr
 
 from eventlog.model import Answer, Level, Verdict
+from eventlog.publisher import queue
+from eventlog.publisher.cycle import State
 from eventlog.publisher.delivery import FlightResult
 
 
@@ -194,3 +198,134 @@ def test_rows_that_a_pass_left_behind_while_their_object_was_parked_come_before_
     receiver = Receiver(judge(e1="retry retry retry"))
     fake.run(receiver)
     assert [one for one in receiver.applied if one in ("1", "3", "5")] == ["1", "3", "5"]
+
+
+# --- many parked objects ----------------------------------------------------------------------------------------------
+
+MANY = 3000
+NEW = 100_000
+
+
+def many_parked(new_world: NewWorld, **options: Any) -> tuple[FakePublisher, State, Receiver, set[str]]:
+    """A publisher with many parked objects, the receiver that refuses them, and their event-ids, for it to forget."""
+    fake = new_world(
+        deletes(*(str(i) for i in range(MANY))), batch_size=100, flight_rows=500, max_parked=MANY, **options
+    )
+    fake.connection.exec_driver_sql("CREATE INDEX ix_record_id ON eventlog (record_id)")
+    refused = {str(i) for i in range(1, MANY + 1)}
+    receiver, state = Receiver(lambda event: "retry" if event.event_id in refused else "success"), fake.start()
+    while fake.cycle(state, receiver).more:
+        pass
+    assert len(state.parking) == MANY
+    return fake, state, receiver, refused
+
+
+@pytest.fixture
+def rows_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many rows each window has read, in pieces."""
+    read: list[int] = []
+    original = queue.WindowReader.add
+
+    def add(self: queue.WindowReader, chunk: list[Any]) -> None:
+        read.append(len(chunk))
+        original(self, chunk)
+
+    monkeypatch.setattr(queue.WindowReader, "add", add)
+    return read
+
+
+@pytest.mark.parametrize("by_time", [False, True])
+def test_however_many_objects_are_parked_a_cycle_sends_half_a_window_of_them_and_then_new_rows(
+    new_world: NewWorld, rows_read: list[int], by_time: bool
+) -> None:
+    fake, state, receiver, _ = many_parked(new_world, query_limit=200, handle_future_events=by_time)
+    fake.log([row(MANY + i, 4, f"idu={NEW + i}") for i in range(1, 1001)])
+    retried: list[str] = []
+    for _ in range(5):
+        del receiver.documents[:], rows_read[:]
+        fake.cycle(state, receiver)
+        sent = [int(event_id) for event_ids in receiver.sent for event_id in event_ids]
+        again, new = [one for one in sent if one <= MANY], [one for one in sent if one > MANY]
+        assert sent == again + new
+        assert (len(again), len(new)) == (100, 200)
+        assert sum(rows_read) <= MANY + 3 * 200
+        retried += map(str, again)
+    # Each was its turn: nobody is tried twice while others are due longer.
+    assert len(set(retried)) == 500
+    assert Counter(fake.statuses().values()) == {"N": MANY, "S": 1000}
+
+
+def test_an_object_with_more_recorded_events_than_a_cycle_tries_is_sent_whole(new_world: NewWorld) -> None:
+    fake = new_world(deletes("1", "1", "1", "2"), query_limit=4)
+    receiver, state = Receiver(judge(e1="retry", e4="retry")), fake.start()
+    fake.cycle(state, receiver)
+    fake.cycle(state, receiver)
+    assert receiver.sent == [["1", "2", "3", "4"], ["1", "2.2", "3.2"]]
+    fake.run(receiver, state)
+    assert receiver.sent[2:] == [["4"]]
+
+
+def test_of_objects_that_are_freed_one_after_the_other_no_more_is_read_past_than_taken(
+    new_world: NewWorld, rows_read: list[int]
+) -> None:
+    """A pass that began anew with each of them would read past all that still are parked, window by window."""
+    fake, state, receiver, refused = many_parked(new_world, query_limit=200)
+    later = [row(MANY + i, 4, f"idu={i - 1}") for i in range(1, MANY + 1)]
+    fake.log([*later, *(row(2 * MANY + i, 4, f"idu={NEW + i}") for i in range(1, MANY + 1))])
+    refused.clear()
+    rows_read.clear()
+    fake.run(receiver, state)
+    assert set(fake.statuses().values()) == {"S"}
+    assert sum(rows_read) < 12 * MANY  # of a pass that begins anew each time: 33 times
+    order = {event_id: number for number, event_id in enumerate(e for ids in receiver.sent for e in ids)}
+    assert all(order[str(i)] < order[str(MANY + i)] for i in range(1, MANY + 1))
+
+
+def test_rows_of_a_freed_object_on_both_sides_of_the_pass_keep_their_order(new_world: NewWorld) -> None:
+    fake = new_world(deletes(*(str(i) for i in range(50)), "900"), query_limit=4, batch_size=1, max_parked=60)
+    refused = {str(i) for i in range(1, 52)}
+    receiver, state = Receiver(lambda event: "retry" if event.event_id in refused else "success"), fake.start()
+    while fake.cycle(state, receiver).more:
+        pass
+    # A pass has read past row 52 when its object is freed, and is to come to row 70.
+    fake.log([row(52, 4, "idu=900"), *(row(52 + i, 4, f"idu={NEW + i}") for i in range(1, 18)), row(70, 4, "idu=900")])
+    fake.log([row(70 + i, 4, f"idu={2 * NEW + i}") for i in range(1, 100)])
+    for _ in range(3):
+        fake.cycle(state, receiver)
+    assert "64" in receiver.applied
+    refused.remove("51")
+    freed = (usr(), "idu=900")
+    state.parking[freed] = state.parking[freed]._replace(due=0)
+    fake.cycle(state, receiver)
+    assert (freed in state.parking, "51" in receiver.applied) == (False, True)
+    refused.clear()
+    fake.run(receiver, state)
+    assert [one for one in receiver.applied if one in ("51", "52", "70")] == ["51", "52", "70"]
+    assert set(fake.statuses().values()) == {"S"}
+
+
+def test_where_few_objects_are_parked_the_rows_of_one_that_is_freed_come_with_the_next_window(
+    new_world: NewWorld,
+) -> None:
+    fake = new_world(deletes("1", "2", "8", "9", "1", *map(str, range(NEW, NEW + 40))), query_limit=4, batch_size=1)
+    receiver, state = Receiver(judge(e1="retry retry", e2=" ".join(["retry"] * 20))), fake.start()
+    while "1" not in receiver.applied:
+        fake.cycle(state, receiver)
+    assert state.scan is not None
+    fake.cycle(state, receiver)
+    assert "5" in receiver.applied
+    assert "45" not in receiver.applied
+
+
+def test_after_a_restart_all_that_was_parked_is_sent_once_and_then_in_turns(new_world: NewWorld) -> None:
+    fake, _, receiver, _ = many_parked(new_world, query_limit=200)
+    fake.log([row(MANY + i, 4, f"idu={i - 1}") for i in range(1, 11)])
+    fake.log([row(2 * MANY + i, 4, f"idu={NEW + i}") for i in range(1, 11)])
+    state = fake.start()
+    for most in (MANY, 100):
+        del receiver.documents[:]
+        fake.cycle(state, receiver)
+        sent = [int(event_id) for event_ids in receiver.sent for event_id in event_ids]
+        assert len([one for one in sent if one <= MANY]) == most
+    # Later rows of parked objects have not overtaken; those of others are done.
+    assert Counter(fake.statuses().values()) == {"N": MANY + 10, "S": 10}

@@ -143,8 +143,7 @@ class Pending:
 
     def next_due(self) -> float | None:
         """When the next event that is held may be sent; None if none is held."""
-        held = [object_id for object_id, queue in self._held.items() if queue]
-        return min((self._parking[each].due if each in self._parking else 0.0 for each in held), default=None)
+        return min((self._due(object_id) for object_id, queue in self._held.items() if queue), default=None)
 
     def add(self, event: Event) -> None:
         """An event that was read."""
@@ -159,13 +158,16 @@ class Pending:
 
     def envelopes(self, size: int, most: int, now: float) -> list[list[PendingEvent]]:
         """The next events to send, in their order, in ``most`` envelopes at most: of parked objects whose waiting is
-        over, and those that are ready.
+        over, and those that are ready. The former, of which those that are due longest come first, are at most a half
+        (one at least) if there are others.
 
         Those of parked objects among the latter are held on the way.
         """
-        self._parking.end_waits(now)
-        due = [queue for object_id, queue in self._held.items() if queue and not self._parking.is_waiting(object_id)]
-        taken = [queue.popleft() for queue in due[: size * most]]
+        self._parking.wake(self._parking.due(now))
+        held = [object_id for object_id, queue in self._held.items() if queue]
+        due = sorted((each for each in held if not self._parking.is_waiting(each)), key=self._due)
+        most_due = max(size * most // 2, 1) if self._ready else size * most
+        taken = [self._held[object_id].popleft() for object_id in due[:most_due]]
         objects = {each.object_id for each in taken}
         while self._ready and len(taken) < size * most:
             object_id = self._ready[0].object_id
@@ -220,6 +222,10 @@ class Pending:
                 ready.append(each)
         if ready:  # of several envelopes, between which others may have been put back before
             self._ready = deque(sorted([*ready, *self._ready]))
+
+    def _due(self, object_id: str) -> float:
+        """When the events of an object that are held may be sent."""
+        return self._parking[object_id].due if object_id in self._parking else 0.0
 
     def _oldest(self) -> int:
         """The number of the oldest event that is not answered; of the next one if there is none."""
