@@ -109,6 +109,8 @@ def _resyncs() -> Mapping[str, Run]:
         "history": lambda conn: resync.history(conn, LOG, CATALOG, cls),
         "known": lambda conn: list(resync.known(conn, LOG, ["USR"], 0)),
         "write_deleted": lambda conn: resync.write_deleted(conn, DIALECT, LOG, "APP", cls, ["IDU=7"]),
+        "note_due": lambda conn: resync.note_due(conn, LOG, [resync.Due(_KNOWN, "column NICK is new")]),
+        "due_now": lambda conn: resync.due_now(conn, LOG),
     }
 
 
@@ -231,6 +233,8 @@ def _answer(statement: str) -> Sequence[Sequence[Any]] | None:
         return [("{}", 1)]
     if "positions.saved" in statement:
         return [(_MOMENT,)]
+    if "selection LIKE" in statement:
+        return [("USR", 'due: {"type": 6, "where": null, "reason": "column NICK is new"}')]
     if "EVENTLOG_EPOCH" in statement:
         return [(None, "{}")]
     if "EVENTLOG_FLIGHT" in statement:

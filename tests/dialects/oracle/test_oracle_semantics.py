@@ -98,7 +98,7 @@ def test_long_binary_values_are_compared_without_their_hexadecimal_digits() -> N
 def test_a_child_value_too_long_to_be_found_again_is_read_back() -> None:
     long = replace(USR_PHONE, columns=(USR_PHONE.columns[0], column("PHONENO", "VARCHAR2", 32767)))
     database = replace(DATABASE, tables=(USR, long))
-    declared, _ = declared_triggers(database, build_catalog(database), [Watch("USR", exclude=("PHOTO",))])
+    declared, _, _ = declared_triggers(database, build_catalog(database), [Watch("USR", exclude=("PHOTO",))])
     compiled = OracleTriggers().compile_declared("APP", OWN_LOG, declared)
     update = next(one for table in compiled if table.declared.table is long for one in table.triggers[1:2]).statement
     value = "x" * 32_000
