@@ -176,7 +176,8 @@ class Catalog:
 
     ``unavailable``: classes that the configuration names and the database does not give now, each with the reason.
     Their rows wait (spec/event-log.md 5.1). ``former``: the names that those classes had in the log before, and the
-    classes; former names of the other classes are among ``log_names``.
+    classes; former names of the other classes are among ``log_names``. ``no_children``: tables that refer to a class as
+    its child tables do and are none, each with the reason.
     """
 
     schema: str | None
@@ -184,6 +185,7 @@ class Catalog:
     log_names: Mapping[str, LogName]
     unavailable: Mapping[str, EventlogError] = field(default_factory=dict)
     former: Mapping[str, str] = field(default_factory=dict)
+    no_children: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def table_names(self) -> list[str]:
@@ -279,7 +281,10 @@ def build_catalog(
         log_names |= {name: LogName(cls, None, forms) for name in names}
     available = tuple(cls for cls in classes if cls.name not in unavailable)
     waiting = {name: owner for name, owner in former.items() if owner in unavailable}
-    return Catalog(database.schema, available, log_names, unavailable, waiting)
+    no_children = {
+        table.name: why for table in able if table.name not in log_names and (why := _no_child(table, parents))
+    }
+    return Catalog(database.schema, available, log_names, unavailable, waiting, no_children)
 
 
 def _former_names(
@@ -394,6 +399,19 @@ def value_column(table: Table, owner: Table) -> Column | None:
         return None
     values = [column for column in table.columns if column.name not in first.columns]
     return values[0] if len(values) == 1 else None
+
+
+def _no_child(table: Table, parents: Mapping[str, Table]) -> str | None:
+    """Return why a table is no child table although its first foreign key is that of one, None if it is not."""
+    first = table.foreign_keys[0] if table.foreign_keys else None
+    owner = None if first is None else parents.get(first.table)
+    if first is None or owner is None or set(first.ref_columns) != set(owner.primary_key):
+        return None
+    values = [column.name for column in table.columns if column.name not in first.columns]
+    if len(values) == 1:
+        return None
+    has = f"columns {', '.join(values)}" if values else "no column"
+    return f"it has {has} beside its foreign key to {owner.name}, and a child table has one"
 
 
 @dataclass(frozen=True, slots=True)

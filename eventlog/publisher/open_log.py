@@ -533,7 +533,8 @@ def _changes(before: Catalog, now: Catalog) -> Iterator[str]:
         tables = _columns(new)
         for table, columns in _columns(old).items():
             if table not in tables:
-                yield f"{table} is no child table of {old.name} any more"
+                why = f": {now.no_children[table]}" if table in now.no_children else ""
+                yield f"{table} is no child table of {old.name} any more{why}; its values are not captured"
                 continue
             words = column_changes(columns, tables.pop(table))
             if table == old.name:

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeVar
@@ -122,7 +122,7 @@ class TriggerPlan:
     @property
     def unwatched(self) -> tuple[str, ...]:
         """The tables that are captured now and that no watch names any longer."""
-        return tuple(action.table for action in self.actions if action.reason == NO_LONGER_WATCHED)
+        return tuple(action.table for action in self.actions if action.reason.startswith(NO_LONGER_WATCHED))
 
 
 class Triggers(ABC):
@@ -238,6 +238,7 @@ class Triggers(ABC):
         actions = plan.actions
         if declared.refused:
             actions = tuple(_kept(action) if action.reason == NO_LONGER_WATCHED else action for action in actions)
+        actions = tuple(_as_no_child(action, database.schema, catalog.no_children) for action in actions)
         sentences = dict.fromkeys((*declared.warnings, *warnings_of(declared.tables), *plan.warnings))
         return TriggerPlan(actions, tuple(sentences), plan.not_captured, declared.refusals)
 
@@ -290,6 +291,15 @@ class Triggers(ABC):
 def _kept(action: Action) -> Action:
     """Return that the triggers of a table stay, in place of an action that drops them."""
     return Action("unchanged", action.table, "named by no watch; kept, since it may be a table that a watch misses")
+
+
+def _as_no_child(action: Action, schema: str | None, no_children: Mapping[str, str]) -> Action:
+    """Return the action with the reason why its table, which was captured as a child table, is none any more."""
+    if action.reason == NO_LONGER_WATCHED:
+        for name, why in no_children.items():
+            if action.table in (name, f"{schema}.{name}"):
+                return replace(action, reason=f"{NO_LONGER_WATCHED}: {why}")
+    return action
 
 
 def missing_log(log: LogTable) -> LogTableError:
