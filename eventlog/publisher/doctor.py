@@ -247,15 +247,19 @@ def _unreadable(case: Case) -> Iterator[Finding]:
     if case.catalog is None or not case.schema:
         return
     whole_rows = output_format(case.config, case.log).needs_current_rows
-    columns = sorted({pair for cls in case.catalog.classes for pair in _columns_read_back(case, cls, whole_rows)})
-    tables = case.ask(
-        "unreadable",
-        doctor.row,
-        schema=case.schema,
-        tables=[table for table, _ in columns],
-        columns=[column for _, column in columns],
-    )
-    yield from doctor.judge_unreadable(tables, case.user, case.schema, case.dialect.quote)
+    needed = {pair for cls in case.catalog.classes for pair in _columns_read_back(case, cls, whole_rows)}
+    perhaps: set[tuple[str, str]] = set()
+    if "altered_tables" in case.dialect.capabilities:
+        # Whatever the style: a table that was altered, a value that is too large to be logged.
+        for cls in case.catalog.classes:
+            perhaps |= {(one.table, one.column.name) for one in cls.attributes}
+            perhaps |= {(cls.table.name, column.name) for column in cls.key}
+        perhaps -= needed
+    for columns, judge in ((sorted(needed), doctor.judge_unreadable), (sorted(perhaps), doctor.judge_unreadable_later)):
+        if columns:
+            tables, names = ([*texts] for texts in zip(*columns, strict=True))
+            answer = case.ask("unreadable", doctor.row, schema=case.schema, tables=tables, columns=names)
+            yield from judge(answer, case.user, case.schema, case.dialect.quote)
 
 
 def _columns_read_back(case: Case, cls: ObjectClass, whole_rows: bool) -> Iterator[tuple[str, str]]:

@@ -55,6 +55,7 @@ CAPABILITIES: Final[Mapping[str, str]] = {
     "binary_values": "binary columns are logged by value (spec/triggers.md 6.1)",
     "owner_look_up": "a child row's DELETE looks whether its owner is still there (spec/triggers.md 2)",
     "key_cascades": "child rows that follow their owner's new key log that themselves, after it (spec/triggers.md 2)",
+    "altered_tables": "a table that was altered is logged by rows to be read back (spec/triggers.md 7.6)",
     "upsert_captured": "a row that INSERT replaces is logged as gone",
     "wake": "a writer wakes a publisher that sleeps (spec/triggers.md 8)",
 }

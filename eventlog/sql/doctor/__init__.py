@@ -266,6 +266,18 @@ def judge_unreadable(tables: Answer, user: str, schema: str, quote: Callable[[st
         )
 
 
+def judge_unreadable_later(tables: Answer, user: str, schema: str, quote: Callable[[str], str]) -> Iterator[Finding]:
+    """Tables whose values are logged, but for the rows that triggers cannot log by value."""
+    for table, columns in tables:
+        yield warning(
+            "rights_read_later",
+            f"user {user} may not read {table} ({', '.join(columns)}): its values are logged, but not after a change "
+            "of the table, until `triggers apply`, nor if one is larger than value_limit; such a row is read back, and "
+            "the publisher then stops",
+            f"GRANT SELECT ON {quote(schema)}.{quote(table)} TO {quote(user)}",
+        )
+
+
 def judge_rights_to_apply(missing: Sequence[str], user: str) -> Iterator[Finding]:
     """What the user lacks to apply triggers, which a publisher's user does not need."""
     if missing:

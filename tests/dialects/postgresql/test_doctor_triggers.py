@@ -161,6 +161,18 @@ def test_a_class_whose_values_are_logged_needs_no_right_to_read(
         assert ("rights_read" in doctor()[1]) is is_read, style
 
 
+def test_a_class_whose_values_are_logged_needs_the_right_once_its_table_was_altered(
+    examined: sa.Engine, doctor: Doctor, nobody: str
+) -> None:
+    granted(examined, nobody, doctor)
+    execute(examined, "DROP TABLE hr.usr_phone")
+    Path("eventlog.toml").write_text(f'{CONFIG}style = "field"\n')
+    (finding,) = doctor()[1]["rights_read_later"]
+    assert (finding["severity"], "usr (fname, idu, lname)" in finding["text"]) == ("warning", True)
+    execute(examined, finding["mend"][0])
+    assert "rights_read_later" not in doctor()[1]
+
+
 def test_a_child_table_is_read_with_the_key_of_its_owner(examined: sa.Engine, doctor: Doctor, nobody: str) -> None:
     granted(examined, nobody, doctor)
     told = {one["text"].partition(":")[0].partition(" may ")[2] for one in doctor()[1]["rights_read"]}
