@@ -79,7 +79,7 @@ def estimate(config: Config, master: str | None, partition_rows: int) -> Estimat
             taken = take_window(context, 1, None, frozenset(), state.parking)
             # Without what the window has no room for.
             sampled = [group for group in taken.groups if taken.unread.isdisjoint(ids_of(group))]
-        events = [event for event in build_events(context, sampled) if event.operation is not None]
+        events = [event for event in build_events(context, sampled, context.query_back) if event.operation is not None]
         text = sum(len(write_outgoing(event).encode()) for event in events)
         context.connection.rollback()
     rows = sum(part.rows for part in parts)

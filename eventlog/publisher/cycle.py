@@ -5,24 +5,22 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from eventlog.core.catalog import ObjectId
-from eventlog.core.checks import BadRow, Remark, Texts, check_rows
+from eventlog.core.checks import BadRow, Remark, check_rows
 from eventlog.core.event_ids import raised_at
-from eventlog.core.events import READS, Decided, Fates, Outgoing, build_event, decide, ids_of
-from eventlog.core.fold import Group, object_of
+from eventlog.core.events import Decided, Fates, Outgoing, build_event, decide, ids_of
 from eventlog.errors import DatabaseAway, ReceiverAway, number_of
 from eventlog.model import LogRow, Origins, Status, origins_of, queue_rows
 from eventlog.publisher.context import SILENT, Context
 from eventlog.publisher.delivery import Delivered, FlightResult, Parking, deliver
 from eventlog.publisher.flight import Flight, encode, numbered, pack, unbuilt
-from eventlog.publisher.formats import CurrentRows, read_whole_rows
 from eventlog.publisher.marks import InflightLine, Marks
 from eventlog.publisher.queue import (
     DueScan,
@@ -33,17 +31,15 @@ from eventlog.publisher.queue import (
     WindowResult,
     begin_due_scan,
     begin_scan,
-    build_events,
     is_still_valid,
     most_retries,
     read_objects,
     read_recorded,
-    split_groups,
     take_due_window,
     take_window,
     warn_of,
-    with_values,
 )
+from eventlog.publisher.read_back import Built, built_flights, with_current_rows
 from eventlog.publisher.sinks import Sink
 from eventlog.sql.rows import next_flight, write_inflight
 from eventlog.sql.windows import to_ranges
@@ -57,8 +53,8 @@ class State:
 
     ``flights``: what is recorded in the in-flight lines, by number. ``newest``: what the last numbered one began with.
     ``scan``: what is left of the current scan of the queue, None between scans. ``hold``: rows that a backlog job has
-    converted, and ``held`` their objects, read when they are first needed. ``read_back``: about how many bytes the
-    current row of an object has, by class, as far as it was read. ``freed``: objects that are no longer parked, and of
+    converted, and ``held`` their objects, read when they are first needed. ``row_sizes``: about how many bytes the
+    row of an object has, by class, as far as rows were read back. ``freed``: objects that are no longer parked, and of
     which the current scan has perhaps read past rows: their rows wait for the next one.
     """
 
@@ -68,7 +64,7 @@ class State:
     scan: QueueScan | DueScan | None = None
     hold: Hold | None = None
     held: HeldObjects | None = None
-    read_back: dict[str, int] = field(default_factory=dict)
+    row_sizes: dict[str, int] = field(default_factory=dict)
     freed: set[ObjectId] = field(default_factory=set)
 
 
@@ -130,13 +126,13 @@ def run_cycle(
     for remark in taken.remarks:
         context.counters.remark(remark)
     marks = _marks_without_group(context, taken.bad, taken.loopback)
-    for groups in _flights_of(context, taken, state.read_back):
+    for built in built_flights(context, taken, state.row_sizes):
         if stopping():
             state.scan = None
             return Delivered(FlightResult.STOPPED, "told to stop")
-        prepared = _prepare(context, groups, taken, marks, before_bad, state)
+        prepared = _prepare(context, built, taken.origins, marks, before_bad, state)
         # Here, not where they are read: what is held back, or is not sent in the end, is read again.
-        context.counters.rows_read += sum(map(len, groups))
+        context.counters.rows_read += sum(map(len, built.groups))
         marks = Marks(context.counters)
         if prepared is not None:
             state.newest = prepared.first
@@ -296,17 +292,14 @@ def _marks_without_group(context: Context, bad: Sequence[BadRow], loopback: Sequ
 
 def _prepare(
     context: Context,
-    groups: Sequence[Group],
-    taken: WindowResult,
+    built: Built,
+    origins: Origins,
     marks: Marks,
     before_bad: Callable[[], None],
     state: State,
 ) -> Flight | None:
-    """Build the events of a flight and record it; marks of rows that make no event are written with it."""
-    groups = with_values(context, groups, taken.unread)
-    events, current_rows = _with_current_rows(context, build_events(context, groups))
-    if taken.reads:
-        _learn(context, state.read_back, groups, events, current_rows)
+    """Record a flight of events; marks of rows that make no event are written with it."""
+    _, events, current_rows = built
     special = [(event.operation, event.fates) for event in events if event.fates is not None]
     if special:
         if any(fates.bad for _, fates in special):
@@ -318,8 +311,8 @@ def _prepare(
         number = draw_flight(context)
         first, size = context.output.first(number, state.newest, raised_at(context.epoch)), context.options.batch_size
         # Without fates every row of a new event contributes, its first one too, after which the event is named.
-        flight = pack(number, events, size, first, taken.origins, context.epoch)
-        if context.observer.wants_event_times and not taken.origins.event_times:
+        flight = pack(number, events, size, first, origins, context.epoch)
+        if context.observer.wants_event_times and not origins.event_times:
             # Not of every row: nothing but how late events are answered needs event_time.
             firsts = sorted(own[0].ids[0] for own in flight.envelopes.values())
             flight = flight._replace(origins=Origins(_event_times(context, firsts), {}))
@@ -348,70 +341,10 @@ def draw_flight(context: Context) -> int:
     return number
 
 
-_GROWTH: Final = 16
-"""How many times as many objects of a class the next flight may read back, as far as their rows turn out to be small.
-The first one reads one object: nobody knows yet how large its row is.
-"""
-
-
-def _flights_of(context: Context, taken: WindowResult, read_back: Mapping[str, int]) -> Iterator[list[Group]]:
-    """The groups of each flight of a window: they end at rows, and at bytes (spec/event-log.md 8.4)."""
-    options, sizes = context.options, taken.sizes
-
-    def weigh(group: Group) -> int:
-        weight = sum(sizes.get(record_id, 0) for record_id in ids_of(group)) if sizes else 0
-        if _is_read_back(context, group):
-            object_class, _ = object_of(group)
-            weight += read_back.get(object_class.name, options.flight_bytes)
-        return weight
-
-    weighed = weigh if sizes or taken.reads else None
-    return split_groups(taken.groups, options.flight_rows, options.flight_bytes, weighed)
-
-
-def _is_read_back(context: Context, group: Group) -> bool:
-    """Whether the current row of a group's object is read, or may be."""
-    return context.output.needs_current_rows or not READS.isdisjoint(row[1] for row in group)
-
-
-def _learn(
-    context: Context,
-    read_back: dict[str, int],
-    groups: Sequence[Group],
-    events: Sequence[Outgoing],
-    current_rows: CurrentRows,
-) -> None:
-    """Note how large the rows are that were read back for the events of these groups."""
-    sizes: dict[str, list[int]] = {}
-    for group, event in zip(groups, events, strict=True):
-        if _is_read_back(context, group):
-            object_id = object_of(group)
-            size = sum(_bytes_of(new) for _, _, _, _, _, new in event.steps or ())
-            row = current_rows.get(object_id, {})
-            size += sum(len(text) for texts in row.values() for text in texts if text is not None)
-            sizes.setdefault(object_id[0].name, []).append(size)
-    for name, found in sizes.items():
-        before = read_back.get(name, context.options.flight_bytes)
-        read_back[name] = max(sum(found) // len(found), before // _GROWTH, 1)
-
-
-def _bytes_of(texts: Texts) -> int:
-    if texts is None:
-        return 0
-    return len(texts) if isinstance(texts, str) else sum(map(len, texts))
-
-
 def _event_times(context: Context, record_ids: Sequence[int]) -> dict[int, str | None]:
     """The event_time of rows."""
     fields = ("record_id", "event_time")
     return dict(context.dialect.read_columns(context.connection, context.log, to_ranges(record_ids), fields))
-
-
-def _with_current_rows(context: Context, events: Sequence[Outgoing]) -> tuple[Sequence[Outgoing], CurrentRows]:
-    """The events, and the rows of their objects if the format needs them; some are gone then."""
-    if not context.output.needs_current_rows:
-        return events, {}
-    return read_whole_rows(events, context.query_back)
 
 
 def _numbered(context: Context, flight: Flight) -> Flight:
@@ -433,7 +366,7 @@ def rebuild(
     wanted = [event for event in flight.events() if not parking.is_waiting(event.object_id)]
     rebuilt = build_recorded(context, wanted)
     waiting = frozenset(event.event_id for event in wanted if not rebuilt.waiting.isdisjoint(event.ids))
-    events_now, current_rows = _with_current_rows(context, rebuilt.events)
+    events_now, current_rows = with_current_rows(context, rebuilt.events)
     if any(event.fates is not None and event.fates.bad for event in events_now):
         before_bad()
     context.connection.commit()
@@ -508,12 +441,8 @@ def dry_run(context: Context) -> Iterator[str]:
     if state.hold is not None:
         state.held = read_objects(context, state.hold)
     for window in _windows(context, state):
-        for groups in _flights_of(context, window, state.read_back):
-            whole = with_values(context, groups, window.unread)
-            built_now = build_events(context, whole)
-            if window.reads:
-                _learn(context, state.read_back, whole, built_now, {})
-            events = [event for event in built_now if event.operation is not None]
+        for built_now in built_flights(context, window, state.row_sizes):
+            events = [event for event in built_now.events if event.operation is not None]
             flight = pack(1, events, context.options.batch_size, origins=window.origins)
             for envelope_events in flight.envelopes.values():
                 yield preview(context, flight, envelope_events)
@@ -536,7 +465,7 @@ def _windows(context: Context, state: State) -> Iterator[WindowResult]:
 
 def preview(context: Context, flight: Flight, events: Sequence[Outgoing]) -> str:
     """What a document of these events of a flight would look like, for people; empty if all objects are gone."""
-    read, current_rows = _with_current_rows(context, [event for event in events if event.operation is not None])
+    read, current_rows = with_current_rows(context, [event for event in events if event.operation is not None])
     events = [event for event in read if event.operation is not None]
     flight = flight._replace(current_rows=current_rows)
     return context.output.preview(context.catalog, flight, events) if events else ""

@@ -35,7 +35,7 @@ from sqlalchemy import Connection
 
 from eventlog.core.catalog import ObjectId
 from eventlog.core.checks import BadRow, CheckedRow, Remark, check_rows
-from eventlog.core.events import Outgoing, asks_for_values, build_event, decide, ids_of
+from eventlog.core.events import Outgoing, QueryBack, asks_for_values, build_event, decide, ids_of
 from eventlog.core.fold import Group, RowFolder, first_id
 from eventlog.errors import DatabaseError, number_of
 from eventlog.model import QUEUE_FIELDS, TIMED_FIELDS, LogRow, Origins, QueueRow, Status, queue_rows
@@ -111,8 +111,8 @@ def most_retries(options: PublisherOptions) -> int:
 class WindowResult(NamedTuple):
     """What one window gives. ``next_first`` is the record_id that the next window of the scan begins at, None at its
     end. ``origins``: of what was read, for a format that needs them. ``remarks`` on rows of the groups. ``sizes``: the
-    bytes of large rows by record_id; ``unread``: those of them whose values are forgotten. ``reads``: current rows of
-    objects are read for groups, or may be. ``past``: how many rows more were read past than taken.
+    bytes of large rows by record_id; ``unread``: those of them whose values are forgotten. ``past``: how many rows more
+    were read past than taken.
     """
 
     groups: list[Group]
@@ -123,7 +123,6 @@ class WindowResult(NamedTuple):
     remarks: Sequence[Remark] = ()
     sizes: Mapping[int, int] = MappingProxyType({})
     unread: AbstractSet[int] = frozenset()
-    reads: bool = False
     past: int = 0
 
 
@@ -213,7 +212,6 @@ class WindowReader:
             remarks,
             self._sizes,
             self._unread,
-            self.context.output.needs_current_rows or asks_for_values(chain.from_iterable(groups)),
             self.read - 2 * self.taken,
         )
 
@@ -307,20 +305,19 @@ def _read_new(context: Context, record_ids: Iterable[int]) -> list[QueueRow]:
 
 
 def split_groups(
-    groups: Sequence[Group], most_rows: int, most_bytes: int, weigh: Callable[[Group], int] | None = None
+    groups: Sequence[Group], most_rows: int, most_bytes: int, sizes: Mapping[int, int] = MappingProxyType({})
 ) -> Iterator[list[Group]]:
-    """Runs of groups of at most so many rows, and bytes as ``weigh`` has them; a larger group stands alone.
+    """Return runs of groups of at most so many rows and bytes; a larger group stands alone.
 
-    ``weigh`` is asked when it is a group's turn, so that it may know of the runs before. None = all are small.
+    ``sizes``: bytes of large rows by record_id; the others count nothing.
     """
     run: list[Group] = []
     rows = size = 0
     for group in groups:
-        weight = 0 if weigh is None else weigh(group)
+        weight = sum(sizes.get(record_id, 0) for record_id in ids_of(group)) if sizes else 0
         if run and (rows + len(group) > most_rows or size + weight > most_bytes):
             yield run
             run, rows, size = [], 0, 0
-            weight = 0 if weigh is None else weigh(group)
         run.append(group)
         rows += len(group)
         size += weight
@@ -340,12 +337,12 @@ def with_values(context: Context, groups: Sequence[Group], unread: AbstractSet[i
     return [group for group in filled if group]
 
 
-def build_events(context: Context, groups: Sequence[Group]) -> list[Outgoing]:
-    """The events of groups in their order; what their rows ask for is read back in one statement a class."""
+def build_events(context: Context, groups: Sequence[Group], query_back: QueryBack) -> list[Outgoing]:
+    """The events of groups in their order; what their rows ask for is read back, class by class."""
     options = context.options.events
     if not asks_for_values(chain.from_iterable(groups)):  # as in most logs
         return [build_event(group, options) for group in groups]
-    decided = decide(groups, context.query_back)
+    decided = decide(groups, query_back)
     return [build_event(group, options, decision, current) for group, decision, current in decided]
 
 

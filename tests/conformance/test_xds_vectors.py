@@ -111,7 +111,7 @@ def publish(case: Case, tmp_path: Path) -> tuple[list[bytes], MemoryLog]:
         marks = Marks(context.counters)
         marks.add_bad(taken.bad)
         marks.add(Status.SUCCESS, taken.loopback)
-        for event in build_events(context, taken.groups):
+        for event in build_events(context, taken.groups, context.query_back):
             if event.operation is not None:
                 outgoing.append(event)
                 in_flight.update(event.ids)

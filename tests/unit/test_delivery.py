@@ -324,7 +324,7 @@ def test_query_back_is_one_statement_a_class_and_flight(new_world: NewWorld) -> 
     fake.run(Receiver())
     assert [(name, keys) for name, keys, _ in fake.queried] == [
         ("usr", ["idu=1"]),  # how large a row of the class is, is not known before
-        ("usr", ["idu=2", "idu=3"]),
+        ("usr", ["idu=2", "idu=3"]),  # of the same flight
         ("tag", ["code=a"]),
     ]
 

@@ -1,0 +1,103 @@
+"""The values of now that the events of a flight ask for, read in bounded memory (spec/event-log.md 8.4).
+
+Nobody knows how large a row is before it is read. So a class is read back by several statements, each for up to sixteen
+times as many objects as the one before, and for no more than fit by the size of the rows that were read last. If the
+values outgrow ``flight_bytes``, the flight takes fewer groups and they are read once more: seldom, since most rows are
+small, and then a class is one statement for every sixteen objects, two for 256.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from eventlog.core.catalog import Attribute, ObjectClass
+from eventlog.core.events import CurrentRow, Outgoing, QueryBack
+from eventlog.core.fold import Group
+from eventlog.publisher.context import Context
+from eventlog.publisher.formats import CurrentRows, read_whole_rows
+from eventlog.publisher.queue import WindowResult, build_events, split_groups, with_values
+
+_GROWTH: Final = 16
+
+
+class Built(NamedTuple):
+    """The groups of one flight, their events, and the rows of now for formats that need them."""
+
+    groups: Sequence[Group]
+    events: Sequence[Outgoing]
+    current_rows: CurrentRows
+
+
+class _FlightFull(Exception):
+    """The values read back outgrow a flight. ``objects``: how many were read before they did."""
+
+    def __init__(self, objects: int) -> None:
+        self.objects = objects
+
+
+def built_flights(context: Context, window: WindowResult, sizes: dict[str, int]) -> Iterator[Built]:
+    """Return the flights of a window: they end at rows, and at bytes. ``sizes``: bytes of a row by class, kept between
+    windows.
+    """
+    options = context.options
+    for run in split_groups(window.groups, options.flight_rows, options.flight_bytes, window.sizes):
+        waiting: deque[Sequence[Group]] = deque([run])
+        while waiting:
+            groups = with_values(context, waiting.popleft(), window.unread)
+            try:
+                built = _build(context, groups, sizes)
+            except _FlightFull as full:
+                cut = min(max(1, full.objects), len(groups) - 1)
+                waiting.extendleft((groups[cut:], groups[:cut]))
+                continue
+            yield built
+
+
+def _build(context: Context, groups: Sequence[Group], sizes: dict[str, int]) -> Built:
+    """Build the events of groups. Raises _FlightFull if there are several, and their values are too many."""
+    query_back = _bounded(context, sizes) if len(groups) > 1 else context.query_back
+    events, current_rows = with_current_rows(context, build_events(context, groups, query_back), query_back)
+    return Built(groups, events, current_rows)
+
+
+def with_current_rows(
+    context: Context, events: Sequence[Outgoing], query_back: QueryBack | None = None
+) -> tuple[Sequence[Outgoing], CurrentRows]:
+    """Return the events, and the rows of their objects if the format needs them; some are gone then."""
+    if not context.output.needs_current_rows:
+        return events, {}
+    return read_whole_rows(events, query_back or context.query_back)
+
+
+def _bounded(context: Context, sizes: dict[str, int]) -> QueryBack:
+    """Return a function that reads back as ``context.query_back`` does, ``flight_bytes`` in all its calls together."""
+    left, objects = context.options.flight_bytes, 0
+
+    def query_back(
+        object_class: ObjectClass, keys: Sequence[str], attributes: Sequence[Attribute]
+    ) -> Mapping[str, CurrentRow]:
+        nonlocal left, objects
+        rows: dict[str, CurrentRow] = {}
+        name, done = object_class.name, 0
+        most = _GROWTH if name in sizes else 1
+        while done < len(keys):
+            if left < 0:
+                raise _FlightFull(objects)
+            wanted = keys[done : done + max(1, min(most, left // sizes.get(name, 1)))]
+            read = context.query_back(object_class, wanted, attributes)
+            size = _bytes_of(read.values())
+            sizes[name] = max(1, size // len(wanted))
+            left -= size
+            objects += len(wanted) if left >= 0 else 0
+            done += len(wanted)
+            most *= _GROWTH
+            rows.update(read)
+        return rows
+
+    return query_back
+
+
+def _bytes_of(rows: Iterable[CurrentRow]) -> int:
+    return sum(len(text) for row in rows for texts in row.values() for text in texts if text is not None)
