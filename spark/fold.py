@@ -23,7 +23,7 @@ from zlib import crc32
 import pyarrow as pa
 
 from eventlog.core.catalog import Attribute, Catalog, ObjectClass, ObjectId
-from eventlog.core.checks import FIELD_TYPES, ROW_TYPES, CheckedRow, Texts, check_rows, is_of
+from eventlog.core.checks import DELETE_ROW, FIELD_TYPES, ROW_TYPES, CheckedRow, Texts, check_rows, is_of
 from eventlog.core.events import CurrentRow, Decided, decide, ids_of
 from eventlog.core.fold import Group, RowFolder, first_id, open_groups
 from eventlog.model import ALL, QUEUE_FIELDS, LogRow, log_row, queue_rows
@@ -198,6 +198,8 @@ def _kinds_of(catalog: Catalog) -> list[_RowKind]:
     for object_class in catalog.classes:
         kinds += [(event_type, object_class, None) for event_type in ROW_TYPES]
         kinds += [(event_type, object_class, a) for a in object_class.attributes for event_type in FIELD_TYPES]
+        if object_class.former is not None:
+            kinds.append((DELETE_ROW, object_class.former, None))
     return kinds
 
 

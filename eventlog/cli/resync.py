@@ -114,7 +114,8 @@ def resync(
     FILE is no key of the class, or a key has no object.
 
     --deleted looks in the table for the keys that the log has rows of. For each one that is gone and not logged as
-    deleted, such as those of a dropped partition, it writes a row of type 4. It cannot find objects that the log has no
+    deleted, such as those of a dropped partition, it writes a row of type 4; so it does for each key of the form that
+    was_key of the [[watch]] names. It cannot find objects that the log has no
     rows of. It says since when the log knows the class; the exit code is 1 if it does not know it.
     """
     if sum((bool(keys), keys_file is not None, where is not None, deleted)) > 1:
@@ -286,21 +287,37 @@ def _deleted_writer(
     def write(conn: Connection, position: str | None) -> Batch:
         done = int(position or 0)
         taken = list(islice((one for one in left if one[0] > done), size))
-        asked = []
+        asked, of_former_key = [], []
         for number, key in taken:
             try:
                 asked.append(opened.cls.canonical_key(key))
             except BadTableKey as error:
+                former = _former_key(opened.cls, key)
+                if former is not None:
+                    of_former_key.append(former)
+                    continue
                 report.bad_lines += 1
                 report.add_problems([f"the log, row {number}: {error}"])
+        if not report.dry_run and of_former_key:
+            selection = Selection(opened.cls.name, EventType.DELETE_ROW)
+            opened.dialect.write_keys(conn, opened.log, selection, of_former_key)
         if report.dry_run:
             gone = batches.existing(conn, opened.dialect, opened.catalog.schema, opened.cls, asked)[1]
         else:
             gone = batches.write_deleted(conn, opened.dialect, opened.log, opened.catalog.schema, opened.cls, asked)
         last = str(taken[-1][0]) if taken else position
-        return Batch(len(gone), 0, last, is_last=len(taken) < size, kept=len(asked) - len(gone))
+        rows = len(gone) + len(of_former_key)
+        return Batch(rows, 0, last, is_last=len(taken) < size, kept=len(asked) - len(gone))
 
     return write, total
+
+
+def _former_key(cls: ObjectClass, text: str) -> str | None:
+    """Return the canonical text of a key of the form that the class had before, None if it is none."""
+    try:
+        return None if cls.former is None else cls.former.canonical_key(text)
+    except BadTableKey:
+        return None
 
 
 def batch_size(size: int, rate: float | None) -> int:

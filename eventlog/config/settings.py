@@ -328,6 +328,10 @@ class WatchSettings(CheckedOptions):
         (), NAMES, "names from before the table, or a child table of it, was renamed; rows of the log may have them",
         example=["person"],
     )  # fmt: skip
+    was_key: tuple[str, ...] = option(
+        (), NAMES, "columns of the primary key from before it was changed: `eventlog resync CLASS --deleted` deletes "
+        "the objects that the log knows by it", example=["id"],
+    )  # fmt: skip
     style: str = shared(options.STYLE)
     capture: str = option("row", choice("row", "statement"), "triggers a row, or a statement for bulk writes")
     columns: tuple[str, ...] | None = option(None, NAMES, "only these columns", example=["fname", "lname"])
@@ -358,8 +362,9 @@ class WatchSettings(CheckedOptions):
             return "give either columns or exclude"
         if (self.view is None) != (self.base is None):
             return f"a view, and only a view, needs base: {BASE.legal}"
-        if self.was and self.tables is not None:
-            return "was is of one table: name it in a [[watch]] with table = ... or view = ..."
+        if (self.was or self.was_key) and self.tables is not None:
+            option_name = "was" if self.was else "was_key"
+            return f"{option_name} is of one table: name it in a [[watch]] with table = ... or view = ..."
         if self.name in self.was:
             return f"was = {toml(list(self.was))} names the table itself; was is what it was called before"
         if self.exclude_tables and self.tables is None:

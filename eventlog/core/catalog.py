@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias
 from eventlog.core import table_key
 from eventlog.core.values import (
     ColumnType,
+    Kind,
     ValueOptions,
     character_check,
     converter,
@@ -116,7 +117,9 @@ class ObjectClass:
     ``attributes`` stand in the order that a whole row is written in: parent columns in table order, then child
     attributes by the child tables' names. ``canonical_key`` is spec/event-log.md 4.3 for this class; raises
     BadTableKey. ``check_characters`` refuses a key with a character that the format does not hold; raises RowError.
-    ``association_tail`` follows the canonical key in an association (spec/xds.md 5.1).
+    ``association_tail`` follows the canonical key in an association (spec/xds.md 5.1). ``former``: the class by the key
+    that it had before, without attributes: its objects are in the table no more and can be deleted
+    (spec/event-log.md 5.4).
     """
 
     name: str
@@ -127,6 +130,7 @@ class ObjectClass:
     canonical_key: Callable[[str | None], str]
     check_characters: Callable[[str], None] = field(repr=False)
     association_tail: str
+    former: ObjectClass | None = None
 
     @property
     def is_view(self) -> bool:
@@ -245,6 +249,7 @@ def build_catalog(
     ignore: Collection[str] = (),
     refused: Mapping[str, EventlogError] = MappingProxyType({}),
     was: Mapping[str, Collection[str]] = MappingProxyType({}),
+    was_key: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> Catalog:
     """Return the classes of a database (spec/xds.md 5); those that cannot be any are ``unavailable``.
 
@@ -253,13 +258,16 @@ def build_catalog(
     (spec/triggers.md 1). ``ignore``: tables that are not looked at, such as the log itself. ``refused``: names that are
     to be no classes, with the reason. Unavailable is also a listed table that is missing or has no key, and one whose
     names clash. ``was``: by class the names that rows of the log may have for it, or in the names of its child
-    attributes, from before a table was renamed (spec/event-log.md 5.2).
+    attributes, from before a table was renamed (spec/event-log.md 5.2). ``was_key``: by class the columns of the key
+    that it had before (5.4).
     """
     present = tuple(_typed(table, database.dialect, values) for table in database.tables if table.name not in ignore)
     unavailable = dict(refused)
     parents = _parents(database, present, tables, unavailable)
     able = [table for table in present if table.name not in unavailable]
-    builder = _Builder(database.schema, parents, values, meta_identifiers, referential, emit_keys, exclude or {})
+    builder = _Builder(
+        database.schema, parents, values, meta_identifiers, referential, emit_keys, exclude or {}, was_key
+    )
     classes: list[ObjectClass] = []
     for table in parents.values():
         try:
@@ -425,6 +433,7 @@ class _Builder:
     referential: str
     emit_keys: bool
     exclude: Mapping[str, Collection[str]]
+    was_key: Mapping[str, Sequence[str]]
 
     def object_class(self, table: Table, children: Sequence[tuple[Table, Column]]) -> ObjectClass:
         key, excluded = key_columns(table), self._excluded(table)
@@ -453,6 +462,30 @@ class _Builder:
             attributes=tuple(attributes),
             children=tuple(child_tables),
             canonical_key=table_key.canonicalizer([(column.name, column.type) for column in key]),
+            check_characters=character_check(self.values),
+            association_tail=self._association_tail(table.name),
+            former=self._former(table, key),
+        )
+
+    def _former(self, table: Table, key: Sequence[Column]) -> ObjectClass | None:
+        """Return the class by its former key, None if that is not known, or is the key of now."""
+        watch = match_name(table.name, self.was_key)
+        present = {column.name: column for column in table.columns}
+        named = () if watch is None else self.was_key[watch]
+        # Of a column that is gone nothing but the text is known.
+        columns = tuple(
+            Column(name, ColumnType(Kind.OTHER)) if (match := match_name(name, present)) is None else present[match]
+            for name in named
+        )
+        if not columns or {column.name for column in columns} == {column.name for column in key}:
+            return None
+        return ObjectClass(
+            name=table.name,
+            table=table,
+            key=columns,
+            attributes=(),
+            children=(),
+            canonical_key=table_key.canonicalizer([(column.name, column.type) for column in columns]),
             check_characters=character_check(self.values),
             association_tail=self._association_tail(table.name),
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from eventlog.core.catalog import Attribute, Catalog, ObjectId
+from eventlog.core.catalog import Attribute, Catalog, ObjectClass, ObjectId
 from eventlog.core.moments import fraction_of
 from eventlog.core.values import TEMPORAL
 from eventlog.errors import BadValue, RowError, shown
@@ -134,7 +134,11 @@ def check_rows(rows: Iterable[QueueRow], catalog: Catalog, loopback_user: str | 
                 remarks += _truncated(record_id, attribute, old, new)
             add((record_id, event_type, object_id, attribute, goes, comes))
         except RowError as error:
-            bad.append(BadRow(record_id, error.row_code, str(error)))
+            former = _former_object(tables.get(table_name), table_key) if event_type == DELETE_ROW else None
+            if former is None:
+                bad.append(BadRow(record_id, error.row_code, str(error)))
+            else:
+                add((record_id, DELETE_ROW, former, None, None, None))
         except _ClassUnavailable:
             waiting.append(record_id)
     return Checked(good, bad, loopback, remarks, waiting)
@@ -142,6 +146,19 @@ def check_rows(rows: Iterable[QueueRow], catalog: Catalog, loopback_user: str | 
 
 class _ClassUnavailable(Exception):
     """A row of a class that is unavailable now."""
+
+
+def _former_object(table: _Table | None, text: str | None) -> ObjectId | None:
+    """Return the object of a key that its class had before, None if the text is no such key."""
+    former = None if table is None or table.is_child else table.former
+    if former is None:
+        return None
+    try:
+        key = former.canonical_key(text)
+        former.check_characters(key)
+    except RowError:
+        return None
+    return former, key
 
 
 def is_of(perpetrator: str | None, user: str | None) -> bool:
@@ -191,6 +208,11 @@ class _Table:
         self._log_name, self.is_child = log_name, log_name.child is not None
         self.objects: dict[str | None, ObjectId] = {}
         self.attributes: dict[str | None, Attribute] = {}
+
+    @property
+    def former(self) -> ObjectClass | None:
+        """The class by the key that it had before."""
+        return self._log_name.object_class.former
 
     def object_id(self, table_key: str | None) -> ObjectId:
         object_class = self._log_name.object_class

@@ -368,6 +368,7 @@ def _catalog_of(
         ignore=log.own_tables,
         refused=unavailable,
         was={watch.name: watch.was for watch in config.watches if watch.was},
+        was_key={watch.name: watch.was_key for watch in config.watches if watch.was_key},
     )
 
 

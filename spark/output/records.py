@@ -235,6 +235,7 @@ def _message_writer(job: Job) -> Callable[[Outgoing, LogRow, int], tuple[_Line, 
     writer = MessageWriter(options, registry=registry_of_writer(options), utc_now=lambda: job.started)
     messages = EventMessages(writer, catalog(job), value_options(job.config))
     names = {cls: full_name(messages.catalog, cls) for cls in messages.catalog.classes}
+    names |= {cls.former: name for cls, name in list(names.items()) if cls.former is not None}
     encode = _encoded if options.encoding == "avro" else str.encode
     holes = {_HOLE.number + n: encode(f"{_HOLE.prefix}{_HOLE.number + n:019}") for n in (1, 2)}
     descriptions: dict[str, bytes] = {}

@@ -305,7 +305,9 @@ def test_another_key_is_said_before_rows_of_the_old_one_become_bad(
     (warning,) = warnings_of(caplog)
     assert warning.startswith(
         "usr: column id is called no now (or was dropped, and no added); the key is no now, and was id: rows that were "
-        "logged by the old one become E; see `eventlog triggers plan`"
+        'logged by the old one become E; with was_key = ["id"] in its [[watch]] `eventlog resync CLASS --deleted` '
+        "deletes what the receiver has by it, and `eventlog resync CLASS` sends it by the new one; see "
+        "`eventlog triggers plan`"
     )
 
 

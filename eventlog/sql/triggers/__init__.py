@@ -20,6 +20,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from eventlog.core.catalog import Catalog, Database
+from eventlog.core.options import toml
 from eventlog.errors import DatabaseAway, DatabaseError, EventlogError, LogTableError, TriggerError, together
 from eventlog.sql.connection import AS_OWNER, as_database_errors, load_dialect
 from eventlog.sql.log_table import LogTable
@@ -439,4 +440,8 @@ def key_change(before: Sequence[str], now: Sequence[str]) -> tuple[str, ...]:
     if tuple(before) == tuple(now):
         return ()
     names = (", ".join(now), ", ".join(before))
-    return (f"the key is {names[0]} now, and was {names[1]}: rows that were logged by the old one become E",)
+    return (
+        f"the key is {names[0]} now, and was {names[1]}: rows that were logged by the old one become E; "
+        f"with was_key = {toml(list(before))} in its [[watch]] `eventlog resync CLASS --deleted` deletes what the "
+        "receiver has by it, and `eventlog resync CLASS` sends it by the new one",
+    )

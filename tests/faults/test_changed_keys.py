@@ -1,0 +1,117 @@
+"""The key of a class changes: what the receiver has by the old key can be deleted (spec/event-log.md 5.4)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from click.testing import CliRunner
+from publishers import Collecting, install, is_drained, publishing, write_config
+from shared import Objects, apply_event, execute, fetch, statuses, url_of, wait_until
+
+from eventlog.cli import cli
+from eventlog.config.load import Config, load
+from eventlog.xds.format import read_events
+
+USR = "CREATE TABLE usr (id integer PRIMARY KEY, code text NOT NULL UNIQUE, name text)"
+ROWS = "INSERT INTO usr VALUES (1, 'a', 'Jack'), (2, 'b', 'Jill'), (3, 'c', 'Joe')"
+
+CHANGES = {
+    "the column is renamed": (("ALTER TABLE usr RENAME id TO no",), "no={id}"),
+    "the key moves to another column": (
+        ("ALTER TABLE usr DROP CONSTRAINT usr_pkey, ADD PRIMARY KEY (code)",),
+        "code={code}",
+    ),
+    "the key moves, and its column is dropped": (
+        ("ALTER TABLE usr DROP CONSTRAINT usr_pkey, ADD PRIMARY KEY (code), DROP id",),
+        "code={code}",
+    ),
+}
+
+
+def configured(engine: sa.Engine, directory: Path, *, form: str = "xds", **settings: Any) -> Config:
+    options = {"polling_interval": 1, "allow_loopback": True}
+    sections: dict[str, Any] = {"publisher": options, "format": {"type": form}}
+    return load(write_config(directory, url_of(engine), ({"table": "usr"} | settings,), **sections), {})
+
+
+def published(engine: sa.Engine, config: Config, sink: Collecting) -> list[str]:
+    """The documents of a publisher that runs until the queue is empty."""
+    before = len(sink.documents)
+    with publishing(config, sink) as running:
+        wait_until(lambda: is_drained(engine, running), "all is published")
+    return sink.bodies[before:]
+
+
+def command(directory: Path, *words: str) -> str:
+    ran = CliRunner().invoke(cli, ["--config", str(directory / "eventlog.toml"), *words])
+    assert ran.exit_code == 0, ran.output
+    return ran.stdout
+
+
+def replayed(bodies: list[str]) -> Objects:
+    """What a receiver has that applies all events by their associations."""
+    objects: Objects = {}
+    for body in bodies:
+        for document in body.splitlines():
+            for event in read_events(document).events:
+                apply_event(objects, event, event.association.split(",table=")[0])
+    return objects
+
+
+@pytest.mark.parametrize("case", CHANGES)
+def test_after_the_recipe_the_receiver_has_each_object_once_by_the_new_key(
+    database: sa.Engine, tmp_path: Path, case: str
+) -> None:
+    statements, key = CHANGES[case]
+    execute(database, USR)
+    config = configured(database, tmp_path)
+    install(config)
+    execute(database, ROWS)
+    sink = Collecting()
+    published(database, config, sink)
+    assert set(replayed(sink.bodies)) == {"id=1", "id=2", "id=3"}
+    execute(database, "DELETE FROM usr WHERE id = 3")  # which waits when the key changes
+
+    execute(database, *statements)
+    config = configured(database, tmp_path, was_key="id")
+    install(config)
+    assert json.loads(command(tmp_path, "resync", "usr", "--deleted", "--dry-run", "--json"))["rows"] == 2
+    command(tmp_path, "resync", "usr", "--deleted")
+    assert json.loads(command(tmp_path, "resync", "usr", "--deleted", "--json"))["rows"] == 0
+    command(tmp_path, "resync", "usr")
+    published(database, config, sink)
+    assert set(statuses(database).values()) == {"S"}
+    wanted = {key.format(id=id, code=code): {name} for id, code, name in ((1, "a", "Jack"), (2, "b", "Jill"))}
+    assert {key: values["name"] for key, values in replayed(sink.bodies).items()} == wanted
+
+
+def test_a_row_of_another_type_by_the_old_key_stays_bad(database: sa.Engine, tmp_path: Path) -> None:
+    execute(database, USR, "ALTER TABLE usr RENAME id TO no")
+    config = configured(database, tmp_path, was_key=["id"])
+    install(config)
+    row = "INSERT INTO eventlog (event_type, table_name, table_key) VALUES ({}, 'usr', '{}')"
+    execute(database, *(row.format(*one) for one in ((6, "id=1"), (4, "id=1"), (4, "id=x+no=1"), (4, "nonsense"))))
+    published(database, config, Collecting())
+    assert list(statuses(database).values()) == ["E", "S", "E", "E"]
+    assert fetch(database, "SELECT DISTINCT code FROM eventlog_error") == [("bad_table_key",)]
+
+
+@pytest.mark.parametrize(
+    ("form", "written"),
+    [("debezium", '"before":{"id":7},"after":null'), ("cloudevents", '"key":{"id":7}')],
+)
+def test_other_formats_name_the_old_key_and_no_object_of_now(
+    database: sa.Engine, tmp_path: Path, form: str, written: str
+) -> None:
+    execute(database, USR, "ALTER TABLE usr DROP CONSTRAINT usr_pkey, ADD COLUMN no integer PRIMARY KEY")
+    config = configured(database, tmp_path, form=form, was_key="id")
+    install(config)
+    execute(database, "INSERT INTO eventlog (event_type, table_name, table_key) VALUES (4, 'usr', 'id=7')")
+    sink = Collecting()
+    published(database, config, sink)
+    assert statuses(database) == {1: "S"}
+    assert written in sink.bodies[0]
