@@ -72,3 +72,27 @@ def test_the_job_gives_the_events_of_the_publisher_and_marks_the_rows(spark: Spa
     assert len(expected) > 100
     with closing(sqlite3.connect(file)) as connection:
         assert connection.execute("SELECT DISTINCT status FROM eventlog").fetchall() == [("S",)]
+
+
+def test_rows_of_an_old_name_and_deletes_by_an_old_key_are_converted_too(spark: SparkSession, tmp_path: Path) -> None:
+    file, config = installed(tmp_path)
+    change(file, seed=6)
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute("ALTER TABLE grp RENAME TO team")
+        connection.execute(
+            "INSERT INTO eventlog (status, event_type, table_name, table_key) VALUES ('N', 4, 'grp', 'name=g'),"
+            " ('N', 6, 'team', 'idg=1')"
+        )
+    text = config.read_text(encoding="utf-8").replace('table = "grp"', 'table = "team"\nwas = "grp"\nwas_key = "name"')
+    config.write_text(text, encoding="utf-8")
+    shutil.copy(file, tmp_path / "copy.db")
+    expected = publish(load(config, {"EVENTLOG_DATABASE_URL": f"sqlite:///{tmp_path / 'copy.db'}"}))
+
+    convert(load(config, {}), tmp_path / "out", mark=True, partition_rows=700)
+
+    written = list(events_of(documents_of(tmp_path / "out")))
+    assert written == expected
+    assert any("name=g,table=team" in str(event) for event in written)
+    assert not any("table=grp" in str(event) for event in written)
+    with closing(sqlite3.connect(file)) as connection:
+        assert connection.execute("SELECT DISTINCT status FROM eventlog").fetchall() == [("S",)]
