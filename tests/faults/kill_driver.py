@@ -3,7 +3,8 @@
     python kill_driver.py CONFIG
 
 Reads numbers from standard input. For each it forks a process that publishes the queue once and dies at that step (0 =
-never), and answers with the name of the step it died at, ``done``, or what went wrong. One interpreter for many deaths.
+never), and answers with the name of the step it died at, ``done``, or what went wrong. One interpreter for many deaths;
+each process reads CONFIG anew.
 """
 
 from __future__ import annotations
@@ -99,4 +100,4 @@ if __name__ == "__main__":
     with open_context(configured, Counters()):
         pass
     gc.freeze()
-    forked(lambda steps: publish(configured, steps))
+    forked(lambda steps: publish(load(Path(sys.argv[1]), {}), steps))

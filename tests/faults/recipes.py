@@ -8,7 +8,7 @@ import json
 import re
 import shlex
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -131,9 +131,8 @@ def received(documents: Path, renamed: dict[str, str]) -> Replay:
     return replay
 
 
-def differences(database: sa.Engine, copies: Iterable[Copy], documents: Path) -> list[str]:
+def differences(database: sa.Engine, watches: Sequence[dict[str, Any]], documents: Path) -> list[str]:
     """Where a receiver does not have what watched tables hold, in words; attributes that are gone do not count."""
-    watches = [watch for copy in copies for watch in copy.watches]
     renamed = {watch["was"]: watch["table"] for watch in watches if "was" in watch}
     has = received(documents, renamed).objects
     found = []

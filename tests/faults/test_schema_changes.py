@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 from publishers import install, session, write_config
-from shared import execute, fetch, url_of
+from shared import execute, fetch, url_of, wait_until
 
 from eventlog.cli.context import reading
 from eventlog.cli.status import drift
@@ -534,3 +535,21 @@ def test_a_view_whose_base_lacks_a_column_is_an_error_of_doctor_and_in_the_statu
     }
     with reading(config) as (conn, dialect):
         assert drift(conn, dialect, config) == [words]
+
+
+def test_apply_never_makes_a_session_that_uses_two_tables_the_victim_of_a_deadlock(
+    database: sa.Engine, tmp_path: Path
+) -> None:
+    """The session holds the one table and wants the other one, while apply holds that one and wants the first."""
+    execute(database, USR, "CREATE TABLE item (id integer PRIMARY KEY, name text)", JACK)
+    config = watched(database, tmp_path, {"table": "usr"}, {"table": "item"})
+    execute(database, "ALTER TABLE usr ADD mail text", "ALTER TABLE item ADD mail text")
+    with session(database) as writer, ThreadPoolExecutor() as other:
+        writer.execute("INSERT INTO item VALUES (1, 'a')")
+        applied = other.submit(install, config)
+        waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'item'::regclass"
+        wait_until(lambda: fetch(database, waits) == [(1,)], "apply waits for the other table")
+        writer.execute("UPDATE usr SET name = 'John'")
+        writer.commit()
+        applied.result()
+    assert fetch(database, "SELECT name FROM usr") == [("John",)]

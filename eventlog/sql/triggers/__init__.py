@@ -177,7 +177,7 @@ class Triggers(ABC):
         return _NO_FACTS
 
     @contextmanager
-    def applying(self, conn: Connection, _lock_timeout: float) -> Iterator[None]:
+    def applying(self, conn: Connection, _plan: TriggerPlan, _lock_timeout: float) -> Iterator[None]:
         """All that is run in the block, or none of it, where DDL is transactional."""
         with conn.begin_nested():
             yield
@@ -257,7 +257,7 @@ class Triggers(ABC):
         try:
             with as_database_errors(conn, AS_OWNER):
                 try:
-                    with self.applying(conn, lock_timeout):
+                    with self.applying(conn, plan, lock_timeout):
                         for action in plan.changes:
                             for statement in action.statements:
                                 run(conn, statement)

@@ -192,7 +192,7 @@ class OracleTriggers(MarkedTriggers):
     # Applying
 
     @contextmanager
-    def applying(self, conn: Connection, lock_timeout: float) -> Iterator[None]:
+    def applying(self, conn: Connection, _plan: TriggerPlan, lock_timeout: float) -> Iterator[None]:
         for setting in self.settings(lock_timeout):
             run_as_it_stands(conn, setting)
         yield

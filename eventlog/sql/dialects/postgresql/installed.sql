@@ -106,6 +106,19 @@ WHERE n.nspname = ANY(CAST(:schemas AS text[])) AND r.relkind = 'p' AND NOT r.re
   AND p.level > 0 AND c.relkind IN ('r', 'p')
 ORDER BY 1, 2, pn.nspname COLLATE "C", c.relname COLLATE "C";
 
+-- name: to_lock
+-- Tables by the names that actions have for them, that this role may lock.
+SELECT n.nspname AS schema, c.relname AS name, c.relkind AS kind
+FROM pg_catalog.pg_class c
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname || '.' || c.relname = ANY(CAST(:tables AS text[])) AND c.relkind IN ('r', 'p')
+  AND has_table_privilege(c.oid, 'UPDATE, DELETE, TRUNCATE')
+ORDER BY c.oid;
+
+-- name: deadlock_timeout
+-- Seconds after which a session that waits looks for a circle.
+SELECT CAST(setting AS float8) / 1000 FROM pg_catalog.pg_settings WHERE name = 'deadlock_timeout';
+
 -- name: holders
 -- Sessions whose locks keep the triggers from being made, the oldest transaction first.
 SELECT DISTINCT a.pid, a.usename AS "user", a.application_name AS application, a.state, a.xact_start AS since

@@ -7,7 +7,9 @@ with what was compiled.
 
 from __future__ import annotations
 
+import math
 import re
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -138,13 +140,15 @@ class PostgresTriggers(Triggers):
     # Applying
 
     @contextmanager
-    def applying(self, conn: Connection, lock_timeout: float) -> Iterator[None]:
+    def applying(self, conn: Connection, plan: TriggerPlan, lock_timeout: float) -> Iterator[None]:
         names = ("search_path", "lock_timeout")
         with conn.begin_nested():
             shown = ", ".join(f"pg_catalog.current_setting('{name}')" for name in names)
             before = conn.exec_driver_sql(f"SELECT {shown}").one()
             for setting in self.settings(lock_timeout):
                 run_as_it_stands(conn, setting)
+            if _lock_tables(conn, plan, lock_timeout):
+                run_as_it_stands(conn, self.settings(lock_timeout)[-1])
             yield
             for name, value in zip(names, before, strict=True):
                 put_back = text("SELECT pg_catalog.set_config(:name, :value, true)")
@@ -168,6 +172,45 @@ class PostgresTriggers(Triggers):
             + (f" by {who}" if who else "")
             + "; nothing was changed: run it again when that transaction has ended, or wait longer with --lock-timeout"
         )
+
+
+def _lock_tables(conn: Connection, plan: TriggerPlan, lock_timeout: float) -> bool:
+    """Take the locks of all tables of a plan; none is waited for long while another one is held (spec/triggers.md 9.2).
+
+    Who writes two tables in another order than ours would else wait for us as we for him, and the server would end his
+    statement. So the first table is waited for while none is held, and the others for a moment that is shorter than
+    that after which a session looks for such a circle; then all are given back, and the one that was not to be had
+    comes first. Return whether ``lock_timeout`` has another value now.
+    """
+    locks = []
+    names = [action.table for action in plan.changes]
+    for schema, name, kind in conn.execute(sql("to_lock"), {"tables": names}):
+        table = qualified(schema, name)
+        touching = [one for action in plan.changes for one in action.statements if f" ON {table}" in one]
+        if touching:
+            mode = "ACCESS" if any(one.startswith("DROP TRIGGER") for one in touching) else "SHARE ROW"
+            locks.append(f"LOCK TABLE {'' if kind == 'p' else 'ONLY '}{table} IN {mode} EXCLUSIVE MODE")
+    if len(locks) < 2:
+        return False
+    moment: float = conn.execute(sql("deadlock_timeout")).scalar_one() / 4
+    end = time.monotonic() + lock_timeout if lock_timeout else math.inf
+    while True:
+        left, number = (end - time.monotonic() if lock_timeout else 0.0), 0
+        until = math.inf
+        try:
+            with conn.begin_nested():
+                for number, lock in enumerate(locks):
+                    wait = left if number == 0 else max(until - time.monotonic(), 0.001)
+                    conn.exec_driver_sql(f"SET LOCAL lock_timeout = {max(round(wait * 1000), int(lock_timeout > 0))}")
+                    run_as_it_stands(conn, lock)
+                    until = min(until, time.monotonic() + moment)
+        except DBAPIError as error:
+            is_busy = getattr(error.orig, "sqlstate", None) == _NOT_AVAILABLE
+            if not is_busy or number == 0 or time.monotonic() >= end:
+                raise
+            locks.insert(0, locks.pop(number))
+        else:
+            return True
 
 
 def _refuse_what_cannot_run(facts: Facts, declared: Sequence[TableTriggers]) -> None:
