@@ -175,7 +175,7 @@ class Publisher:
 
     def _go_on(self) -> None:
         while not self._stopped.is_set():
-            self.publish(self._rng.choice((0, self._rng.randrange(1, 40))))
+            self.publish(self._rng.choice((0, *(self._rng.randrange(1, most) for most in (3, 12, 40)))))
             self._stopped.wait(0.05)
 
     @contextmanager
