@@ -100,4 +100,5 @@ def _bounded(context: Context, sizes: dict[str, int]) -> QueryBack:
 
 
 def _bytes_of(rows: Iterable[CurrentRow]) -> int:
-    return sum(len(text) for row in rows for texts in row.values() for text in texts if text is not None)
+    # Values that cannot be read are empty, and raise when they are looked at.
+    return sum(len(text) for row in rows for texts in row.values() if texts for text in texts if text is not None)

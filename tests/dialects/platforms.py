@@ -20,6 +20,7 @@ from sqlalchemy import Connection, Engine
 from eventlog.cli.context import transaction
 from eventlog.config.load import Config, load
 from eventlog.core.catalog import Catalog
+from eventlog.errors import TriggerError
 from eventlog.model import LogRow
 from eventlog.publisher.open_log import catalog_of, class_names, declared_watches, find_log
 from eventlog.sql import migrations
@@ -137,14 +138,17 @@ class Platform:
             yield conn, find_log(conn, self.dialect, self.config())
 
     def plan(self, *watches: Mapping[str, Any], tables: Sequence[str] | None = None) -> TriggerPlan:
-        """What applying these watches would do."""
+        """What applying these watches would do. Raises TriggerError for a watch that is refused."""
         self.watches = [dict(watch) for watch in watches]
         config = self.config()
         with self.session() as (conn, log):
             schema, named = class_names(config)
             database = self.dialect.reflect(conn, schema)
             catalog = catalog_of(config, database, tables or named, log)
-            return self.dialect.triggers.plan(conn, database, catalog, log, declared_watches(config))
+            plan = self.dialect.triggers.plan(conn, database, catalog, log, declared_watches(config))
+        if plan.refused:
+            raise TriggerError("; ".join(plan.refused))
+        return plan
 
     def apply(self, plan: TriggerPlan) -> TriggerPlan:
         with transaction(self.config()) as (conn, _):

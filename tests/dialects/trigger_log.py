@@ -11,6 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from eventlog.core.catalog import Catalog, build_catalog
+from eventlog.errors import TriggerError
 from eventlog.model import LogRow
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.dialects.postgresql.compile import render_quote_function
@@ -59,12 +60,15 @@ class Watched:
         return build_catalog(DIALECT.reflect(self.conn, None), tables=tables or None)
 
     def plan(self, *watches: Watch, tables: Sequence[str] | None = None) -> TriggerPlan:
-        """``capture`` is that of every watch."""
+        """``capture`` is that of every watch. Raises TriggerError for a watch that is refused."""
         database = DIALECT.reflect(self.conn, None)
         names = tables if tables is not None else [watch.table for watch in watches]
         catalog = build_catalog(database, tables=names)
         watches = tuple(replace(watch, capture=self.capture) for watch in watches) if self.capture != "row" else watches
-        return DIALECT.triggers.plan(self.conn, database, catalog, self.log, watches)
+        plan = DIALECT.triggers.plan(self.conn, database, catalog, self.log, watches, catalog.unavailable)
+        if plan.refused:
+            raise TriggerError("; ".join(plan.refused))
+        return plan
 
     def watch(self, *watches: Watch) -> TriggerPlan:
         plan = self.plan(*watches)
