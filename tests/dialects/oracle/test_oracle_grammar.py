@@ -42,6 +42,8 @@ FALSE_REFUSALS: Final = (
     (r"\b\w+\.DELETE(\([^;]*\))?;", "NULL;"),
     # A length in bytes within CAST.
     (r"(CHAR\(\d+) BYTE\)", r"\1)"),
+    # An expression as the only one of an index.
+    (r'(?<=^CREATE INDEX )(.*) \(CASE "STATUS" WHEN \'N\' THEN "RECORD_ID" END\)', r'\1 ("RECORD_ID")'),
     # What SQLAlchemy and a session that only reads say of their transaction.
     (r"^(SAVEPOINT \w+|SET TRANSACTION READ ONLY)(?=;)", "COMMIT"),
 )
