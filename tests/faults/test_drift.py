@@ -205,7 +205,9 @@ def test_a_running_publisher_lets_the_rows_of_a_broken_class_wait_and_publishes_
     with publishing(config, sink) as running:
         execute(database, "INSERT INTO usr (id, name) VALUES (1, 'Jack')")
         wait_until(lambda: len(sink.documents) == 1 and is_drained(database, running), "the first row is sent")
-        execute(database, breaks, log_row_of("usr"), log_row(6, None, None), log_row_of("item"))
+        execute(database, breaks)
+        wait_until(lambda: bool(warnings_of(caplog)), "it says so")
+        execute(database, log_row_of("usr"), log_row(6, None, None), log_row_of("item"))
         wait_until(lambda: statuses(database)[4] == "S", "the other table is published")
         assert [statuses(database)[n] for n in (2, 3)] == ["N", "N"]
         execute(database, mends)
