@@ -36,9 +36,12 @@ from eventlog.publisher.waiting import StopRequest, keep_connected
 from eventlog.sql import embedded, log_table
 
 
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("step", [9, pytest.param(1, marks=pytest.mark.soak)])
 def test_a_reconnection_that_is_cut_after_any_message_is_made_once_more(
-    database: sa.Engine, monkeypatch: pytest.MonkeyPatch
+    database: sa.Engine, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
+    """``step``: 1 = after each message, else after every so many."""
     monkeypatch.setattr(waiting, "back_off", lambda *_: 0.01)
     make_log(database)
     sink = Collecting()
@@ -49,7 +52,7 @@ def test_a_reconnection_that_is_cut_after_any_message_is_made_once_more(
             wait_until(lambda: is_drained(database, running), "it has connected")
             message = 0
             while not message or proxy.has_cut:
-                message += 1
+                message += step
                 proxy.cut_now(again_after=message)
                 write(database, message)
                 wait_until(lambda: is_drained(database, running), f"it goes on, cut after message {message}")
