@@ -1,0 +1,64 @@
+"""Objects of JSON to bytes, by one function for all formats.
+
+orjson writes them in a tenth of the time of the standard library's encoder. What it refuses goes the plain way of that
+encoder: an integer of more than 64 bits, and half a surrogate pair. A float that JSON has no number for, which orjson
+would write as null, is a word before it comes here: ``core.values.float_or_word`` makes it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from json.encoder import encode_basestring, encode_basestring_ascii
+from typing import Any, Final
+
+import orjson
+
+_BEYOND_ASCII: Final = re.compile(r"[^\x00-\x7f]+")
+
+
+class JsonText:
+    """A text of JSON that stands in an object as it is, such as the document of a column of type json."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+def json_bytes(value: Any) -> bytes:
+    """Return the JSON of dicts, lists, texts, numbers, booleans, None and ``JsonText``, as UTF-8 without blanks.
+
+    Members keep their order, nothing beyond ASCII is escaped, integers are of any size, floats are finite. Raises
+    UnicodeEncodeError for half a surrogate pair, TypeError for what is no JSON.
+    """
+    try:
+        return orjson.dumps(value, _fragment)
+    except TypeError:
+        return _plain_text(value, encode_basestring).encode()
+
+
+def escaped_json_bytes(value: Any) -> bytes:
+    """Return what ``json_bytes`` gives; of a value with half a surrogate pair all beyond ASCII is escaped."""
+    try:
+        return json_bytes(value)
+    except UnicodeEncodeError:
+        return _plain_text(value, encode_basestring_ascii).encode()
+
+
+def _fragment(value: Any) -> orjson.Fragment:
+    if isinstance(value, JsonText):
+        return orjson.Fragment(value.text)
+    raise TypeError(f"{type(value).__name__} is no JSON")
+
+
+def _plain_text(value: Any, string: Callable[[str], str]) -> str:
+    """Return the JSON of a value by the standard library; ``string`` writes a text."""
+    if isinstance(value, dict):
+        return f"{{{','.join([f'{string(name)}:{_plain_text(one, string)}' for name, one in value.items()])}}}"
+    if isinstance(value, list | tuple):
+        return f"[{','.join([_plain_text(one, string) for one in value])}]"
+    if isinstance(value, JsonText):  # JSON has characters beyond ASCII in its strings alone
+        return _BEYOND_ASCII.sub(lambda found: string(found.group())[1:-1], value.text)
+    return string(value) if isinstance(value, str) else json.dumps(value, allow_nan=False)
