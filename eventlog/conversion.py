@@ -10,7 +10,6 @@ import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,20 +31,7 @@ from eventlog.errors import ConfigError, DatabaseError, FormatError, with_locati
 from eventlog.files.atomic import check_parent, whole_file
 from eventlog.files.text import numbered_lines, text_of
 from eventlog.model import Change, full_name
-
-FORMATS: Final[Mapping[str, str]] = {
-    "xds": "eventlog.xds.format",
-    "eventlog": "eventlog.log.format",
-    "qlik-change-table": "eventlog.qlik.change_table_format",
-    "qlik-messages": "eventlog.qlik.message_format",
-    "gbase": "eventlog.gbase.format",
-    "linter": "eventlog.linter.format",
-    "cloudevents": "eventlog.cloudevents.format",
-    "debezium": "eventlog.debezium.format",
-    "jsonl": "eventlog.conversion",
-}
-"""The formats by name, with the module that holds each one's ``FORMAT``."""
-
+from eventlog.registry import format_named
 
 _SCHEMES: Final[Mapping[str, tuple[str, ...]]] = {
     "cloudevents": (),
@@ -56,17 +42,6 @@ _SCHEMES: Final[Mapping[str, tuple[str, ...]]] = {
     "xds": (),
 }
 """The URLs that a format takes, where that is not any database."""
-
-
-def format_named(name: str) -> Format:
-    """The format of this name; its module is imported when it is asked for. Raises ConfigError."""
-    module = FORMATS.get(name)
-    if module is None:
-        near = difflib.get_close_matches(name, FORMATS, n=1)
-        hint = f"do you mean {near[0]}?" if near else f"known are {', '.join(FORMATS)}"
-        raise ConfigError(f"format {name!r} is not known: {hint}")
-    format: Format = import_module(module).FORMAT
-    return format
 
 
 def _check_place(format: str, place: str) -> None:

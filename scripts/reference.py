@@ -33,12 +33,12 @@ from eventlog import cli  # noqa: E402
 from eventlog.cli import examples_of, grouped_options  # noqa: E402
 from eventlog.cli.settings import SELF_EXPLAINING  # noqa: E402
 from eventlog.config.settings import SECTIONS, WatchSettings, variable  # noqa: E402
-from eventlog.conversion import FORMATS, format_named  # noqa: E402
 from eventlog.core.options import BOOLEAN, FLAG, MANY, Option, options_of, toml  # noqa: E402
 from eventlog.errors import EventlogError, RowError  # noqa: E402
 from eventlog.publisher.context import QUEUE_CAP, Counters, Looked  # noqa: E402
 from eventlog.publisher.monitor.activity import Activity, JobActivity  # noqa: E402
 from eventlog.publisher.monitor.openmetrics import JobMetrics, PublisherMetrics  # noqa: E402
+from eventlog.registry import FORMATS, format_named, names  # noqa: E402
 
 _LONG: Final = 80
 """Characters from which on an example is left out."""
@@ -58,7 +58,7 @@ def _settings() -> Iterator[str]:
 
 
 def _formats() -> Iterator[str]:
-    for name in FORMATS:
+    for name in names(FORMATS):
         format = format_named(name)
         yield from ("", f"### {name}", "", *_options(format.reader_options, f"{name}.reader", "option of the reader"))
         yield from ("", *_options(format.writer_options, f"{name}.writer", "option of the writer"))

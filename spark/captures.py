@@ -25,11 +25,11 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from eventlog.changes.format import Report
-from eventlog.conversion import format_named
 from eventlog.errors import ConfigError, EventlogError, FormatError
 from eventlog.linter.format import ATTRS
 from eventlog.model import Change
 from eventlog.qlik.file_tables import is_table
+from eventlog.registry import format_named
 
 _INDEPENDENT: Final = frozenset({"cloudevents", "jsonl", "xds"})
 """Formats whose files know nothing of each other."""

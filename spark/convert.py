@@ -31,10 +31,11 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from eventlog.changes.format import PROBLEMS_KEPT, Report
-from eventlog.conversion import format_named, in_own_options, read_options
+from eventlog.conversion import in_own_options, read_options
 from eventlog.errors import ConfigError, EventlogError, FormatError, number_of
 from eventlog.log.storage import FILE_FORMATS
 from eventlog.model import Change
+from eventlog.registry import format_named
 from spark.captures import Capture, captures
 from spark.directory import TEMPORARY, Claim, Directory, abandon, begin, finish, reopen, resume
 from spark.session import Done, as_spark_failed, open_session, shown, tune_collector

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from eventlog.changes.format import Report
-from eventlog.conversion import format_named, in_own_options
+from eventlog.conversion import in_own_options
 from eventlog.gbase.options import WriteOptions
 from eventlog.gbase.writer import write_stream
 from eventlog.linter.format import write_export
 from eventlog.linter.writer import QueueWriter, WriterOptions, first_address
 from eventlog.model import Change, ChangeOp, Row, Value
 from eventlog.qlik.sequence import is_sequence
+from eventlog.registry import format_named
 
 LETTERS: Final[Mapping[str, str]] = {
     "E": "eventlog",

@@ -19,10 +19,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from click.shell_completion import CompletionItem
 
 from eventlog.config.load import Config, connection_url, load
 from eventlog.config.settings import SOURCE_FORMATS, LogSettings
 from eventlog.errors import ConfigError, visible
+from eventlog.registry import check_name, names
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
@@ -56,6 +58,40 @@ class Context:
 
 
 # --- options of several commands --------------------------------------------------------------------------------------
+
+
+class _Name(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.5 on
+    """A name of a group of the registry. All names are asked for by completion alone: that looks through packages."""
+
+    name = "name"
+
+    def __init__(self, group: str) -> None:
+        self.group = group
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        try:
+            check_name(self.group, value)
+        except ConfigError as error:
+            self.fail(str(error), param, ctx)
+        return str(value)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return [CompletionItem(name) for name in names(self.group) if name.startswith(incomplete)]
+
+
+class _NameOption(click.Option):
+    """An option that takes a name; ``{names}`` in its help stands for all that are installed."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        assert isinstance(self.type, _Name)
+        self.help = (self.help or "").replace("{names}", ", ".join(names(self.type.group)))
+        return super().get_help_record(ctx)
+
+
+def name_option(*declarations: str, group: str, help: str, **more: Any) -> Callable[[Any], Any]:
+    """Return the decorator of an option that takes a name of a group of the registry."""
+    return click.option(*declarations, cls=_NameOption, type=_Name(group), help=help, **more)
+
 
 FILE: Final = click.Path(path_type=Path)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, for programs.")

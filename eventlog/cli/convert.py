@@ -31,6 +31,7 @@ from eventlog.cli.context import (
     json_option,
     master_of,
     master_option,
+    name_option,
     note,
     print_json,
     result,
@@ -41,6 +42,7 @@ from eventlog.config.kinds import url_of
 from eventlog.config.settings import DatabaseSettings
 from eventlog.errors import ConfigError, EventlogError, number_of
 from eventlog.model import Change, Lob, Value, full_name, old_key
+from eventlog.registry import FORMATS, format_named
 
 _STANDARD: Final = "-"
 """In place of a path: standard input or output."""
@@ -52,18 +54,16 @@ _SEVERAL_FILES: Final = frozenset({"qlik-change-table", "linter"})
 _READ_ONCE: Final = frozenset({"cloudevents", "debezium", "gbase", "jsonl", "qlik-messages", "xds"})
 """Formats that are read front to back, so that a pipe need not be kept in a file."""
 
-_FORMAT: Final = click.Choice(list(conversion.FORMATS))
-_from_option = click.option(
-    "--from", "source_format", required=True, type=_FORMAT, metavar="FORMAT",
-    help=f"Format of IN: {', '.join(conversion.FORMATS)}.",
-)  # fmt: skip
+_from_option = name_option(
+    "--from", "source_format", group=FORMATS, required=True, metavar="FORMAT", help="Format of IN: {names}."
+)
 _map_option = click.option("--map", "map_file", type=FILE, metavar="FILE", help="Options of the formats, TOML or JSON.")
 
 
 @click.command(cls=Command)
 @_from_option
-@click.option(
-    "--to", "target_format", required=True, type=_FORMAT, metavar="FORMAT", help="Format of OUT: one of the same."
+@name_option(
+    "--to", "target_format", group=FORMATS, required=True, metavar="FORMAT", help="Format of OUT: one of the same."
 )
 @_map_option
 @click.option("--strict", is_flag=True, help="Stop at the first thing that cannot be read or written.")
@@ -269,7 +269,7 @@ def readable(source_format: str, source: str, options: Mapping[str, Any], report
 
         yield from queue_listing(source, options)
         yield ""
-    for change in conversion.format_named(source_format).read(source, options, report):
+    for change in format_named(source_format).read(source, options, report):
         yield from block(change)
         yield ""
 

@@ -25,13 +25,13 @@ from backlog_job import (
 )
 from shared import execute
 
-from eventlog import conversion
 from eventlog.changes.format import Report
 from eventlog.changes.json_form import to_json
 from eventlog.config.load import Config
 from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.open_log import open_context
+from eventlog.registry import format_named
 from spark.convert import convert as convert_on_spark
 
 ROWS = 20_000
@@ -99,7 +99,7 @@ def test_captures_are_converted_from_and_to_events(log: sa.Engine, tmp_path: Pat
     file.rename(tmp_path / "in" / "hr.jsonl")
     done = convert_on_spark("cloudevents", "cloudevents", str(tmp_path / "in"), str(tmp_path / "out"), {}, quiet=True)
     assert done.report().counters == {}
-    read = conversion.format_named("cloudevents").read
+    read = format_named("cloudevents").read
     before, after = (
         [to_json(change) for change in read(str(tmp_path / place / "hr.jsonl"), {}, Report(strict=True))]
         for place in ("in", "out")

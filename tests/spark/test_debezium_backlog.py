@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from backlog_job import config_of, convert, copy, errors, letters_of, log_rows, published_records, random_rows, statuses
 
 from eventlog.changes.format import Report
-from eventlog.conversion import format_named
+from eventlog.registry import format_named
 
 ROWS = 3_000
 DEBEZIUM = {"format__type": "debezium", "sink__type": "kafka", "sink__brokers": "127.0.0.1:1"}

@@ -33,7 +33,6 @@ from eventlog import cli
 from eventlog.changes.format import Report
 from eventlog.changes.json_form import to_json
 from eventlog.conversion import convert as convert_row_by_row
-from eventlog.conversion import format_named
 from eventlog.errors import ConfigError
 from eventlog.model import ChangeOp
 from eventlog.publisher.context import Counters
@@ -44,6 +43,7 @@ from eventlog.qlik.change_tables import refuse
 from eventlog.qlik.envelope import Message
 from eventlog.qlik.message_format import read_lines
 from eventlog.qlik.sequence import WriterState, next_sequence, sequence_at, time_prefix
+from eventlog.registry import format_named
 from spark import backlog
 from spark.backlog import Report as BacklogReport
 from spark.change_frame import change_of

@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from eventlog.changes.format import Report
-from eventlog.conversion import format_named
 from eventlog.model import Change, ChangeOp
+from eventlog.registry import format_named
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "change_table_consumer.py"
 COLUMNS = [{"name": "id", "type": "INT4", "pk": 1}, *({"name": f"c{n:02}", "type": "STRING"} for n in range(1, 71))]

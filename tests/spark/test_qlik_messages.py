@@ -15,9 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from eventlog.changes.format import Report
 from eventlog.changes.json_form import to_json
-from eventlog.conversion import format_named
 from eventlog.errors import ConfigError
 from eventlog.model import Change, ChangeOp
+from eventlog.registry import format_named
 from spark.change_frame import SCHEMA, batch_of, change_of
 from spark.messages import read_messages, to_records, write_messages
 

@@ -25,9 +25,10 @@ from eventlog import cli
 from eventlog.changes.format import Report
 from eventlog.changes.json_form import dumps
 from eventlog.conversion import convert as convert_row_by_row
-from eventlog.conversion import format_named, in_own_options
+from eventlog.conversion import in_own_options
 from eventlog.errors import ConfigError
 from eventlog.model import Change, LogRow
+from eventlog.registry import format_named
 from spark.captures import captures
 from spark.change_frame import change_of, read_changes
 from spark.convert import CaptureFailed, convert

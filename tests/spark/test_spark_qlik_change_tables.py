@@ -19,9 +19,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from eventlog.changes.format import Report
 from eventlog.changes.json_form import to_json
-from eventlog.conversion import format_named
 from eventlog.errors import ConfigError, FormatError
 from eventlog.model import Change, ChangeOp
+from eventlog.registry import format_named
 from spark import change_tables as module
 from spark.change_frame import SCHEMA, change_of
 from spark.change_tables import change_tables, live_view, read_changes, read_rows

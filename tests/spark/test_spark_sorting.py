@@ -17,11 +17,11 @@ from pyspark.sql import SparkSession
 from eventlog.changes.format import Report
 from eventlog.changes.json_form import dumps
 from eventlog.conversion import convert as convert_row_by_row
-from eventlog.conversion import format_named
 from eventlog.errors import ConfigError, FormatError
 from eventlog.linter.emulator import TABLES, Workload, emulate
 from eventlog.linter.format import write_export
 from eventlog.model import Change, ChangeOp
+from eventlog.registry import format_named
 from spark.captures import captures, read_capture
 from spark.change_frame import change_of, read_changes
 from spark.convert import CaptureFailed, convert

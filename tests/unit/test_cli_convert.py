@@ -17,8 +17,8 @@ from sqlalchemy import make_url
 from eventlog import cli
 from eventlog.changes.json_form import dumps, loads
 from eventlog.cli.convert import block
-from eventlog.conversion import FORMATS
 from eventlog.errors import DatabaseError
+from eventlog.registry import FORMATS, names
 
 UPDATE = (
     '{"schema":"app","table":"item","op":"UPDATE","key":[["id",7]],"before":{"id":7,"name":"nut","price":"1.50"},'
@@ -104,7 +104,7 @@ def test_a_wrong_from_leaves_the_target_as_it_was(run: Run, tmp_path: Path) -> N
 @pytest.mark.parametrize("source", sorted(LETTERS))
 def test_no_format_read_as_another_empties_a_file(run: Run, tmp_path: Path, source: str) -> None:
     SAMPLES[source](tmp_path / FORMS[source].target)
-    for other in FORMATS:
+    for other in names(FORMATS):
         good = tmp_path / "good.jsonl"
         good.write_text(KEPT)
         code, _, err = run("convert", "--from", other, "--to", "jsonl", FORMS[source].target, str(good))
@@ -173,7 +173,7 @@ def test_no_message_repeats_the_password_of_a_url(run: Run, command: tuple[str, 
 @pytest.mark.parametrize(
     ("arguments", "code", "part"),
     [
-        ((*CONVERT, "xml", "in.jsonl", "out"), 2, "'xml' is not one of"),
+        ((*CONVERT, "xml", "in.jsonl", "out"), 2, "format 'xml' is not known; the nearest known one is xds"),
         ((*CONVERT, "xds", "in.jsonl"), 2, "Missing argument 'OUT'"),
         ((*CONVERT, "xds", "--map", "map.json", "in.jsonl", "out"), 2, "do you mean writer"),
         ((*CONVERT, "xds", "--map", "nowhere.json", "in.jsonl", "out"), 2, "nowhere.json cannot be read: No such file"),
@@ -282,7 +282,7 @@ def test_decode_lists_a_queue_with_the_places_of_its_rows(run: Run, tmp_path: Pa
     assert "INSERT APP.ITEM ID=1" in lines
 
 
-NAMES = list(FORMATS)
+NAMES = list(names(FORMATS))
 MAPS: dict[str, dict[str, dict[str, object]]] = {
     "gbase": {"reader": {"labels": LABELS}, "writer": {"labels": LABELS}},
     "linter": {"reader": {"codec": "eventlog-emulator-1"}, "writer": {}},

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,10 @@ from loss_forms import CATALOG
 
 from eventlog.changes import json_form as change_json
 from eventlog.changes.format import PROBLEMS_KEPT, Format, NothingWritten, Report
-from eventlog.conversion import FORMATS, by_reason, convert, format_named, read_map, read_options
+from eventlog.conversion import by_reason, convert, read_map, read_options
 from eventlog.errors import ConfigError, FormatError, NeedsQueryBack, NotExpressible
 from eventlog.model import Change, ChangeOp
+from eventlog.registry import FORMATS, format_named, names
 
 EXAMPLE = (
     '{"schema":"app","table":"item","op":"UPDATE","key":[["id",7]],'
@@ -97,7 +97,7 @@ def test_the_worked_example_as_itself(tmp_path: Path) -> None:
 
 
 def test_formats_are_known_by_their_names() -> None:
-    assert list(FORMATS) == [
+    assert list(names(FORMATS)) == [
         "xds",
         "eventlog",
         "qlik-change-table",
@@ -108,15 +108,15 @@ def test_formats_are_known_by_their_names() -> None:
         "debezium",
         "jsonl",
     ]
-    with pytest.raises(ConfigError, match="do you mean gbase"):
+    with pytest.raises(ConfigError, match="the nearest known one is gbase"):
         format_named("gbas")
-    with pytest.raises(ConfigError, match="known are xds, eventlog"):
+    with pytest.raises(ConfigError, match="format 'nonsense' is not known; the nearest known one is"):
         format_named("nonsense")
 
 
 @pytest.mark.parametrize("name", ["xds", "eventlog", "jsonl"])
 def test_a_format_bears_the_name_it_is_known_by(name: str) -> None:
-    found = import_module(FORMATS[name]).FORMAT
+    found = format_named(name)
     assert isinstance(found, Format)
     assert found.name == name
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from eventlog.changes.format import Report
-from eventlog.conversion import format_named
 from eventlog.errors import ConfigError, XdsError
 from eventlog.model import Change, ChangeOp
+from eventlog.registry import format_named
 
 READ = format_named("xds").read
 

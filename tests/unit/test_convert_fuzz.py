@@ -14,8 +14,9 @@ from loss_forms import CATALOG
 from loss_samples import SAMPLES
 
 from eventlog.changes.format import Report
-from eventlog.conversion import convert, format_named
+from eventlog.conversion import convert
 from eventlog.errors import EventlogError
+from eventlog.registry import format_named
 
 SOURCES: list[tuple[str, str, dict[str, Any]]] = [
     ("xds", "in.xmll", {}),

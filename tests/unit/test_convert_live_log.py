@@ -9,9 +9,10 @@ import pytest
 import sqlalchemy as sa
 
 from eventlog.changes.format import Report
-from eventlog.conversion import convert, format_named
+from eventlog.conversion import convert
 from eventlog.errors import DatabaseError, FormatError, LogTableError
 from eventlog.model import Change, ChangeOp
+from eventlog.registry import format_named
 
 TABLES = """
 CREATE TABLE usr (idu integer PRIMARY KEY, fname varchar(64), paid numeric(9,2), photo bytea);

@@ -18,12 +18,12 @@ from loss_forms import CATALOG
 from samples import row
 
 from eventlog.changes.format import Report
-from eventlog.conversion import format_named
 from eventlog.core.fold import AT_A_TIME as WINDOW
 from eventlog.errors import ConfigError, FormatError, RowError
 from eventlog.files import tabular
 from eventlog.log.storage import LogReaderOptions, read_rows, write_rows
 from eventlog.model import Change, ChangeOp, LogRow
+from eventlog.registry import format_named
 
 READ = format_named("eventlog").read
 

@@ -13,8 +13,9 @@ from loss_matrix import CODES, LOSSES, MATRIX, NAMES_ONLY, has_several_values, l
 from loss_samples import SAMPLES, histories
 
 from eventlog.changes.format import NothingWritten, Report
-from eventlog.conversion import FORMATS, convert
+from eventlog.conversion import convert
 from eventlog.model import Change, ChangeOp, Row
+from eventlog.registry import FORMATS, names
 
 PAGE = Path(__file__).parents[2] / "docs" / "convert-between-formats.md"
 CELLS = sorted(MATRIX)
@@ -24,7 +25,7 @@ def test_the_matrix_is_whole() -> None:
     assert set(MATRIX) == {(source, target) for source in LETTERS for target in LETTERS}
     assert set().union(*MATRIX.values()) == CODES.keys() == {code for code, _ in LOSSES}
     assert LETTERS.keys() == FORMS.keys() == SAMPLES.keys()
-    assert set(LETTERS.values()) | {"jsonl"} == FORMATS.keys()
+    assert set(LETTERS.values()) | {"jsonl"} == set(names(FORMATS))
 
 
 def test_the_page_says_what_the_matrix_says() -> None:

@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventlog.changes.format import Report
-from eventlog.conversion import convert, format_named
+from eventlog.conversion import convert
 from eventlog.model import Change, ChangeOp, Value
+from eventlog.registry import format_named
 
 CATALOG = {
     "dialect": "postgresql",

@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 
 from eventlog.changes.format import NothingWritten, Report
 from eventlog.changes.json_form import database_from_json
-from eventlog.conversion import format_named
 from eventlog.core.catalog import Catalog, build_catalog
 from eventlog.core.moments import calendar_of, special_date, special_microseconds
 from eventlog.core.typed import value_reader
@@ -29,6 +28,7 @@ from eventlog.debezium.fields import decoder_of, field_of
 from eventlog.debezium.format import FORMAT
 from eventlog.debezium.writer import EnvelopeWriter, WriteOptions
 from eventlog.model import Change, ChangeOp, KafkaRecord, Value
+from eventlog.registry import format_named
 
 OF_DEBEZIUM: Final = [
     json.loads(line) for line in Path(__file__).with_name("debezium_values.jsonl").read_text().splitlines()

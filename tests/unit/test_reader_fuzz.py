@@ -17,10 +17,11 @@ from loss_samples import SAMPLES
 from eventlog.changes.json_form import database_of
 from eventlog.config.load import load
 from eventlog.config.settings import SECTIONS
-from eventlog.conversion import convert, format_named, read_map
+from eventlog.conversion import convert, read_map
 from eventlog.core.catalog import build_catalog, complete_catalog
 from eventlog.core.options import options_of, toml
 from eventlog.errors import EventlogError
+from eventlog.registry import format_named
 
 OPTIONS: list[dict[str, Any]] = [{}, {"catalog": CATALOG}]
 

@@ -14,9 +14,10 @@ from loss_samples import SAMPLES
 
 from eventlog.changes.format import Report
 from eventlog.config.settings import SourceSettings
-from eventlog.conversion import convert, format_named, in_own_options
+from eventlog.conversion import convert, in_own_options
 from eventlog.errors import ConfigError, EventlogError
 from eventlog.publisher.stream.open_source import source_of as source_for
+from eventlog.registry import format_named
 
 
 class Form(NamedTuple):

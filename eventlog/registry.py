@@ -1,0 +1,208 @@
+"""The names of formats, sinks and sources: ours, and those that installed packages bring.
+
+This is the one place that knows built-in names. A package brings further ones by entry points of the groups
+``eventlog.formats``, ``eventlog.sinks`` and ``eventlog.sources``: a format as an object of
+``eventlog.changes.format.Format``, a sink or a source as a class. What has a name is imported when it is asked for.
+The packages are looked through when a name is asked for that is not ours, or when all names are.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from eventlog.changes.format import Format
+from eventlog.core.options import nearest
+from eventlog.errors import ConfigError
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution, EntryPoint
+
+_log = logging.getLogger("eventlog.registry")
+
+FORMATS: Final = "eventlog.formats"
+SINKS: Final = "eventlog.sinks"
+SOURCES: Final = "eventlog.sources"
+
+_BUILT_IN: Final[Mapping[str, Mapping[str, str]]] = {
+    FORMATS: {
+        "xds": "eventlog.xds.format:FORMAT",
+        "eventlog": "eventlog.log.format:FORMAT",
+        "qlik-change-table": "eventlog.qlik.change_table_format:FORMAT",
+        "qlik-messages": "eventlog.qlik.message_format:FORMAT",
+        "gbase": "eventlog.gbase.format:FORMAT",
+        "linter": "eventlog.linter.format:FORMAT",
+        "cloudevents": "eventlog.cloudevents.format:FORMAT",
+        "debezium": "eventlog.debezium.format:FORMAT",
+        "jsonl": "eventlog.conversion:FORMAT",
+    },
+    SINKS: {},
+    SOURCES: {},
+}
+"""By group, each name with the place of what it stands for, as ``module:attribute``."""
+
+_KINDS: Final = {FORMATS: "format", SINKS: "sink", SOURCES: "source"}
+"""What a group holds, in messages."""
+
+_KNOWN_PACKAGES: Final[Mapping[str, Mapping[str, str]]] = {
+    FORMATS: {"messagepack": "eventlog-messagepack"},
+    SINKS: {"sqlite": "eventlog-sqlite-sink"},
+    SOURCES: {},
+}
+"""By group, names that are not ours and the package that brings them: those of ``examples/plugins``."""
+
+
+# --- by name ----------------------------------------------------------------------------------------------------------
+
+
+def format_named(name: str) -> Format:
+    """Return the format of this name. Raises ConfigError."""
+    format: Format = _named(FORMATS, name)
+    return format
+
+
+def sink_named(name: str) -> Any:
+    """Return the class of the sink of this name. Raises ConfigError."""
+    return _named(SINKS, name)
+
+
+def source_named(name: str) -> Any:
+    """Return the class of the source of this name. Raises ConfigError."""
+    return _named(SOURCES, name)
+
+
+def check_name(group: str, name: str) -> None:
+    """Raise ConfigError unless the group has the name. Nothing is imported for it."""
+    if name not in _BUILT_IN[group] and name not in _brought(group):
+        raise _unknown(group, name)
+
+
+def names(group: str) -> tuple[str, ...]:
+    """Return the names of a group: ours, then those that packages bring."""
+    return (*_BUILT_IN[group], *_brought(group))
+
+
+def installed(group: str) -> Iterator[tuple[str, Any]]:
+    """Return what all names of a group stand for; what a package brings and cannot be loaded is left out."""
+    for name in names(group):
+        try:
+            yield name, _named(group, name)
+        except ConfigError:
+            if name in _BUILT_IN[group]:
+                raise
+
+
+def _named(group: str, name: str) -> Any:
+    place = _BUILT_IN[group].get(name)
+    if place is not None:
+        module, _, attribute = place.partition(":")
+        return getattr(import_module(module), attribute)
+    entry = _brought(group).get(name)
+    if entry is None:
+        raise _unknown(group, name)
+    found = _loaded(group, entry)
+    if isinstance(found, ConfigError):
+        raise found
+    return found
+
+
+def _unknown(group: str, name: str) -> ConfigError:
+    kind, known = _KINDS[group], names(group)
+    message = f"{kind} {name!r} is not known"
+    if known:
+        message += f"; the nearest known one is {nearest(name, known)}"
+    if (package := _KNOWN_PACKAGES[group].get(name)) is not None:
+        return ConfigError(f"{message}; the package {package} brings {name}: install it")
+    others = [_KINDS[other] for other in _BUILT_IN if other != group and name in names(other)]
+    if others:
+        message += f"; {name} is the name of a {others[0]}"
+    return ConfigError(message)
+
+
+# --- what packages bring ----------------------------------------------------------------------------------------------
+
+
+@cache
+def _brought(group: str) -> Mapping[str, EntryPoint]:
+    """Return the entry points of a group by name. One that has a name of ours, or of another package's, is left out
+    with a warning.
+    """
+    # Takes 50 ms, which a configuration with our names alone does without.
+    from importlib.metadata import distributions
+
+    entries = sorted(
+        (entry for distribution in distributions() for entry in _entries(distribution, group)),
+        key=lambda entry: (entry.name, _package(entry)),
+    )
+    brought: dict[str, EntryPoint] = {}
+    for entry in entries:
+        first = brought.get(entry.name)
+        if entry.name in _BUILT_IN[group]:
+            _log.warning(
+                "the package %s has a %s named %r, which is a name of eventlog's own: eventlog's own is used",
+                _package(entry), _KINDS[group], entry.name,
+            )  # fmt: skip
+        elif first is not None and _package(first) != _package(entry):
+            _log.warning(
+                "the packages %s and %s both have a %s named %r: that of %s is used",
+                _package(first), _package(entry), _KINDS[group], entry.name, _package(first),
+            )  # fmt: skip
+        elif first is None:
+            brought[entry.name] = entry
+    return brought
+
+
+def _entries(distribution: Distribution, group: str) -> list[EntryPoint]:
+    try:
+        return [entry for entry in distribution.entry_points if entry.group == group]
+    except Exception as error:  # whatever stands in the files of a package that was not built well
+        text = distribution.read_text("entry_points.txt") or ""
+        if group in text:
+            _log.warning(
+                "the entry points of the package %s cannot be read: %r", _distribution_name(distribution), error
+            )
+        return []
+
+
+def _package(entry: EntryPoint) -> str:
+    return "" if entry.dist is None else _distribution_name(entry.dist)
+
+
+def _distribution_name(distribution: Distribution) -> str:
+    return str(distribution.metadata["Name"])
+
+
+_broken: Final[dict[tuple[str, str], ConfigError]] = {}
+"""What could not be loaded, by group and name: it is tried, and warned of, once."""
+
+
+def _loaded(group: str, entry: EntryPoint) -> Any:
+    """Return what an entry point leads to, or the error of one that cannot be loaded or is no such thing."""
+    if (known := _broken.get((group, entry.name))) is not None:
+        return known
+    try:
+        found = entry.load()
+        why = _misfit(group, entry.name, found)
+    except (Exception, SystemExit) as error:  # a package of others may raise anything
+        why = f"loading {entry.value} raised {' '.join(f'{type(error).__name__}: {error}'.split())}"
+    if not why:
+        return found
+    kind, package = _KINDS[group], _package(entry)
+    _log.warning("the %s %r of the package %s cannot be used: %s", kind, entry.name, package, why)
+    refusal = ConfigError(f"{kind} {entry.name!r} of the package {package} cannot be used: {why}; mend or remove it")
+    _broken[group, entry.name] = refusal
+    return refusal
+
+
+def _misfit(group: str, name: str, found: Any) -> str:
+    """Return why an object is nothing of its group, empty if it is."""
+    if group == FORMATS and not isinstance(found, Format):
+        return f"it is a {type(found).__name__}, and no object of eventlog.changes.format.Format"
+    if group != FORMATS and not isinstance(found, type):
+        return f"it is a {type(found).__name__}, and no class"
+    if found.name != name:
+        return f"it says that its name is {found.name!r}"
+    return ""

@@ -1,0 +1,132 @@
+"""Names of formats, sinks and sources: ours, and what packages bring by entry points (docs/extend.md)."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from eventlog import registry
+from eventlog.changes.format import Format
+from eventlog.errors import ConfigError
+from eventlog.registry import FORMATS, SINKS, SOURCES, check_name, format_named, installed, names
+
+Install = Callable[..., None]
+"""Puts a package in place: its name, its entry points by group, its module's text."""
+
+FORMAT = """
+from eventlog.changes.format import Format
+FORMAT = Format({name!r}, lambda *_: iter(()), lambda *_: None, (), ())
+"""
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def put(package: str, module: str, text: str, **entries: str) -> None:
+        (tmp_path / f"{module}.py").write_text(text)
+        info = tmp_path / f"{package.replace('-', '_')}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+        groups = "".join(f"[eventlog.{group}]\n{lines}\n" for group, lines in entries.items())
+        (info / "entry_points.txt").write_text(groups)
+        forget()
+
+    modules = set(sys.modules)
+    yield put
+    forget()
+    for module in set(sys.modules) - modules:
+        if str(tmp_path) in str(getattr(sys.modules[module], "__file__", "")):
+            del sys.modules[module]
+
+
+def forget() -> None:
+    registry._brought.cache_clear()
+    registry._broken.clear()
+
+
+def test_every_name_of_ours_leads_to_what_bears_it() -> None:
+    for group in (FORMATS, SINKS, SOURCES):
+        assert [found.name for _, found in installed(group)] == list(names(group))
+
+
+def test_a_format_of_a_package_is_found_by_its_name(install: Install) -> None:
+    install("acme-msg", "acme_msg", FORMAT.format(name="acme"), formats="acme = acme_msg:FORMAT")
+    assert isinstance(format_named("acme"), Format)
+    assert names(FORMATS)[-1] == "acme"
+    check_name(FORMATS, "acme")
+
+
+def test_names_of_ours_are_known_without_looking_through_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_brought", lambda group: pytest.fail("packages were looked through"))
+    check_name(FORMATS, "debezium")
+    assert format_named("debezium").name == "debezium"
+
+
+@pytest.mark.parametrize(
+    ("group", "name", "message"),
+    [
+        (FORMATS, "cloudevnts", "format 'cloudevnts' is not known; the nearest known one is cloudevents"),
+        (FORMATS, "messagepack", "the package eventlog-messagepack brings messagepack: install it"),
+        (SINKS, "sqlite", "the package eventlog-sqlite-sink brings sqlite: install it"),
+        (SINKS, "xds", "xds is the name of a format"),
+    ],
+)
+def test_an_unknown_name_says_the_nearest_one_and_what_would_bring_it(group: str, name: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        check_name(group, name)
+
+
+def test_a_package_cannot_take_a_name_of_ours(install: Install, caplog: pytest.LogCaptureFixture) -> None:
+    install("acme-msg", "acme_msg", FORMAT.format(name="xds"), formats="xds = acme_msg:FORMAT")
+    with caplog.at_level(logging.WARNING):
+        assert names(FORMATS).count("xds") == 1
+        assert names(FORMATS).count("xds") == 1
+        assert "acme" not in type(format_named("xds")).__module__
+    (record,) = caplog.records
+    assert "acme-msg" in record.getMessage()
+
+
+def test_of_two_packages_with_one_name_one_counts_always(install: Install, caplog: pytest.LogCaptureFixture) -> None:
+    install("b-second", "second", FORMAT.format(name="acme"), formats="acme = second:FORMAT")
+    install("a-first", "first", FORMAT.format(name="acme"), formats="acme = first:FORMAT")
+    with caplog.at_level(logging.WARNING):
+        assert names(FORMATS).count("acme") == 1
+    assert "a-first and b-second" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("text", "entry", "why"),
+    [
+        ("import nothing_like_it", "acme = acme_msg:FORMAT", "ModuleNotFoundError"),
+        ("raise SystemExit(3)", "acme = acme_msg:FORMAT", "SystemExit"),
+        ("1 / 0", "acme = acme_msg:FORMAT", "ZeroDivisionError"),
+        ("", "acme = acme_msg:FORMAT", "AttributeError"),
+        ("FORMAT = 7", "acme = acme_msg:FORMAT", "it is a int"),
+        (FORMAT.format(name="other"), "acme = acme_msg:FORMAT", "its name is 'other'"),
+    ],
+)
+def test_a_broken_package_costs_one_warning_that_names_it(
+    install: Install, caplog: pytest.LogCaptureFixture, text: str, entry: str, why: str
+) -> None:
+    install("acme-msg", "acme_msg", text, formats=entry)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            assert "acme" not in dict(installed(FORMATS))
+            with pytest.raises(ConfigError, match=f"of the package acme-msg cannot be used: .*{why}"):
+                format_named("acme")
+    (record,) = caplog.records
+    assert "acme-msg" in record.getMessage()
+    assert record.exc_info is None
+
+
+def test_entry_points_that_cannot_be_read_cost_one_warning(install: Install, caplog: pytest.LogCaptureFixture) -> None:
+    install("acme-msg", "acme_msg", "", formats="no line of an entry point")
+    with caplog.at_level(logging.WARNING):
+        assert "xds" in names(FORMATS)
+    (record,) = caplog.records
+    assert "acme-msg" in record.getMessage()
