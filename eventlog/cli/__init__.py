@@ -114,7 +114,7 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "db downgrade": {
         "eventlog db downgrade base": "take everything away again; asks first",
-        "eventlog db downgrade log@0003 --sql": "what one step back would run",
+        "eventlog db downgrade base --sql": "what that would run",
     },
     "triggers plan": {
         "eventlog triggers plan": "what apply would do, and what to know before",

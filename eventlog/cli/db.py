@@ -166,8 +166,11 @@ def downgrade(
         return
     _refuse_dialect(dialect_name)
 
+    def drops_log(conn: Connection) -> bool:
+        return revision == "base" or migrations.drops_log(migrations.current(conn, **names(config)), revision)
+
     def refuse_downgrade(conn: Connection, dialect: Dialect) -> None:
-        if revision == "base":
+        if drops_log(conn):
             _refuse_to_orphan_triggers(conn, dialect, config)
             if not force:
                 refuse_to_lose_rows(conn, dialect, config)
@@ -176,7 +179,8 @@ def downgrade(
         # Asked outside of the transaction that drops, so that no lock waits for the answer.
         with reading(config) as (conn, dialect):
             refuse_downgrade(conn, dialect)
-        confirm(_what_goes(config, revision), yes=yes)
+            what = _what_goes(config, revision, drops_log=drops_log(conn))
+        confirm(what, yes=yes)
     with transaction(config) as (conn, dialect):
         refuse_downgrade(conn, dialect)
         migrations.downgrade(conn, revision=revision, **names(config))
@@ -223,10 +227,12 @@ def refuse_to_lose_rows(conn: Connection, dialect: Dialect, config: Config) -> N
         )
 
 
-def _what_goes(config: Config, revision: str) -> str:
+def _what_goes(config: Config, revision: str, *, drops_log: bool) -> str:
     log = config.database.log_table
     if revision == "base":
         return f"This drops the log {log} with all its rows, and its companion tables (each only if we made it)."
+    if drops_log:
+        return f"This drops the log {log} with all its rows."
     return f"This takes away from the log {log} what the migrations after {revision} made, with what stands in it."
 
 

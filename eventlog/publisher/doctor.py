@@ -201,7 +201,8 @@ def _revision(case: Case) -> Iterator[Finding]:
             reached = migrations.current(case.conn, log_table=settings.log_table, schema=settings.schema_name)
     except DatabaseError:
         return  # a publisher's user has no right on the version table and needs none
-    yield from findings.judge_revision(reached, migrations.heads())
+    unknown = migrations.unknown(reached)
+    yield from findings.judge_revision(reached, migrations.heads(), unknown, migrations.OTHER_EVENTLOG)
 
 
 def _indexes(case: Case) -> Iterator[Finding]:

@@ -313,8 +313,6 @@ class SqlDatabase(ABC):
     The roles are integer (record_ids, counts), status, event_type, event_time, name (of users, tables, columns), key,
     value, time (of companions), code, digest, text.
     """
-    queue_index: Sequence[str] = ("record_id",)
-    """The columns of the index that the publisher reads by; it holds the rows N alone with ``partial_indexes``."""
     queue_by_expression: bool = False
     """Whether the publisher reads by an index of ``CASE status WHEN 'N' THEN record_id END``, which holds the rows N
     alone where no index can have a condition (spec/triggers.md 7)."""
@@ -330,8 +328,13 @@ class SqlDatabase(ABC):
         return sa.Column("record_id", self.column_types["integer"], numbers, primary_key=True, comment=comment)
 
     @abstractmethod
-    def is_letter(self, column: str) -> str:
-        """SQL of a check that a column holds a letter."""
+    def log_checks(self) -> Sequence[str]:
+        """The CHECKs of the log: status holds a letter, event_type 1 to 8; none where they cost its writers much."""
+
+    def create_queue_index(self, log: LogTable) -> str:
+        """The statement that makes the index that the publisher reads by: it holds the rows N alone."""
+        index, table = self.quote(log.own_name("idx_{}_1")), self.qualified(log.schema, log.name)
+        return f"CREATE INDEX {index} ON {table} (record_id) WHERE status = 'N'"
 
     def before_log(self, log: LogTable) -> Sequence[str]:
         """The statements that make what the log's own columns need."""
@@ -361,18 +364,6 @@ class SqlDatabase(ABC):
         """The statements that make what the table of positions needs. ``index``: the name of its index."""
         return ()
 
-    def guard_by_index(self, log: LogTable) -> Sequence[str]:
-        """The statements that make the log refuse a status that is no letter, where a CHECK costs its writers more."""
-        return ()
-
-    def renew_guard(self, log: LogTable) -> Sequence[str]:
-        """The statements that bring what ``guard_by_index`` made before to what it makes now."""
-        return ()
-
-    def guard_by_checks(self, log: LogTable) -> Sequence[str]:
-        """The statements that take ``guard_by_index`` back."""
-        return ()
-
     constraint_names: ClassVar[Mapping[str, Any]] = MappingProxyType({})
     """SQLAlchemy's naming convention for the constraints of a log's tables; empty = the server names them."""
 
@@ -383,14 +374,6 @@ class SqlDatabase(ABC):
                 f"{self.name} takes no tablespace and no names here: give them to `db upgrade` on Oracle alone"
             )
         return text
-
-    def narrow_queue(self, log: LogTable) -> Sequence[str]:
-        """The statements that make the index of an expression, and drop the one that it replaces."""
-        return ()
-
-    def widen_queue(self, log: LogTable) -> Sequence[str]:
-        """The statements that take ``narrow_queue`` back."""
-        return ()
 
     def as_script(self, printed: str) -> str:
         """What Alembic printed, as text that the database's own tool runs, and runs again where it can."""

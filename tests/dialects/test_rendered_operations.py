@@ -93,7 +93,7 @@ def test_rendered_operations_are_the_operations(definition: WatchDefinition) -> 
 
 def test_rendered_operations_of_the_log_are_the_operations() -> None:
     for kind in (CreateEventLogOp, DropEventLogOp):
-        operation = kind('"Ev.log"', "hr", ("0008", "0010"), ("0002",))
+        operation = kind('"Ev.log"', "hr", ("companions_2", "log_2"), ("log_1",))
         assert vars(rerun(operation)) == vars(operation)
         assert vars(operation.reverse()) == vars(operation)
 

@@ -127,7 +127,8 @@ class Terminal(io.StringIO):
         (("triggers", "drop"), "This drops the triggers of hr.usr, hr.usr_phone, whose changes are then not logged."),
         (("triggers", "drop", "--drop-log"), "and the log eventlog with all its rows and its companions."),
         (("db", "downgrade", "base"), "This drops the log eventlog with all its rows, and its companion tables"),
-        (("db", "downgrade", "companions@0001"), "takes away from the log eventlog what the migrations after"),
+        (("db", "downgrade", "log@base"), "This drops the log eventlog with all its rows."),
+        (("db", "downgrade", "companions@base"), "takes away from the log eventlog what the migrations after"),
         (
             ("purge", "--older-than", "0s"),
             "This removes from the log hr.eventlog all rows of status S and W older than",

@@ -23,9 +23,14 @@ from eventlog.sql.windows import Queue
 # --- the table --------------------------------------------------------------------------------------------------------
 
 
-def judge_revision(reached: Sequence[str], newest: Sequence[str]) -> Iterator[Finding]:
-    """The migrations that the log has seen, against those that there are."""
-    if old := [revision for revision in reached if revision not in newest]:
+def judge_revision(
+    reached: Sequence[str], newest: Sequence[str], unknown: Sequence[str], mend: str
+) -> Iterator[Finding]:
+    """The migrations that the log has seen, against those that there are. ``mend``: what to do about unknown ones."""
+    if unknown:
+        text = f"the log is at revision {', '.join(unknown)}, which this eventlog does not know"
+        yield warning("migration", text, mend)
+    elif old := [revision for revision in reached if revision not in newest]:
         text = f"the log is at revision {', '.join(old)}, and there are newer ones: {', '.join(newest)}"
         yield warning("migration", text, "eventlog db upgrade")
 

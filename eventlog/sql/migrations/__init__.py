@@ -21,6 +21,7 @@ from alembic import command, context, op
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from alembic.script.revision import RevisionError
 from alembic.util import CommandError
 from sqlalchemy import Connection, Engine
 from sqlalchemy.ext.compiler import compiles
@@ -57,8 +58,9 @@ def upgrade(
     nothing; then ``target`` may be None if ``dialect_name`` is given. An engine's transaction is committed, a
     connection's is the caller's. ``storage``: where it is made, of a database that can tell.
 
-    Raises LogTableError if a table of the log's name is there that is not ours, DatabaseError if the schema is missing,
-    ConfigError for an unknown revision, or a storage that the database has not.
+    Raises LogTableError if a table of the log's name is there that is not ours, or the log has reached a revision that
+    is none of these; DatabaseError if the schema is missing; ConfigError for an unknown ``revision``, or a storage that
+    the database has not.
     """
     wanted = _revision(revision, companions_only)
     if sql is not None:
@@ -69,6 +71,7 @@ def upgrade(
         return
     with _connection(target) as conn:
         log = _online_log(conn, log_table, schema)
+        refuse_unknown(log, _heads(conn, log))
         _check_before_upgrade(conn, log, companions_only)
         with _alembic_errors():
             command.upgrade(_config(log, _dialect(conn), conn, None, companions_only, storage), wanted)
@@ -94,7 +97,7 @@ def downgrade(
         log = _offline_log(log_table, schema, dialect)
         branches = [_COMPANIONS_BRANCH] if companions_only else [_LOG_BRANCH, _COMPANIONS_BRANCH]
         with _alembic_errors(), _script(sql, dialect) as printed:
-            config = _config(log, dialect, None, printed)
+            config = _config(log, dialect, None, printed, companions_only)
             for branch in branches:
                 command.downgrade(config, f"{branch}@head:{branch}@{revision}", sql=True)
             if revision == "base":
@@ -102,8 +105,10 @@ def downgrade(
         return
     with _connection(target) as conn:
         log = _online_log(conn, log_table, schema)
+        reached = _heads(conn, log)
+        refuse_unknown(log, reached)
         with _alembic_errors():
-            command.downgrade(_config(log, _dialect(conn), conn, None), revision)
+            command.downgrade(_config(log, _dialect(conn), conn, None, not _is_ours(reached)), revision)
         if not _heads(conn, log):
             sa.Table(quoted(log.version_table), sa.MetaData(), schema=schema_of(log)).drop(conn, checkfirst=True)
 
@@ -117,6 +122,37 @@ def current(target: Engine | Connection, *, log_table: str, schema: str | None =
 def heads() -> tuple[str, ...]:
     """The newest revisions that there are, one a branch."""
     return tuple(sorted(ScriptDirectory(_SCRIPTS).get_heads()))
+
+
+def drops_log(reached: Iterable[str], revision: str) -> bool:
+    """Whether a downgrade from the revisions that a log has reached takes the log away; False if it cannot be done."""
+    undone = ScriptDirectory(_SCRIPTS).iterate_revisions(tuple(reached), revision, select_for_downgrade=True)
+    try:
+        return any(one.down_revision is None and _LOG_BRANCH in one.branch_labels for one in undone)
+    except RevisionError:
+        return False
+
+
+def unknown(reached: Iterable[str]) -> tuple[str, ...]:
+    """Those of the revisions that a log has reached that are none of this eventlog's."""
+    known = {script.revision for script in ScriptDirectory(_SCRIPTS).walk_revisions()}
+    return tuple(sorted(set(reached) - known))
+
+
+def refuse_unknown(log: LogTable, reached: Iterable[str]) -> None:
+    """Raise LogTableError if a log has reached a revision that is none of this eventlog's."""
+    if revisions := unknown(reached):
+        raise LogTableError(
+            f"the log {log} is at revision {', '.join(revisions)}, which this eventlog does not know: {OTHER_EVENTLOG}"
+        )
+
+
+OTHER_EVENTLOG: Final = (
+    "where a newer eventlog made the log, install that one; where one from before the first release made it, publish "
+    "what waits and take the log away with that one (`eventlog db downgrade base`), then make it with `eventlog db "
+    "upgrade` of this one"
+)
+"""What to do about a log at an unknown revision."""
 
 
 @contextmanager
@@ -180,8 +216,7 @@ def _check_before_upgrade(conn: Connection, log: LogTable, companions_only: bool
         if not exists:
             raise LogTableError(f"there is no log {log} that companions could be made for: correct log_table")
         return
-    scripts = ScriptDirectory(_SCRIPTS).walk_revisions("base", f"{_LOG_BRANCH}@head")
-    is_ours = bool({script.revision for script in scripts}.intersection(_heads(conn, log)))
+    is_ours = _is_ours(_heads(conn, log))
     if exists and not is_ours and not (is_begun and load_dialect(conn.dialect.name).half_made(conn, log)):
         raise LogTableError(
             f"the table {log} is there already and was not made by `eventlog db upgrade`: "
@@ -192,6 +227,12 @@ def _check_before_upgrade(conn: Connection, log: LogTable, companions_only: bool
             f"the log {log} is gone, and {log.version_table} says that it was made: a downgrade broke off, or somebody "
             "dropped it; `eventlog db downgrade base` takes away what is left, then it can be made anew"
         )
+
+
+def _is_ours(reached: Iterable[str]) -> bool:
+    """Whether our migrations made the log itself."""
+    scripts = ScriptDirectory(_SCRIPTS).walk_revisions("base", f"{_LOG_BRANCH}@head")
+    return not {script.revision for script in scripts}.isdisjoint(reached)
 
 
 def _heads(conn: Connection, log: LogTable) -> tuple[str, ...]:
@@ -265,15 +306,6 @@ def log_and_dialect() -> tuple[LogTable, Dialect]:
 def execute(statements: Iterable[str]) -> None:
     """``run_or_print`` in the migration that is under way."""
     run_or_print(op.get_context(), statements)
-
-
-def wake_companions() -> None:
-    """Make the trigger that wakes the publisher of a log that somebody else made, where this session may."""
-    log, dialect = log_and_dialect()
-    if dialect.wake is None or not context.config.attributes["companions_only"]:
-        return
-    if context.is_offline_mode() or dialect.wake.may_create(op.get_bind(), log):
-        execute(dialect.wake.create(log))
 
 
 class _AsItStands(Executable, ClauseElement):

@@ -227,6 +227,7 @@ def _log_operations(case: _Case) -> Iterable[MigrateOperation]:
     name = quote_identifier(case.log.name) if set('."') & set(case.log.name) else case.log.name
     reached = migrations.current(case.connection, log_table=name, schema=case.log.schema)
     newest = migrations.heads()
+    migrations.refuse_unknown(case.log, reached)
     exists = sa.inspect(case.connection).has_table(quoted(case.log.name), case.log.schema)
     if not (set(reached) >= set(newest) or (exists and not reached)):
         yield CreateEventLogOp(name, case.log.schema, newest, reached)

@@ -14,6 +14,7 @@ from shared import execute
 from eventlog import cli
 from eventlog.publisher import doctor as publisher_doctor
 from eventlog.sql.dialects.postgresql import DIALECT
+from eventlog.sql.doctor import findings
 
 
 def test_a_healthy_log_has_no_finding_that_counts(doctor: Doctor) -> None:
@@ -123,12 +124,17 @@ def test_a_missing_companion_is_a_finding(examined: sa.Engine, doctor: Doctor) -
     assert "hr.eventlog_error" in doctor()[1]["log_table"][0]["text"]
 
 
-def test_an_older_revision_is_named(examined: sa.Engine, doctor: Doctor) -> None:
-    older = (
-        "DELETE FROM hr.eventlog_version WHERE version_num <> '0001'; INSERT INTO hr.eventlog_version VALUES ('0002x')"
-    )
-    execute(examined, older)
-    assert doctor()[1]["migration"][0]["mend"] == ["eventlog db upgrade"]
+def test_a_revision_of_another_eventlog_is_named(examined: sa.Engine, doctor: Doctor) -> None:
+    execute(examined, "UPDATE hr.eventlog_version SET version_num = '0011' WHERE version_num = 'log_1'")
+    (found,) = doctor()[1]["migration"]
+    assert "revision 0011, which this eventlog does not know" in found["text"]
+    assert "install that one" in found["mend"][0]
+
+
+def test_an_older_revision_is_named() -> None:
+    (found,) = findings.judge_revision(["log_1"], ["companions_1", "log_2"], [], "")
+    assert found.text == "the log is at revision log_1, and there are newer ones: companions_1, log_2"
+    assert found.mend == ("eventlog db upgrade",)
 
 
 # --- other sessions ---------------------------------------------------------------------------------------------------

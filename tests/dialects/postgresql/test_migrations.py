@@ -10,10 +10,9 @@ from sqlalchemy import Connection, Engine
 
 from eventlog.errors import ConfigError, DatabaseError, LogTableError
 from eventlog.sql import doctor, migrations
-from eventlog.sql.dialects import postgresql
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.doctor import findings
-from eventlog.sql.log_table import LogTable, locate_log
+from eventlog.sql.log_table import locate_log
 from eventlog.sql.rows import next_flight
 from eventlog.sql.windows import Window
 
@@ -32,6 +31,11 @@ ORDER BY 1, 2
 def catalogue(conn: Connection) -> set[tuple[str, str]]:
     """What the database has, but for the TOAST tables that are named after OIDs."""
     return {(row[0], row[1]) for row in conn.execute(sa.text(CATALOGUE)) if "pg_toast" not in row[1]}
+
+
+def names(catalogue: set[tuple[str, str]]) -> set[tuple[str, str]]:
+    """A catalogue without the descriptions, which are told by OIDs."""
+    return {what for what in catalogue if what[0] != "description"}
 
 
 NAMES = [
@@ -157,90 +161,26 @@ def test_a_row_of_no_type_is_there_to_be_marked(database: Engine) -> None:
         assert [row.event_type for row in DIALECT.read_window(conn, log, Window(0, None, None))] == [0, 9]
 
 
-def checks(conn: Connection) -> list[str]:
-    found = "SELECT conname FROM pg_constraint WHERE conrelid = 'eventlog'::regclass AND contype = 'c' ORDER BY conname"
-    return list(conn.execute(sa.text(found)).scalars())
-
-
-def old_log(database: Engine) -> None:
-    """As it was made before revision 0006."""
-    migrations.upgrade(database, log_table="eventlog", revision="0003")
-    migrations.upgrade(database, log_table="eventlog", revision="0005")
-
-
-def test_a_log_with_checks_loses_them_and_none_of_anybody_else(database: Engine) -> None:
-    old_log(database)
+def test_no_check_is_compiled_for_the_statements_of_writers_and_the_doctor_takes_the_guard(database: Engine) -> None:
+    migrations.upgrade(database, log_table="eventlog")
     with database.connect() as conn:
-        before = catalogue(conn)
-        assert checks(conn) == ["eventlog_event_type_check", "eventlog_status_check"]
-        conn.execute(sa.text("ALTER TABLE eventlog ADD CONSTRAINT mine CHECK (status <> 'Q')"))
-        conn.execute(sa.text(ROW.format(more=", status", type=1, value=", 'S'")))
-        conn.execute(sa.text("SET LOCAL lock_timeout = '7s'"))
-        migrations.upgrade(conn, log_table="eventlog")
-        assert conn.execute(sa.text("SHOW lock_timeout")).scalar_one() == "7s"
-        assert checks(conn) == ["mine"]
-        conn.execute(sa.text("ALTER TABLE eventlog DROP CONSTRAINT mine"))
-        conn.execute(sa.text(ROW.format(more="", type=9, value="")))  # no row is in the way back
-        migrations.downgrade(conn, log_table="eventlog", revision="log@0003")
-        migrations.downgrade(conn, log_table="eventlog", revision="companions@0007")
-        assert checks(conn) == ["eventlog_event_type_check", "eventlog_status_check"]
-        assert {what for what in catalogue(conn) if what[0] != "description"} == {
-            what for what in before if what[0] != "description"
-        }
-
-
-def test_a_log_that_is_locked_is_left_as_it_is_and_works(database: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgresql, "LOCK_TIMEOUT", 0.05)
-    old_log(database)
-    with database.connect() as writer:
-        writer.execute(sa.text(ROW.format(more="", type=1, value="")))
-        with pytest.raises(DatabaseError, match=r"eventlog was locked for too long .* nothing is changed"):
-            migrations.upgrade(database, log_table="eventlog")
-        migrations.upgrade(database, log_table="eventlog", revision="companions@head")  # the way to leave it out
-        writer.commit()
-    with database.connect() as conn:
-        assert migrations.current(conn, log_table="eventlog") == ("0003", "0008")
-        assert checks(conn) == ["eventlog_event_type_check", "eventlog_status_check"]
-        conn.execute(sa.text(ROW.format(more="", type=1, value="")))
-
-
-OLD_GUARD = "status = 'N' OR (status !~ '^[A-Za-z]$' AND proc_eventlog_status(status))"
-
-
-def index_of_the_queue(conn: Connection, schema: str = "public") -> tuple[int, str]:
-    found = f"SELECT oid, pg_get_indexdef(oid) FROM pg_class WHERE oid = '{schema}.idx_eventlog_1'::regclass"
-    oid, definition = conn.execute(sa.text(found)).one()
-    return oid, definition
-
-
-def findings_of_indexes(conn: Connection, log: LogTable) -> list[doctor.Finding]:
-    columns = doctor.ask(conn, DIALECT, "indexes", doctor.row, log)
-    return list(findings.judge_indexes(columns, log, DIALECT.quote, (), ()))
-
-
-def test_a_log_with_rows_gets_the_guard_that_asks_for_s_first(database: Engine) -> None:
-    with database.connect() as conn:
-        migrations.upgrade(conn, log_table="eventlog")
-        _, now = index_of_the_queue(conn)
-        migrations.downgrade(conn, log_table="eventlog", revision="log@0006")
-        conn.exec_driver_sql("DROP INDEX idx_eventlog_1")
-        conn.exec_driver_sql(f"CREATE INDEX idx_eventlog_1 ON eventlog (record_id) WHERE {OLD_GUARD}")
-        for letter in "NSEq":
-            conn.execute(sa.text(ROW.format(more=", status", type=1, value=f", '{letter}'")))
         log = locate_log(conn, DIALECT, name="eventlog")
-        assert findings_of_indexes(conn, log) == []
-        migrations.upgrade(conn, log_table="eventlog")
-        assert index_of_the_queue(conn)[1] == now
-        assert findings_of_indexes(conn, log) == []
-        assert [row.record_id for row in DIALECT.read_window(conn, log, Window(0, None, None))] == [1]
+        columns = doctor.ask(conn, DIALECT, "indexes", doctor.row, log)
+        assert list(findings.judge_indexes(columns, log, DIALECT.quote, (), ())) == []
+        found = "SELECT conname FROM pg_constraint WHERE conrelid = 'eventlog'::regclass AND contype = 'c'"
+        assert conn.execute(sa.text(found)).all() == []
 
 
-def test_a_log_whose_guard_is_the_one_of_today_is_not_indexed_again(database: Engine) -> None:
+@pytest.mark.parametrize("branch", ["log", "companions"])
+def test_a_branch_alone_is_taken_away_and_made_again(database: Engine, branch: str) -> None:
     with database.connect() as conn:
-        migrations.upgrade(conn, log_table="eventlog", revision=("log@0006", "companions@head"))
-        before = index_of_the_queue(conn)
         migrations.upgrade(conn, log_table="eventlog")
-        assert index_of_the_queue(conn) == before
+        made = catalogue(conn)
+        migrations.downgrade(conn, log_table="eventlog", revision=f"{branch}@base")
+        (left,) = migrations.current(conn, log_table="eventlog")
+        assert left == {"log": "companions_1", "companions": "log_1"}[branch]
+        migrations.upgrade(conn, log_table="eventlog")
+        assert names(catalogue(conn)) == names(made)
 
 
 def test_the_way_back_from_a_log_that_is_gone(database: Engine) -> None:
@@ -263,9 +203,7 @@ def test_the_printed_sql_does_the_same(database: Engine, log_table: str) -> None
         printed = io.StringIO()
         migrations.upgrade(None, log_table=log_table, sql=printed, dialect_name="postgresql")
         script(conn, printed.getvalue())
-        assert {what for what in catalogue(conn) if what[0] != "description"} == {
-            what for what in by_us if what[0] != "description"
-        }
+        assert names(catalogue(conn)) == names(by_us)
         assert migrations.current(conn, log_table=log_table) == migrations.heads()
         migrations.upgrade(conn, log_table=log_table)  # nothing more to do
         conn.rollback()
@@ -329,6 +267,25 @@ def test_an_unknown_revision_is_refused(database: Engine) -> None:
         migrations.upgrade(database, log_table="eventlog", revision="9999")
     with pytest.raises(ConfigError, match="need a database"):
         migrations.upgrade(None, log_table="eventlog")
+
+
+UNKNOWN = (
+    r"the log public\.eventlog is at revision 0008, 0011, which this eventlog does not know: where a newer eventlog "
+    r"made the log, install that one; .*`eventlog db downgrade base`\), then make it with `eventlog db upgrade`"
+)
+
+
+def test_a_log_of_another_eventlog_is_left_alone_and_what_to_do_is_said(database: Engine) -> None:
+    with database.connect() as conn:
+        migrations.upgrade(conn, log_table="eventlog")
+        conn.execute(sa.text("DELETE FROM eventlog_version"))
+        conn.execute(sa.text("INSERT INTO eventlog_version VALUES ('0008'), ('0011')"))
+        before = catalogue(conn)
+        for work in (migrations.upgrade, migrations.downgrade):
+            with pytest.raises(LogTableError, match=UNKNOWN):
+                work(conn, log_table="eventlog")
+        assert catalogue(conn) == before
+        assert migrations.current(conn, log_table="eventlog") == ("0008", "0011")
 
 
 def test_two_logs_live_in_one_schema(database: Engine) -> None:

@@ -240,14 +240,3 @@ def test_printed_sql_has_it_for_the_owner_to_run(theirs: Engine) -> None:
     printed = io.StringIO()
     migrations.upgrade(None, log_table="theirs", companions_only=True, sql=printed, dialect_name="postgresql")
     assert 'CREATE TRIGGER "_tgr_theirs_i_1" BEFORE INSERT ON "theirs" FOR EACH STATEMENT' in printed.getvalue()
-
-
-def test_a_log_of_ours_is_upgraded_to_it(database: Engine) -> None:
-    """As a log that was made before there was a trigger."""
-    migrations.upgrade(database, log_table="eventlog", revision="0002")
-    migrations.upgrade(database, log_table="eventlog", revision="0001")
-    with database.connect() as conn:
-        log = locate_log(conn, DIALECT, name="eventlog")
-        assert WAKE.missing(conn, log) is not None
-        migrations.upgrade(conn, log_table="eventlog")
-        assert WAKE.missing(conn, log) is None

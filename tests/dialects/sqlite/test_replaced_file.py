@@ -10,7 +10,6 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
 from shared import Run, wait_until
 
 from eventlog.cli.context import transaction
@@ -202,26 +201,9 @@ def test_no_new_epoch_is_drawn_by_hand_while_a_publisher_runs(file: Path, run: R
     assert "is already being published" in error
 
 
-def test_an_upgrade_of_a_log_with_rows_keeps_them_and_their_ids(file: Path) -> None:
-    receiver, engine = Receiver(), connect(f"sqlite:///{file}")
-    insert(file, 1)
-    with engine.begin() as conn:
-        migrations.downgrade(conn, log_table="eventlog", revision="companions@0007")
-    Publisher.from_config(configuration(file), sink=receiver, environ={}).run_once()  # it warns, and goes on
-    insert(file, 2)
-    migrations.upgrade(engine, log_table="eventlog")
-    Publisher.from_config(configuration(file), sink=receiver, environ={}).run_once()
-    assert receiver.ids == ["1", "2"]
-    with engine.connect() as conn:
-        assert conn.execute(sa.text("SELECT epoch, server ->> 'file' FROM eventlog_epoch")).one() == (
-            None,
-            str(file.stat().st_ino),
-        )
-
-
 def test_a_log_without_the_table_warns_at_each_connection(file: Path, caplog: pytest.LogCaptureFixture) -> None:
     with connect(f"sqlite:///{file}").begin() as conn:
-        migrations.downgrade(conn, log_table="eventlog", revision="companions@0007")
+        conn.exec_driver_sql("DROP TABLE eventlog_epoch")
     with open_context(config(file), Counters()) as context:
         assert context.epoch == ""
     assert "`eventlog db upgrade` makes the table" in caplog.text

@@ -29,7 +29,7 @@ from eventlog.sql.dialects.oracle.session import ANSWERS, OracleSessions, chunks
 from eventlog.sql.dialects.oracle.triggers import OracleTriggers, create_functions, shows_triggers
 from eventlog.sql.dialects.stepwise import BATCH_ROWS, LOG_SQL, trigger_answers
 from eventlog.sql.doctor import Answer
-from eventlog.sql.log_table import QUEUE_INDEX, LogTable, cut_name, named_after
+from eventlog.sql.log_table import QUEUE_INDEX, LogTable, named_after
 from eventlog.sql.statements import run_as_it_stands, statements
 from eventlog.sql.windows import DuePlace, Ranges
 
@@ -46,7 +46,6 @@ _EXISTS: Final = -955
 _NO_SEQUENCE: Final = -2289
 _NO_OBJECT: Final = -4043
 _NO_INDEX: Final = -1418
-_WIDE_INDEX: Final = "idx_{}_1"
 """The name of the index (status, record_id), whose entries every mark moves."""
 
 _number: Any = oracle.NUMBER  # which has no types
@@ -164,9 +163,15 @@ class Oracle(OracleSessions, OracleObjects):
             "record_id", _INTEGER, server_default=numbers, primary_key=True, autoincrement=False, comment=comment
         )
 
-    def is_letter(self, column: str) -> str:
-        code = f"ASCII({text.quote_identifier(text.spelled(column))})"
-        return f"{code} BETWEEN 65 AND 90 OR {code} BETWEEN 97 AND 122"
+    def log_checks(self) -> Sequence[str]:
+        code = f"ASCII({text.quote_identifier(text.spelled('status'))})"
+        return (f"{code} BETWEEN 65 AND 90 OR {code} BETWEEN 97 AND 122", "event_type BETWEEN 1 AND 8")
+
+    def create_queue_index(self, log: LogTable) -> str:
+        status, record_id = (self.quote(log.column(field)) for field in ("status", "record_id"))
+        index, table = text.qualified(log.schema, log.own_name(QUEUE_INDEX)), text.qualified(log.schema, log.name)
+        # Entries of NULL are in no index, so it holds the rows N alone, and a row that is marked leaves it.
+        return f"CREATE INDEX {index} ON {table} (CASE {status} WHEN 'N' THEN {record_id} END)"
 
     def before_log(self, log: LogTable) -> list[str]:
         return [_create_sequence(text.number_sequence(log))]
@@ -180,20 +185,6 @@ class Oracle(OracleSessions, OracleObjects):
     def drop_after_log(self, log: LogTable) -> list[str]:
         functions = (text.quote_function(log), text.base64_function(log))
         return [script.unless(f"DROP FUNCTION {name}", _NO_OBJECT) for name in functions]
-
-    def narrow_queue(self, log: LogTable) -> list[str]:
-        status, record_id = (self.quote(log.column(field)) for field in ("status", "record_id"))
-        # Entries of NULL are in no index, so it holds the rows N alone, and a row that is marked leaves it.
-        key = f"CASE {status} WHEN 'N' THEN {record_id} END"
-        return [script.made_online(_index(log, QUEUE_INDEX, key)), *_drop_wide_index(log)]
-
-    def widen_queue(self, log: LogTable) -> list[str]:
-        columns = ", ".join(self.quote(log.column(field)) for field in ("status", "record_id"))
-        name = text.qualified(log.schema, log.own_name(QUEUE_INDEX))
-        return [
-            script.made_online(_index(log, _WIDE_INDEX, columns)),
-            script.unless(f"DROP INDEX {name}", _NO_INDEX),
-        ]
 
     def after_companions(self, log: LogTable) -> list[str]:
         return [_create_sequence(text.qualified(log.schema, log.flight_sequence))]
@@ -285,17 +276,6 @@ def _constraint(pattern: str, table: sa.Table) -> str:
 def _checks(table: sa.Table) -> int:
     """How many CHECKs a table has: the number of the newest one."""
     return sum(isinstance(one, sa.CheckConstraint) for one in table.constraints)
-
-
-def _index(log: LogTable, pattern: str, key: str) -> str:
-    name = text.qualified(log.schema, log.own_name(pattern))
-    return f"CREATE INDEX {name} ON {text.qualified(log.schema, log.name)} ({key})"
-
-
-def _drop_wide_index(log: LogTable) -> list[str]:
-    # Logs made before revision 0011 have it in two cases of letters.
-    names = (log.own_name(_WIDE_INDEX), cut_name(_WIDE_INDEX.format(log.name), log.max_identifier))
-    return [script.unless(f"DROP INDEX {text.qualified(log.schema, name)}", _NO_INDEX) for name in dict.fromkeys(names)]
 
 
 def _create_sequence(name: str) -> str:

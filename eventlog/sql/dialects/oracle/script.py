@@ -69,27 +69,6 @@ def unless(statement: str, *codes: int) -> str:
     )
 
 
-def made_online(index: str) -> str:
-    """A block that makes an index while others write, where the edition can (ORA-00439), unless it is there."""
-    return f"""\
-BEGIN
-    BEGIN
-        EXECUTE IMMEDIATE {literal(f"{index} ONLINE")};
-    EXCEPTION
-        WHEN OTHERS THEN
-            IF SQLCODE <> -439 THEN
-                RAISE;
-            END IF;
-            EXECUTE IMMEDIATE {literal(index)};
-    END;
-EXCEPTION
-    WHEN OTHERS THEN
-        IF SQLCODE NOT IN (-955, -1408) THEN
-            RAISE;
-        END IF;
-END;"""
-
-
 def ddl_lock_timeout(seconds: float) -> str:
     """The statement that sets how long DDL waits for a table; 0 = without end, as near as Oracle has it."""
     return f"ALTER SESSION SET DDL_LOCK_TIMEOUT = {min(max(round(seconds), 1), 1_000_000) if seconds else 1_000_000}"

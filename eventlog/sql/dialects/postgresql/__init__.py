@@ -40,7 +40,6 @@ from eventlog.sql.dialects.postgresql.triggers import PostgresTriggers
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import fetch, qualified, quote_identifier, statements, without_collector
 from eventlog.sql.statements import fetch_chunks as fetch_pieces
-from eventlog.sql.triggers import LOCK_TIMEOUT
 from eventlog.sql.windows import Ranges, Window
 
 if TYPE_CHECKING:
@@ -83,9 +82,6 @@ _RESYNC: Final = {
     "autovacuum_vacuum_scale_factor": "0",
     "fillfactor": "50",
 }
-
-_SETTING: Final = "pg_catalog.current_setting('{}')"
-_LETTER: Final = "'^[A-Za-z]$'"
 
 
 class PostgreSQL(PostgresSessions, PostgresObjects):
@@ -183,8 +179,22 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
 
     # The tables of the log
 
-    def is_letter(self, column: str) -> str:
-        return f"{self.quote(column)} ~ {_LETTER}"
+    def log_checks(self) -> Sequence[str]:
+        # Each is read from the catalogue and compiled for every statement that writes the log: the queue's index guards
+        # status, and event_type needs no guard, since a row of another type is read, and marked E.
+        return ()
+
+    def before_log(self, log: LogTable) -> list[str]:
+        return [_create_status_function(log)]
+
+    def drop_before_log(self, log: LogTable) -> list[str]:
+        return [f"DROP FUNCTION IF EXISTS {_status_function(log)}(pg_catalog.bpchar)"]
+
+    def create_queue_index(self, log: LogTable) -> str:
+        # The guard of status is made of conditions and not of one function, so that a mark pays for no call; what
+        # nearly every mark writes, S, is asked for before the regular expression; an OR, which status = 'N' implies.
+        guard = f"status <> 'S' AND status !~ '^[A-Za-z]$' AND {_status_function(log)}(status)"
+        return f"{super().create_queue_index(log)} OR ({guard})"
 
     def after_log(self, log: LogTable) -> list[str]:
         return [_set(log, log.name, _LOG), render_quote_function(log)]
@@ -215,32 +225,6 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
         table = qualified(log.schema, log.resync_table)
         identity = f"ALTER TABLE {table} REPLICA IDENTITY USING INDEX {quote_identifier(index)}"
         return [_set(log, log.resync_table, _RESYNC), identity]
-
-    def guard_by_index(self, log: LogTable) -> list[str]:
-        # event_type needs no guard: a row of another type is read, and marked E (spec/event-log.md 5).
-        index = _index(log, _guard(log))
-        return _while_locked(log, [_create_status_function(log), _drop_checks(log), *index, *WAKE.create(log)])
-
-    def renew_guard(self, log: LogTable) -> list[str]:
-        index = literal(qualified(log.schema, log.own_name("idx_{}_1")))
-        # Only where the guard stands without its condition for S: the index of another log is not touched.
-        is_old = (
-            "EXISTS (SELECT FROM (SELECT pg_catalog.pg_get_expr(i.indpred, i.indrelid) AS predicate\n"
-            f"FROM pg_catalog.pg_index AS i WHERE i.indexrelid = pg_catalog.to_regclass({index})) AS queue\n"
-            "WHERE pg_catalog.strpos(predicate, '!~') > 0 AND pg_catalog.strpos(predicate, '<>') = 0)"
-        )
-        return [_only_if(is_old, _while_locked(log, _index(log, _guard(log))))]
-
-    def guard_by_checks(self, log: LogTable) -> list[str]:
-        # Also if the log is gone already.
-        table = qualified(log.schema, log.name)
-        # Rows of other types may stand there by now.
-        checks = f"ADD CHECK (event_type BETWEEN 1 AND 8) NOT VALID, ADD CHECK (status ~ {_LETTER})"
-        statements = _while_locked(log, [*_index(log, "status = 'N'"), f"ALTER TABLE {table} {checks}"])
-        return [
-            _only_if(f"pg_catalog.to_regclass({literal(table)}) IS NOT NULL", statements),
-            f"DROP FUNCTION IF EXISTS {_status_function(log)}(pg_catalog.bpchar)",
-        ]
 
     # The log in parts, as Arrow batches
 
@@ -320,40 +304,6 @@ def _status_function(log: LogTable) -> str:
     return qualified(log.schema, log.own_name("proc_{}_status"))
 
 
-def _while_locked(log: LogTable, statements: Sequence[str]) -> list[str]:
-    # The lock that all of it needs, at once: none of it waits with another lock in hand.
-    return [
-        f"SELECT pg_catalog.set_config('eventlog.lock_timeout', {_SETTING.format('lock_timeout')}, true)",
-        f"SET LOCAL lock_timeout = {round(LOCK_TIMEOUT * 1000)}",
-        f"LOCK TABLE {qualified(log.schema, log.name)} IN ACCESS EXCLUSIVE MODE",
-        *statements,
-        f"SELECT pg_catalog.set_config('lock_timeout', {_SETTING.format('eventlog.lock_timeout')}, true)",
-    ]
-
-
-def _only_if(condition: str, statements: Sequence[str]) -> str:
-    # EXECUTE, since a statement that names what is gone would fail before it is reached.
-    guarded = "\n".join(f"        EXECUTE {literal(statement)};" for statement in statements)
-    return f"DO $eventlog$\nBEGIN\n    IF {condition} THEN\n{guarded}\n    END IF;\nEND\n$eventlog$"
-
-
-def _guard(log: LogTable) -> str:
-    """The predicate of the queue's index.
-
-    Conditions and not one function, so that a mark pays for no call; what nearly every mark writes, S, is asked for
-    before the regular expression; and an OR, which status = 'N' implies.
-    """
-    return f"status = 'N' OR (status <> 'S' AND status !~ {_LETTER} AND {_status_function(log)}(status))"
-
-
-def _index(log: LogTable, where: str) -> list[str]:
-    name = log.own_name("idx_{}_1")
-    return [
-        f"DROP INDEX IF EXISTS {qualified(log.schema, name)}",
-        f"CREATE INDEX {quote_identifier(name)} ON {qualified(log.schema, log.name)} (record_id) WHERE {where}",
-    ]
-
-
 def _create_status_function(log: LogTable) -> str:
     message = f"the status of a row of {log.name} is to be a letter, A to Z or a to z: any other is never read"
     return f"""\
@@ -365,27 +315,6 @@ BEGIN
         DETAIL = pg_catalog.concat('It is ', pg_catalog.quote_nullable(status::pg_catalog.text), '.');
 END
 $eventlog$"""
-
-
-def _drop_checks(log: LogTable) -> str:
-    """The statement that drops the CHECKs of migration 0002, whatever their names; CHECKs of others stay."""
-    table = literal(qualified(log.schema, log.name))
-    return f"""\
-DO $eventlog$
-DECLARE
-    name pg_catalog.text;
-BEGIN
-    FOR name IN
-        SELECT c.conname FROM pg_catalog.pg_constraint AS c
-        WHERE c.conrelid = {table}::pg_catalog.regclass AND c.contype = 'c'
-            AND pg_catalog.pg_get_expr(c.conbin, c.conrelid) IN (
-                '((event_type >= 1) AND (event_type <= 8))', {literal(f"(status ~ {_LETTER}::text)")}
-            )
-    LOOP
-        EXECUTE pg_catalog.format('ALTER TABLE %s DROP CONSTRAINT %I', {table}, name);
-    END LOOP;
-END
-$eventlog$"""  # noqa: S608 - a literal
 
 
 DIALECT: Final = PostgreSQL()

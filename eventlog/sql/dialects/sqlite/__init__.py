@@ -77,8 +77,8 @@ class SQLite(SQLiteSessions, SQLiteObjects):
     def part_field(self, log: LogTable, field: str) -> str:
         return strftime(self.quote(log.column(field))) if field == "event_time" else super().part_field(log, field)
 
-    def is_letter(self, column: str) -> str:
-        return f"{self.quote(column)} GLOB '[A-Za-z]'"
+    def log_checks(self) -> Sequence[str]:
+        return (f"{self.quote('status')} GLOB '[A-Za-z]'", "event_type BETWEEN 1 AND 8")
 
     # Flights are numbered by a table whose numbers are never given twice, in place of a sequence.
 

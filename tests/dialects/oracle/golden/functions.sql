@@ -1,5 +1,5 @@
--- lines 115 to 157 of migrations
--- lines 159 to 188 of migrations
+-- lines 87 to 129 of migrations
+-- lines 131 to 160 of migrations
 BEGIN
     EXECUTE IMMEDIATE 'DROP FUNCTION "Logs"."proc_Ereignisse ''neu''_quote"';
 -- lines 12 to 13 of migrations

@@ -1,8 +1,11 @@
-"""The log table and the function that quotes keys for it (spec/event-log.md 1.1, spec/triggers.md 4, 7).
+"""The log: its table, the index that the publisher reads by, its functions and the trigger that wakes a publisher.
+
+Rules: spec/event-log.md 1.1 and spec/triggers.md 4, 7, 8.
 
 Grants: the publisher's user needs SELECT and UPDATE (status) on the log, and DELETE with ``delete_from_log``. The owner
-of the trigger functions needs INSERT; the application's users need no right at all, since the functions run with
-their owner's (spec/triggers.md 7.1).
+of the trigger functions needs INSERT; the application's users need no right at all, since the functions run with their
+owner's (spec/triggers.md 7.1). Nobody needs a right to be notified: the function that notifies runs with its owner's
+rights, whoever writes the log.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from alembic import context, op
 from eventlog.sql.log_table import quoted, schema_of
 from eventlog.sql.migrations import execute, log_and_dialect
 
-revision = "0002"
+revision = "log_1"
 down_revision = None
 branch_labels = ("log",)
 depends_on = None
@@ -53,29 +56,22 @@ def upgrade() -> None:
         sa.Column("column_name", types["name"], comment="Column that changed, for types 1, 2, 3, 7 and 8"),
         sa.Column("old_value", types["value"], comment="Value before, for types 1 to 3; binary values are base64"),
         sa.Column("new_value", types["value"], comment="Value after, for types 1 to 3; binary values are base64"),
-        sa.CheckConstraint(dialect.is_letter("status")),
-        sa.CheckConstraint("event_type BETWEEN 1 AND 8"),
+        *map(sa.CheckConstraint, dialect.log_checks()),
         schema=schema_of(log),
         comment="Event log: triggers write it, the eventlog publisher reads and marks it",
         # A record_id is never given twice, even if the rows behind it are deleted.
         sqlite_autoincrement=True,
     )
-    if dialect.queue_by_expression:
-        execute(dialect.narrow_queue(log))
-    else:
-        op.create_index(
-            quoted(log.own_name("idx_{}_1")),
-            quoted(log.name),
-            list(dialect.queue_index),
-            schema=schema_of(log),
-            postgresql_where=sa.text("status = 'N'"),
-            sqlite_where=sa.text("status = 'N'"),
-        )
+    execute([dialect.create_queue_index(log)])
     execute(dialect.after_log(log))
+    if dialect.wake is not None:
+        execute(dialect.wake.create(log))
 
 
 def downgrade() -> None:
     log, dialect = log_and_dialect()
+    if dialect.wake is not None:
+        execute(dialect.wake.drop(log))
     execute(dialect.drop_after_log(log))
     # The table may have been dropped by hand: what is left of the log goes all the same.
     if context.is_offline_mode() or sa.inspect(op.get_bind()).has_table(quoted(log.name), schema_of(log)):

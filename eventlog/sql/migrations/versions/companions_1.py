@@ -1,0 +1,134 @@
+"""The tables beside a log: of failures, flights, resyncs and the epoch (spec/event-log.md 7.4, 10, 11).
+
+Grants: the publisher's user needs INSERT on ``<log>_error``; SELECT, INSERT, UPDATE, DELETE on ``<log>_inflight``;
+USAGE on the sequence ``<log>_flight``; SELECT, INSERT, UPDATE on ``<log>_epoch``. Who runs ``eventlog resync`` needs
+SELECT, INSERT, UPDATE, DELETE on ``<log>_resync``, and INSERT on the log; who runs ``eventlog db new-epoch`` the rights
+on ``<log>_epoch``. Nobody else needs any right on them; people who look into failures, SELECT on ``<log>_error`` and
+``<log>_inflight``.
+
+A log that somebody else made gets the trigger that wakes a sleeping publisher here (``--companions-only``), and only if
+this session has the rights of the log's owner: without them the publisher looks for rows every ``polling_interval``
+seconds, and says so. Printed SQL has it always, for the owner to run.
+"""
+
+from __future__ import annotations
+
+import json
+
+import sqlalchemy as sa
+from alembic import context, op
+
+from eventlog.sql.database import Wake
+from eventlog.sql.dialect import Dialect
+from eventlog.sql.log_table import LogTable, quoted, schema_of
+from eventlog.sql.migrations import execute, log_and_dialect
+
+revision = "companions_1"
+down_revision = None
+branch_labels = ("companions",)
+depends_on = None
+
+
+def upgrade() -> None:
+    log, dialect = log_and_dialect()
+    types, now = dialect.column_types, sa.text(dialect.utc_now)
+    op.create_table(
+        quoted(log.error_table),
+        sa.Column("record_id", types["integer"], nullable=False, comment="The row of the log that failed"),
+        sa.Column("error_time", types["time"], nullable=False, server_default=now, comment="When it failed, in UTC"),
+        sa.Column("code", types["code"], nullable=False, comment="Why: a code of the row checks, or receiver"),
+        sa.Column("message", types["text"], nullable=False, comment="Why, for people"),
+        schema=schema_of(log),
+        comment=f"Rows of {log.name} that failed: one line a failure, never changed afterwards",
+    )
+    index = quoted(log.own_name("idx_{}_2"))
+    op.create_index(index, quoted(log.error_table), ["record_id"], schema=schema_of(log))
+    op.create_table(
+        quoted(log.inflight_table),
+        sa.Column(
+            "flight_no",
+            types["integer"],
+            primary_key=True,
+            autoincrement=False,
+            comment="Number of the flight, never reused",
+        ),
+        sa.Column("started", types["time"], nullable=False, server_default=now, comment="When it started, in UTC"),
+        sa.Column(
+            "composition",
+            types["text"],
+            nullable=False,
+            comment="JSON: its envelopes, their events and the rows of each",
+        ),
+        schema=schema_of(log),
+        comment=f"What the publisher of {log.name} has sent and not yet marked: one line a flight",
+    )
+    execute(dialect.after_companions(log))
+    _create_resync(log, dialect)
+    _create_epoch(log, dialect)
+    if wake := _wake(log, dialect):
+        execute(wake.create(log))
+
+
+def downgrade() -> None:
+    log, dialect = log_and_dialect()
+    if wake := _wake(log, dialect):
+        execute(wake.drop(log))
+    op.drop_table(quoted(log.epoch_table), schema=schema_of(log))
+    op.drop_table(quoted(log.resync_table), schema=schema_of(log))
+    execute(dialect.drop_after_companions(log))
+    op.drop_table(quoted(log.inflight_table), schema=schema_of(log))
+    op.drop_table(quoted(log.error_table), schema=schema_of(log))
+
+
+def _create_resync(log: LogTable, dialect: Dialect) -> None:
+    types, now = dialect.column_types, sa.text(dialect.utc_now)
+    index = log.own_name("idx_{}_3")
+    # No primary key: a table with one would be a class of its schema.
+    op.create_table(
+        quoted(log.resync_table),
+        sa.Column("digest", types["digest"], nullable=False, comment="SHA-256 of what is written again"),
+        sa.Column("class_name", types["name"], nullable=False, comment="Class whose objects are written again"),
+        sa.Column("selection", types["text"], nullable=False, comment="Which of them, for people"),
+        sa.Column("started", types["time"], nullable=False, server_default=now, comment="When it was started, in UTC"),
+        sa.Column(
+            "position", types["text"], comment="Last key that is written, or last line of the file; NULL: none yet"
+        ),
+        sa.Column("rows_written", types["integer"], nullable=False, comment="Rows written so far"),
+        schema=schema_of(log),
+        comment=f"Resyncs into {log.name} that are not finished: one line each, gone with its last batch",
+    )
+    op.create_index(quoted(index), quoted(log.resync_table), ["digest"], unique=True, schema=schema_of(log))
+    execute(dialect.after_resync(log, index))
+
+
+def _create_epoch(log: LogTable, dialect: Dialect) -> None:
+    types = dialect.column_types
+    # No primary key: a table with one would be a class of its schema.
+    op.create_table(
+        quoted(log.epoch_table),
+        sa.Column("epoch", types["code"], comment="What new event-ids carry behind the record_id; NULL: nothing"),
+        sa.Column("server", types["text"], comment="JSON: what the server last said of itself, such as its timeline"),
+        sa.Column("raised", types["time"], comment="When the epoch was drawn, in UTC; NULL: never"),
+        schema=schema_of(log),
+        comment=f"The epoch of {log.name}: one line, changed when the database has lost its newest transactions",
+    )
+    execute(dialect.after_epoch(log))
+    # The line is written at once, with the timeline where the database tells it in SQL: what is lost after that, and
+    # before the first connection of a publisher, is seen too.
+    epochs = sa.table(quoted(log.epoch_table), sa.column("epoch"), sa.column("server"), schema=schema_of(log))
+    server: sa.ColumnElement[str] = sa.literal_column(dialect.server_sql)
+    if not context.is_offline_mode():
+        # Not what tells one copy of a database from another: nobody has published this log under an epoch yet.
+        timeline = dialect.server_parts(op.get_bind(), log).get("timeline")
+        server = sa.literal(None if timeline is None else json.dumps({"timeline": timeline}), sa.Text())
+    # Where DDL is not part of the transaction, a migration that broke off is run again: the line is there then.
+    told = sa.select(server).where(~sa.exists(sa.select(sa.text("1")).select_from(epochs)))
+    op.execute(sa.insert(epochs).from_select(["server"], told))
+
+
+def _wake(log: LogTable, dialect: Dialect) -> Wake | None:
+    """What wakes the publisher of a log that somebody else made, if this session may make it."""
+    wake = dialect.wake
+    if wake is None or not context.config.attributes["companions_only"]:
+        return None
+    return wake if context.is_offline_mode() or wake.may_create(op.get_bind(), log) else None
