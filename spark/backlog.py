@@ -192,11 +192,6 @@ def _resume(
     value = resume(directory, _claim(context))
     if value is None:
         return None
-    if "job" not in value:
-        raise ConfigError(
-            f"{directory.location} was converted by an earlier version, which held no rows: some may have been "
-            "published since. Nothing was marked; convert into another directory"
-        )
     try:
         manifest = manifest_of(value)
     except (KeyError, TypeError) as error:

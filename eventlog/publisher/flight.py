@@ -21,11 +21,8 @@ from eventlog.sql.windows import to_ranges
 
 _new: Final = tuple.__new__  # a NamedTuple from its fields; _replace takes four times as long
 
-FORM: Final = 2
-"""The form that lines are written in. Form 1, of earlier versions, had no number."""
-
-_FORM_OF_EPOCH: Final = 3
-"""The form of lines with an epoch, which a version that does not know epochs refuses."""
+LINE_FORMAT: Final = 1
+"""The format of the lines, which each names, so that an eventlog that does not know it refuses the line."""
 
 KIND: Final = "publisher"
 """Whose line it is: the publisher's own."""
@@ -115,17 +112,17 @@ def placed(events: Iterable[Outgoing], places: Iterator[int]) -> list[Outgoing]:
 def encode(flight: Flight, *, is_plain: bool = False) -> str:
     """The composition text of the in-flight line.
 
-    ``{"form": 2, "kind": "publisher", "envelopes": [...]}``, and ``"first"`` in a numbered flight; under an epoch form
-    3, with ``"epoch"``. An envelope has its ``number``, the record_ids of its events one after the other as ranges
+    ``{"line_format": 1, "kind": "publisher", "envelopes": [...]}``, with ``"first"`` in a numbered flight, and with
+    ``"epoch"`` under one. An envelope has its ``number``, the record_ids of its events one after the other as ranges
     (``rows``), how many of them belong to each event (``counts``), in a numbered flight the ``place`` of its first
     event, and under ``events``, by the event's index, what is not the plain case: an ``id`` that is not the first
     record_id and the epoch, rows that precedence ``dropped``, the number of ``sendings``, a ``place`` that does not
     follow the one before. ``is_plain``: no event has any of these, as
     in nearly all new flights, and they are not looked for.
     """
-    line: dict[str, object] = {"form": FORM, "kind": KIND}
+    line: dict[str, object] = {"line_format": LINE_FORMAT, "kind": KIND}
     if flight.epoch:
-        line |= {"form": _FORM_OF_EPOCH, "epoch": flight.epoch}
+        line["epoch"] = flight.epoch
     if flight.first:
         line["first"] = flight.first
     suffix = epoch_suffix(flight.epoch)
@@ -165,17 +162,15 @@ def decode(number: int, composition: str) -> Flight:
     """A flight from its line; its events have to be built. Raises DatabaseError if the line is not one of ours."""
     try:
         line = json.loads(composition)
-        if isinstance(line, dict) and "form" in line:
-            if line["form"] not in (FORM, _FORM_OF_EPOCH) or line["kind"] != KIND:
-                raise DatabaseError(
-                    f"in-flight line {number} is of form {line['form']}, kind {line['kind']!r}, which this version "
-                    "does not know: a later version wrote it; start that one, and let it finish the flight"
-                )
-            epoch = str(line.get("epoch", ""))
-            suffix = epoch_suffix(epoch)
-            envelopes = {int(envelope["number"]): _read(envelope, suffix) for envelope in line["envelopes"]}
-            return Flight(number, envelopes, str(line.get("first", "")), epoch=epoch)
-        return _decode_form_1(number, line)
+        if line["line_format"] != LINE_FORMAT or line["kind"] != KIND:
+            raise DatabaseError(
+                f"in-flight line {number} is of format {line['line_format']}, kind {line['kind']!r}, which this "
+                "version does not know: a later version wrote it; start that one, and let it finish the flight"
+            )
+        epoch = str(line.get("epoch", ""))
+        suffix = epoch_suffix(epoch)
+        envelopes = {int(envelope["number"]): _read(envelope, suffix) for envelope in line["envelopes"]}
+        return Flight(number, envelopes, str(line.get("first", "")), epoch=epoch)
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise DatabaseError(f"in-flight line {number} cannot be read ({error}); was it changed by hand?") from None
 
@@ -194,21 +189,6 @@ def _read(envelope: Mapping[str, Any], suffix: str) -> list[Outgoing]:
     if next(ids, None) is not None:
         raise ValueError(f"envelope {envelope['number']} has more rows than its events")
     return events
-
-
-def _decode_form_1(number: int, line: Any) -> Flight:
-    """A flight of an earlier version: ``[[envelope number, [[event_id, rows, dropped, sendings], ...]], ...]``, the
-    last two left out where they say nothing; a numbered flight is ``{"first": ..., "envelopes": ...}``, each event with
-    its place at its end.
-    """
-    first, listed = (line["first"], line["envelopes"]) if isinstance(line, dict) else ("", line)
-    if first and any(len(parts) != 5 for _, records in listed for parts in records):
-        raise ValueError("an event of a numbered flight has no place")
-    envelopes = {
-        int(envelope): [_recorded(event_id, list(_ids(rows)), *rest) for event_id, rows, *rest in records]
-        for envelope, records in listed
-    }
-    return Flight(number, envelopes, str(first))
 
 
 def _recorded(

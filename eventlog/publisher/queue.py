@@ -40,7 +40,7 @@ from eventlog.core.fold import Group, RowFolder, first_id
 from eventlog.errors import DatabaseError, number_of
 from eventlog.model import QUEUE_FIELDS, TIMED_FIELDS, LogRow, Origins, QueueRow, Status, queue_rows
 from eventlog.publisher.context import Context, PublisherOptions
-from eventlog.publisher.flight import FORM, NO_ORIGINS, Flight, decode
+from eventlog.publisher.flight import LINE_FORMAT, NO_ORIGINS, Flight, decode
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.rows import read_inflight, tail
 from eventlog.sql.windows import DuePlace, Window, to_ranges
@@ -441,7 +441,7 @@ def encode_hold(hold: Hold) -> str:
     """The composition text of the line."""
     line = hold._asdict() | {"writers": None if hold.writers is None else sorted(hold.writers)}
     del line["number"]
-    return json.dumps({"form": FORM, "kind": _BACKLOG, **line}, separators=(",", ":"))
+    return json.dumps({"line_format": LINE_FORMAT, "kind": _BACKLOG, **line}, separators=(",", ":"))
 
 
 def read_recorded(conn: Connection, log: LogTable) -> tuple[list[Flight], Hold | None]:
@@ -462,7 +462,7 @@ def _hold_of(number: int, composition: str) -> Hold | None:
         return None
     try:
         line: dict[str, Any] = json.loads(composition)
-        if line.pop("form") != FORM or line.pop("kind") != _BACKLOG:
+        if line.pop("line_format") != LINE_FORMAT or line.pop("kind") != _BACKLOG:
             return None  # ``decode`` refuses it
         writers = line.pop("writers")
         flights = tuple(line.pop("flights"))

@@ -1,10 +1,7 @@
 """The SQL that is asked for: what it is made of, the files that it stands in, and how it runs by the driver itself.
 
 Names, literals and keys are written as the standard has it; each dialect builds its own of these. The statements of
-files are a dialect's, and so are the templates of its triggers. These may change with every release, while a migration
-that was written once gives the same SQL for ever: it names the version of the templates that it was written with. A
-template that changes leaves its old text in ``frozen/vN`` of the dialect, N being the last version that had it
-(``scripts/freeze_templates.py``); a template that never changed has no copy. A test knows the hash of every version.
+files are a dialect's, and so are the templates of its triggers.
 """
 
 from __future__ import annotations
@@ -13,17 +10,16 @@ import gc
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from functools import cache
 from importlib import resources
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Row
 
 from eventlog.core import table_key
 from eventlog.core.catalog import Column
-from eventlog.errors import ConfigError, DatabaseError
+from eventlog.errors import DatabaseError
 from eventlog.sql.log_table import LogTable
 
 if TYPE_CHECKING:
@@ -108,37 +104,6 @@ def statements(package: str, file: str) -> Mapping[str, str]:
     }
 
 
-TEMPLATE_VERSION: Final = 1
-"""The version of the templates in use. To be raised with every change of what they make, once it was released."""
-
-_templates: ContextVar[int] = ContextVar("version of the trigger templates", default=TEMPLATE_VERSION)
-
-
-@contextmanager
-def templates_of(version: int) -> Iterator[None]:
-    """What is compiled in the block is of the templates of a version. Raises ConfigError for an unknown one."""
-    if not 1 <= version <= TEMPLATE_VERSION:
-        raise ConfigError(
-            f"there are no trigger templates of version {version}, only up to {TEMPLATE_VERSION}: the migration was "
-            "written with a newer eventlog; install that one"
-        )
-    token = _templates.set(version)
-    try:
-        yield
-    finally:
-        _templates.reset(token)
-
-
-def read_template(package: str, name: str, version: int) -> str:
-    """The text that a dialect's template had in a version: the first copy from then on, else the one in use."""
-    folder = resources.files(package)
-    for later in range(version, TEMPLATE_VERSION):
-        copy = folder.joinpath("frozen", f"v{later}", name)
-        if copy.is_file():
-            return copy.read_text(encoding="utf-8")
-    return folder.joinpath(name).read_text(encoding="utf-8")
-
-
 def template_renderer(
     package: str,
     filters: Mapping[str, Callable[[str], str]] = MappingProxyType({}),
@@ -146,24 +111,25 @@ def template_renderer(
 ) -> Callable[..., str]:
     """What makes the text of a template of a dialect's package, given its name and its values by name.
 
-    The template is of the version in force. ``filters`` quote texts, ``functions`` make SQL of columns: all that stands
-    in the text is quoted by them.
+    ``filters`` quote texts, ``functions`` make SQL of columns: all that stands in the text is quoted by them.
     """
 
     @cache
-    def environment(version: int) -> jinja2.Environment:
+    def environment() -> jinja2.Environment:
         import jinja2  # seldom needed, and slow to load
 
-        loader = jinja2.FunctionLoader(lambda name: read_template(package, name, version))
         environment = jinja2.Environment(  # noqa: S701 - SQL, quoted by filters
-            loader=loader, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+            loader=jinja2.FunctionLoader(lambda name: resources.files(package).joinpath(name).read_text("utf-8")),
+            undefined=jinja2.StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
         )
         environment.filters |= filters
         environment.globals |= functions
         return environment
 
     def render(template: str, /, **values: object) -> str:
-        return environment(_templates.get()).get_template(template).render(**values)
+        return environment().get_template(template).render(**values)
 
     return render
 

@@ -1,29 +1,25 @@
-"""Operations as a migration holds them: written, read again, and the same SQL for ever."""
+"""Operations as a migration holds them: written and read again."""
 
 from __future__ import annotations
 
 import ast
 import io
-import json
 import re
-from pathlib import Path
 
 import pytest
 from alembic.autogenerate import render_python_code
 from alembic.operations import MigrateOperation, Operations
 from alembic.operations.ops import UpgradeOps
 from alembic.runtime.migration import MigrationContext
-from frozen_templates import CATALOGUE, FROZEN, STYLES, hash_of, names_in_use
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.changes.json_form import database_from_json
 from eventlog.core.catalog import Column, Database, ForeignKey, Table
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import ConfigError, EventlogError, TriggerError
-from eventlog.sql import statements
 from eventlog.sql.migrations import run_or_print
 from eventlog.sql.migrations.operations import (
+    TEMPLATE_VERSION,
     CreateEventLogOp,
     DropEventLogOp,
     UnwatchTableOp,
@@ -33,8 +29,9 @@ from eventlog.sql.migrations.operations import (
     from_literals,
     with_tables,
 )
-from eventlog.sql.statements import TEMPLATE_VERSION, read_template
 from eventlog.sql.triggers.watch import Watch
+
+STYLES = ("field", "remove_all", "field_query_back", "row_query_back")
 
 # --- operations as text -----------------------------------------------------------------------------------------------
 
@@ -124,43 +121,13 @@ def test_an_argument_that_is_unknown_is_named() -> None:
         from_literals("usr", {"tables": [{"name": "usr"}]})
 
 
-# --- the same SQL for ever --------------------------------------------------------------------------------------------
-
-
-def test_a_version_of_the_templates_and_what_it_compiles_never_change() -> None:
-    """A hash that differs: a released template was edited, or the code that compiles by it. Raise ``TEMPLATE_VERSION``
-    and run scripts/freeze_templates.py, which keeps the text that the earlier versions had.
-    """
-    known = json.loads(FROZEN.read_text(encoding="utf-8"))
-    assert {name: hash_of(name) for name in {*known, *names_in_use()}} == known
-
-
-def test_a_template_that_has_changed_is_read_as_each_version_had_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for path, text in [
-        ("__init__.py", ""),
-        ("x.sql", "new"),
-        ("frozen/v1/x.sql", "first"),
-        ("frozen/v3/x.sql", "later"),
-        ("y.sql", "same"),
-    ]:
-        file = tmp_path / "versioned" / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(statements, "TEMPLATE_VERSION", 5)
-    assert [read_template("versioned", "x.sql", version) for version in range(1, 6)] == [
-        *("first", "later", "later", "new", "new")
-    ]
-    assert [read_template("versioned", "y.sql", version) for version in range(1, 6)] == ["same"] * 5
+# --- what cannot be compiled ------------------------------------------------------------------------------------------
 
 
 def test_a_version_that_is_not_there_yet_is_refused() -> None:
-    database = database_from_json({**CATALOGUE, "dialect": "postgresql"})
-    definition = WatchDefinition(Watch("usr"), "eventlog", "hr", "hr", None, TEMPLATE_VERSION + 1)
-    with pytest.raises(ConfigError, match="there are no trigger templates of version 2, only up to 1"):
-        compile_definition(with_tables(definition, database), "postgresql")
+    definition = WatchDefinition(Watch("usr"), "eventlog", "hr", "hr", (), TEMPLATE_VERSION + 1)
+    with pytest.raises(ConfigError, match="watch usr: template_version 2 is unknown, the only one is 1"):
+        compile_definition(definition, "postgresql")
 
 
 def test_a_watch_of_no_table_is_refused() -> None:

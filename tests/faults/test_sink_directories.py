@@ -85,9 +85,7 @@ def test_a_log_whose_numbers_went_back_goes_on_behind_what_stands_there(
     assert after[-1] > before[-1]
 
 
-def test_a_directory_of_before_there_were_owners_is_taken_over(
-    database: sa.Engine, tmp_path: Path, command: Any
-) -> None:
+def test_a_directory_whose_owner_file_is_gone_is_taken_over(database: sa.Engine, tmp_path: Path, command: Any) -> None:
     migrations.upgrade(database, log_table="eventlog")
     assert command() == 0
     (tmp_path / "documents" / MARKER).unlink()

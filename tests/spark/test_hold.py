@@ -236,7 +236,7 @@ def test_a_version_that_does_not_know_the_kind_refuses_to_start(log: sa.Engine) 
     with log.connect() as connection:
         connection.exec_driver_sql(
             f"INSERT INTO {LOG}_inflight (flight_no, composition) VALUES (1, %s)",
-            ('{"form":2,"kind":"of a later version"}',),
+            ('{"line_format":1,"kind":"of a later version"}',),
         )
         connection.commit()
     with pytest.raises(DatabaseError, match="kind 'of a later version', which this version does not know"):

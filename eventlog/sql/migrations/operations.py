@@ -1,9 +1,9 @@
 """``op.create_event_log``, ``op.drop_event_log``, ``op.watch_table``, ``op.unwatch_table``, as run and as written.
 
-For users' own Alembic trees: ``eventlog.alembic`` is what they import. A migration gives the same SQL for ever: beside
-what is declared a watch holds the tables as they were when the migration was written, and the version of the templates,
-all of it as Python literals. The same statements are run and, with ``alembic upgrade --sql``, printed. A function is
-made before the triggers that call it, and goes after them; the log is there before all of them.
+For users' own Alembic trees: ``eventlog.alembic`` is what they import. A migration does the same for ever: beside what
+is declared a watch holds the tables as they were when the migration was written, all of it as Python literals. The same
+statements are run and, with ``alembic upgrade --sql``, printed. A function is made before the triggers that call it,
+and goes after them; the log is there before all of them.
 """
 
 from __future__ import annotations
@@ -29,11 +29,13 @@ from eventlog.sql.connection import as_database_errors, load_dialect
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import new_log
 from eventlog.sql.migrations import downgrade, run_or_print, upgrade
-from eventlog.sql.statements import TEMPLATE_VERSION, templates_of
 from eventlog.sql.triggers import TableSql
 from eventlog.sql.triggers.watch import Watch
 
 _Literals = Mapping[str, Any]
+
+TEMPLATE_VERSION: Final = 1
+"""The one version of the SQL templates. Operations name it, so that a release may have others beside it one day."""
 
 
 # --- what is declared of a watch --------------------------------------------------------------------------------------
@@ -75,12 +77,16 @@ class WatchDefinition:
 def compile_definition(definition: WatchDefinition, dialect_name: str) -> tuple[TableSql, ...]:
     """The SQL of a watch, table by table. Raises TriggerError for a watch that cannot be, ConfigError."""
     assert definition.tables is not None
+    if definition.template_version != TEMPLATE_VERSION:
+        raise ConfigError(
+            f"watch {definition.watch.table}: template_version {definition.template_version} is unknown, the only one "
+            f"is {TEMPLATE_VERSION}: if the migration was written with a newer eventlog, install that one"
+        )
     dialect = load_dialect(dialect_name)
     log = new_log(dialect, definition.log_schema or definition.schema, definition.log)
     database = Database(dialect.name, definition.schema, definition.tables)
     catalog = complete_catalog(build_catalog(database, tables=[definition.watch.table]))
-    with templates_of(definition.template_version):
-        return dialect.triggers.compile(database, catalog, log, (definition.watch,), definition.facts)
+    return dialect.triggers.compile(database, catalog, log, (definition.watch,), definition.facts)
 
 
 def with_facts(definition: WatchDefinition, dialect: Dialect, conn: Connection, database: Database) -> WatchDefinition:
@@ -306,8 +312,8 @@ class WatchTableOp(_WatchOperation):
         ``log``, ``log_schema``: where they write, by default ``eventlog`` in the watched table's schema; ``schema`` of
         the table, None = the connection's current one. ``tables``: the tables as they are at this place in the
         migrations, None = they are reflected when it runs; ``facts``: what else the database's SQL depends on;
-        ``template_version``: of the SQL templates. Autogenerate writes these, and with them the SQL is the same for
-        ever. Raises TriggerError, ConfigError, DatabaseError.
+        ``template_version``: of the SQL templates, 1 is the only one. Autogenerate writes these, and with them a
+        migration does the same for ever. Raises TriggerError, ConfigError, DatabaseError.
         """
         operations.invoke(cls(from_literals(table, definition)))
 
