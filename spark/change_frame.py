@@ -108,10 +108,10 @@ def batch_of(
     Raises FormatError for a value that the type of its column does not hold.
     """
     schema = arrow_schema(_schema_with(columns))
-    forms = [change_json.to_json(change) for change in changes]
-    data: dict[str, Any] = {name: [form.get(name) for form in forms] for name in SCHEMA.names}
+    objects = [change_json.to_json(change) for change in changes]
+    data: dict[str, Any] = {name: [one.get(name) for one in objects] for name in SCHEMA.names}
     for name in ("key", *_IMAGES, "extras"):
-        data[name] = [None if form is None else _text(form) for form in data[name]]
+        data[name] = [None if value is None else _text(value) for value in data[name]]
     data["present"] = [sorted(change.present) for change in changes]
     data["commit_time"] = [change.commit_time for change in changes]
     if columns is not None:
@@ -129,20 +129,20 @@ def batch_of(
 
 def change_of(row: Mapping[str, Any]) -> Change:
     """The change of a row in the JSON form (``Row.asDict()``). Raises FormatError."""
-    form = dict(row)
+    members = dict(row)
     for name in ("key", *_IMAGES, "extras"):
-        form[name] = None if row[name] is None else json.loads(row[name])
-    moment: datetime | None = form.pop("commit_time")
-    change = change_json.from_json(form)
+        members[name] = None if row[name] is None else json.loads(row[name])
+    moment: datetime | None = members.pop("commit_time")
+    change = change_json.from_json(members)
     if moment is None:
         return change
     return change._replace(commit_time=aware_utc(moment))
 
 
-def _text(form: Any) -> str:
-    text = json.dumps(form, ensure_ascii=False, separators=(",", ":"))
+def _text(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     has_half_characters = any("\ud800" <= character <= "\udfff" for character in text)
-    return json.dumps(form) if has_half_characters else text  # which a string of Spark cannot hold
+    return json.dumps(value) if has_half_characters else text  # which a string of Spark cannot hold
 
 
 def _structs(

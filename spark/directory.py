@@ -32,7 +32,7 @@ TEMPORARY: Final = "_temporary"
 _STARTED: Final = "_STARTED"
 SUCCESS: Final = "_SUCCESS"
 MANIFEST: Final = "_manifest.json"
-_FORM: Final = 1
+_MANIFEST_FORMAT: Final = 1
 
 
 _PIECE: Final = 2**20
@@ -314,7 +314,7 @@ def resume(directory: Directory, claim: Claim, outputs: Collection[str] = ()) ->
     if {name: said[name] for name in claim.identity} != claim.identity:
         raise ConfigError(f"{location} holds {claim.describe(said)}; give another directory")
     if _is_finished(names):
-        if said.get("form") != _FORM:
+        if said.get("manifest_format") != _MANIFEST_FORMAT:
             raise ConfigError(f"{location}/{MANIFEST} is of another version of eventlog; give another directory")
         return said
     foreign = sorted(name for name in names if not claim.is_own(name) and name not in {*outputs, *_outputs(said)})
@@ -377,7 +377,7 @@ def finish(
     for folder in folders:
         directory.sync(folder)
     outputs = [name for name in folders if "/" not in name and not claim.is_own(name)]
-    value = {"form": _FORM, **claim.identity, **manifest, "folders": outputs}
+    value = {"manifest_format": _MANIFEST_FORMAT, **claim.identity, **manifest, "folders": outputs}
     content = (json.dumps(value, indent=1) + "\n").encode()
     directory.write(MANIFEST, content)
     directory.sync()

@@ -65,9 +65,9 @@ def work_on(
     ``options``: those of the format's reader; ``strict`` as of the reports that the captures will be read with. Raises
     ConfigError.
     """
-    form = sorted_format(format, options)
-    if form is not None:
-        return _sorted_rows(spark, form, captures, options, strict=strict), partial(_sorted, form, captures, options)
+    by = sorted_format(format, options)
+    if by is not None:
+        return _sorted_rows(spark, by, captures, options, strict=strict), partial(_sorted, by, captures, options)
     return numbered_tasks(spark, len(captures)), partial(_as_they_come, captures, format, options)
 
 
@@ -100,45 +100,45 @@ _TOLD, _ROW = b"\0", b"\1"
 
 
 def _sorted_rows(
-    spark: SparkSession, form: _SortedFormat, captures: Sequence[Capture], options: Options, *, strict: bool
+    spark: SparkSession, by: _SortedFormat, captures: Sequence[Capture], options: Options, *, strict: bool
 ) -> DataFrame:
     """The rows of all captures, those of one behind each other in one partition.
 
     Raises ConfigError for options. What is wrong with a capture is raised when its turn comes.
     """
     # Of each its capture's place among those found. A piece None: the capture has none, but is to have its turn.
-    pieces = [(place, one) for place, capture in enumerate(captures) for one in _pieces(form, capture, options)]
+    pieces = [(place, one) for place, capture in enumerate(captures) for one in _pieces(by, capture, options)]
 
     def scan(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tune_collector()
         for number in task_numbers(batches):
             capture, piece = pieces[number]
-            yield from _batches(capture, _rows(form, number, piece, options, strict))
+            yield from _batches(capture, _rows(by, number, piece, options, strict))
 
     scanned = numbered_tasks(spark, len(pieces)).mapInArrow(scan, _SCHEMA)
     in_partitions = by_number(scanned, min(len(captures), _MOST_TASKS), "capture")
     return in_partitions.sortWithinPartitions("capture", "key")
 
 
-def _pieces(form: _SortedFormat, capture: Capture, options: Options) -> Sequence[Any]:
+def _pieces(by: _SortedFormat, capture: Capture, options: Options) -> Sequence[Any]:
     """The pieces of a capture, or the error that hinders finding them."""
     try:
         with readable():
-            return form.pieces(capture, options) or [None]
+            return by.pieces(capture, options) or [None]
     except ConfigError as error:
         raise ConfigError(f"{capture.name}: {error}") from None
     except EventlogError as error:
         return [FormatError(str(error))]
 
 
-def _rows(form: _SortedFormat, number: int, piece: Any, options: Options, strict: bool) -> Iterator[tuple[bytes, Any]]:
+def _rows(by: _SortedFormat, number: int, piece: Any, options: Options, strict: bool) -> Iterator[tuple[bytes, Any]]:
     """The rows of a piece, and how its reading ended: the counters of its report, or the error."""
     report = Report(strict=strict)
     failure = piece if isinstance(piece, EventlogError) else None
     try:
         if piece is not None and failure is None:
             with readable():
-                for key, row in form.rows(piece, options, report):
+                for key, row in by.rows(piece, options, report):
                     yield _ROW + key, row
     except EventlogError as error:  # foreseeable: another attempt would say the same
         failure = (ConfigError if isinstance(error, ConfigError) else FormatError)(str(error))
@@ -155,27 +155,27 @@ def _batches(capture: int, rows: Iterator[tuple[bytes, Any]]) -> Iterator[pa.Rec
 
 
 def _sorted(
-    form: _SortedFormat, captures: Sequence[Capture], options: Options, batches: Iterator[pa.RecordBatch]
+    by: _SortedFormat, captures: Sequence[Capture], options: Options, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[tuple[Capture, Read]]:
     """``Taken`` of the frame of ``_sorted_rows``."""
     columns = (zip(*(column.to_pylist() for column in batch.columns), strict=True) for batch in batches)
     rows = (row for several in columns for row in several)
     for place, of_capture in groupby(rows, key=itemgetter(0)):
         keyed = ((key, row) for _, key, row in of_capture)
-        yield captures[place], partial(_changes_of, form, captures[place], keyed, options)
+        yield captures[place], partial(_changes_of, by, captures[place], keyed, options)
 
 
 def _changes_of(
-    form: _SortedFormat, capture: Capture, rows: Iterator[tuple[bytes, bytes]], options: Options, report: Report
+    by: _SortedFormat, capture: Capture, rows: Iterator[tuple[bytes, bytes]], options: Options, report: Report
 ) -> Iterator[Change]:
-    """The changes of a capture whose rows are in order. Raises what reading its pieces raised, what ``form.changes``
+    """The changes of a capture whose rows are in order. Raises what reading its pieces raised, what ``by.changes``
     raises, and MissingFile.
     """
     capture.check(report)
     ready = _ready(rows, report)
     first = list(islice(ready, 1))  # with that, all that is told is heard
     with readable():
-        yield from form.changes(capture, chain(first, ready), options, report)
+        yield from by.changes(capture, chain(first, ready), options, report)
 
 
 def _ready(rows: Iterator[tuple[bytes, bytes]], report: Report) -> Iterator[Any]:

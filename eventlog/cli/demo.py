@@ -139,7 +139,7 @@ def demo(context: Context, keep: Path | None, no_backlog: bool) -> None:
         played = _play(console, url, config)
         _show_published(console, config)
         _show_scenes(console, config, directory / "documents", played)
-        _show_forms(console, config, played[1], directory / "forms")
+        _show_formats(console, config, played[1], directory / "formats")
         _show_status(console, config)
         if not no_backlog:
             _show_backlog(console, file=directory / "eventlog.toml", directory=directory)
@@ -329,36 +329,36 @@ def _show_status(console: Console, config: Config) -> None:
     console.print(f"rows: {letters}; waiting: {'yes' if waiting else 'none'}; in flight: {in_flight}; errors: {errors}")
 
 
-def _show_forms(console: Console, config: Config, logged: _Rows, directory: Path) -> None:
+def _show_formats(console: Console, config: Config, logged: _Rows, directory: Path) -> None:
     """The change of a scene as an XDS event, as rows of a Qlik change table and as a Qlik message."""
     with open_context(config, Counters()) as context:
         rows = context.dialect.read_rows(context.connection, context.log, [logged])
         database = context.dialect.reflect(context.connection, config.database.schema_name)
     console.print()
-    console.rule("One change in three forms, by eventlog convert", align="left")
+    console.rule("One change in three formats, by eventlog convert", align="left")
     directory.mkdir(exist_ok=True)
     log = directory / "rows.jsonl"
     log.write_text("".join(json.dumps(row._asdict()) + "\n" for row in rows), encoding="utf-8")
 
-    def to(form: str, name: str, **options: Any) -> Path:
+    def to(format_name: str, name: str, **options: Any) -> Path:
         target = directory / name
-        convert("eventlog", form, str(log), str(target),
+        convert("eventlog", format_name, str(log), str(target),
                 {"reader": {"catalog": database, "schema": database.schema}, "writer": options,
                  "catalog": database})  # fmt: skip
         return target
 
     events = _events_of(to("xds", "event.xmll"))
-    _show_form(console, "xds", *(Syntax(_broken(write_event(event)), "xml", word_wrap=True) for event in events))
+    _show_format(console, "xds", *(Syntax(_broken(write_event(event)), "xml", word_wrap=True) for event in events))
 
     table = to("qlik-change-table", "change_table", file_format="json")
-    _show_form(console, "qlik-change-table", _side_by_side(list(_json_lines(*sorted(table.glob("*__ct/*.json*"))))))
+    _show_format(console, "qlik-change-table", _side_by_side(list(_json_lines(*sorted(table.glob("*__ct/*.json*"))))))
 
     messages = _json_lines(to("qlik-messages", "messages.jsonl", metadata="none"))
-    _show_form(console, "qlik-messages", *(json.dumps(message, ensure_ascii=False) for message in messages))
+    _show_format(console, "qlik-messages", *(json.dumps(message, ensure_ascii=False) for message in messages))
 
 
-def _show_form(console: Console, form: str, *shown: Syntax | Grid | str) -> None:
-    console.print(f"[dim]{form}[/dim]")
+def _show_format(console: Console, format_name: str, *shown: Syntax | Grid | str) -> None:
+    console.print(f"[dim]{format_name}[/dim]")
     for one in shown:
         console.print(one)
 

@@ -163,11 +163,11 @@ class LogName:
 
     object_class: ObjectClass
     child: ChildTable | None
-    column_forms: tuple[Mapping[str, Attribute], ...]
+    by_spelling: tuple[Mapping[str, Attribute], ...]
 
     def attribute(self, column_name: str) -> Attribute | None:
         """The attribute that a column_name of the log means, or None (spec/xds.md 5)."""
-        for names in self.column_forms:
+        for names in self.by_spelling:
             match = match_name(column_name, names)
             if match is not None:
                 return names[match]
@@ -280,13 +280,13 @@ def build_catalog(
         if cls.name in unavailable:
             continue
         names = [name for name, owner in former.items() if owner == cls.name]
-        forms = _column_forms(cls, meta_identifiers)
+        by_spelling = _attributes_by_spelling(cls, meta_identifiers)
         if renamed := _former_attributes(cls, names):
-            forms = (*forms, renamed)
-        log_names[cls.name] = LogName(cls, None, forms)
+            by_spelling = (*by_spelling, renamed)
+        log_names[cls.name] = LogName(cls, None, by_spelling)
         for child in cls.children:
             log_names[child.table.name] = LogName(cls, child, ({child.attribute.column.name: child.attribute},))
-        log_names |= {name: LogName(cls, None, forms) for name in names}
+        log_names |= {name: LogName(cls, None, by_spelling) for name in names}
     available = tuple(cls for cls in classes if cls.name not in unavailable)
     waiting = {name: owner for name, owner in former.items() if owner in unavailable}
     no_children = {
@@ -581,8 +581,8 @@ def view_name(column_name: str) -> tuple[str, str, bool]:
     return column_name, column_name, False
 
 
-def _column_forms(cls: ObjectClass, meta_identifiers: bool) -> tuple[Mapping[str, Attribute], ...]:
-    """The forms under which a column_name is looked up, one after the other (spec/xds.md 5)."""
+def _attributes_by_spelling(cls: ObjectClass, meta_identifiers: bool) -> tuple[Mapping[str, Attribute], ...]:
+    """The attributes by each spelling under which a column_name is looked up, in this order (spec/xds.md 5)."""
     by_name = {attribute.name: attribute for attribute in cls.attributes}
     if not cls.is_view:
         return (by_name,)

@@ -102,7 +102,7 @@ FORMAT: Final = Format("gbase", read, write, (ReadOptions,), (WriteOptions,))
 
 # --- the listing ------------------------------------------------------------------------------------------------------
 
-_FORMS: Final = {"seq": ">Q", "time": ">q", "code": ">i"}
+_STRUCT_FORMATS: Final = {"seq": ">Q", "time": ">q", "code": ">i"}
 _MEANINGS: Final = {"seq": "sequence", "tx": "transaction id", "os_user": "operating system user"}
 _HEX_SHOWN: Final = 16  # bytes of a line; longer fields go on in an ellipsis
 _COLUMN: Final = 2 * _HEX_SHOWN + 3
@@ -265,7 +265,7 @@ def _header(record: Record) -> Iterator[_Part]:
     yield 4, "packet scheme", str(scheme)
     yield 4, "record number", f"{number} = {_name(record)}"
     for field, value in record.fields.items():
-        size = struct.calcsize(_FORMS.get(field, ">I"))
+        size = struct.calcsize(_STRUCT_FORMATS.get(field, ">I"))
         yield size, _MEANINGS.get(field, field.replace("_", " ")), _meaning(record, field, value)
     left = header_size - records.HEADER_SIZES.get(number, records.HEADER.size)
     if number in records.ROWS and record.layout is not None:

@@ -41,12 +41,12 @@ _RECORDS: Final = {
 ROWS: Final = frozenset((INSERT, DELETE, UPDBEF, UPDAFT))
 
 RECORD_NAMES: Final = {number: name for number, (name, _, _) in _RECORDS.items()}
-FIELDS: Final = {number: struct.Struct(form) for number, (_, form, _) in _RECORDS.items()}
+FIELDS: Final = {number: struct.Struct(layout) for number, (_, layout, _) in _RECORDS.items()}
 """The fields behind the common header, by record number."""
 FIELD_NAMES: Final = {number: tuple(names.split()) for number, (_, _, names) in _RECORDS.items()}
 """Their names: ``time`` is in seconds since 1970; bit 0 of an ERROR's ``flags``: the session is dead."""
 SESSION_DEAD: Final = 1
-HEADER_SIZES: Final = {number: HEADER.size + form.size for number, form in FIELDS.items()}
+HEADER_SIZES: Final = {number: HEADER.size + fields.size for number, fields in FIELDS.items()}
 """Known header sizes; row records have 4 bytes more a variable column (spec/gbase-cdc.md 3)."""
 
 SIZES_AT: Final = HEADER_SIZES[INSERT]  # where the size array of a row record begins

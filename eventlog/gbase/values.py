@@ -166,16 +166,16 @@ def _refused(value: Value, what: str) -> NotExpressible:
 # --- numbers ----------------------------------------------------------------------------------------------------------
 
 
-def _integer_codec(form: struct.Struct, spelled: str) -> Codec:
-    null = -(1 << 8 * form.size - 1)
+def _integer_codec(structure: struct.Struct, spelled: str) -> Codec:
+    null = -(1 << 8 * structure.size - 1)
 
     def write(value: Value) -> bytes:
         number = _integer(value, spelled)
         if not null < number < -null:
             raise ValueRange(f"{number} does not fit {spelled}, whose lowest value is NULL")
-        return form.pack(number)
+        return structure.pack(number)
 
-    return Codec(form.pack(null), write, None)
+    return Codec(structure.pack(null), write, None)
 
 
 def _integer(value: Value, what: str) -> int:
@@ -212,8 +212,8 @@ def _write_int8(value: Value) -> bytes:
     return _INT8.pack(-1 if number < 0 else 1, magnitude & 0xFFFFFFFF, magnitude >> 32)
 
 
-def _float_codec(form: struct.Struct, name: str) -> Codec:
-    null, unpack = b"\xff" * form.size, form.unpack
+def _float_codec(structure: struct.Struct, name: str) -> Codec:
+    null, unpack = b"\xff" * structure.size, structure.unpack
 
     def read(raw: bytes) -> Value:
         return None if raw == null else unpack(raw)[0]
@@ -222,7 +222,7 @@ def _float_codec(form: struct.Struct, name: str) -> Codec:
         number = _float(value, name)
         try:
             # Of the NaNs, one is NULL: they are all written as the plain one.
-            return form.pack(number if number == number else float("nan"))
+            return structure.pack(number if number == number else float("nan"))
         except OverflowError:
             raise ValueRange(f"{number} does not fit {name}") from None
 

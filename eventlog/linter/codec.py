@@ -188,8 +188,8 @@ def _slot(
             fits = 1 <= length <= 5
             slot = (_boolean, lambda value: _to_boolean(value, length))
         case Typ.INTEGER | Typ.REAL:
-            fits = (column.typ, length) in _FORMS
-            slot = (None, struct.Struct(f">{_form(column)}").pack if fits else bytes)
+            fits = (column.typ, length) in _STRUCT_FORMATS
+            slot = (None, struct.Struct(f">{_struct_format(column)}").pack if fits else bytes)
         case _:
             raise refused(f"column {column.name!r} has the unknown type code {column.typ}", column.name)
     if not fits:
@@ -197,7 +197,7 @@ def _slot(
     return slot
 
 
-_FORMS: Final = {
+_STRUCT_FORMATS: Final = {
     (Typ.INTEGER, 2): "h",
     (Typ.INTEGER, 4): "i",
     (Typ.INTEGER, 8): "q",
@@ -206,10 +206,10 @@ _FORMS: Final = {
 }
 
 
-def _form(column: ColumnAttrs) -> str:
+def _struct_format(column: ColumnAttrs) -> str:
     if column.typ in _VARIABLE:
         return "H"
-    return _FORMS.get((column.typ, column.length), f"{column.length}s")
+    return _STRUCT_FORMATS.get((column.typ, column.length), f"{column.length}s")
 
 
 def bytes_of(value: Any) -> bytes:
@@ -287,11 +287,11 @@ def _runs(columns: Iterable[ColumnAttrs]) -> Iterator[tuple[ColumnAttrs, ...]]:
 def _segment(columns: tuple[ColumnAttrs, ...], charset: str) -> _Segment:
     conversions = [(column.name, _slot(column, charset, RowDecodeError)[0]) for column in columns]
     last = columns[-1]
-    form = struct.Struct(">" + "".join("B" + _form(column) for column in columns))
+    structure = struct.Struct(">" + "".join("B" + _struct_format(column) for column in columns))
     return _Segment(
         tuple(column.name for column in columns),
-        form.unpack_from,
-        form.size,
+        structure.unpack_from,
+        structure.size,
         (0,) * len(columns),
         last.length if last.typ in _VARIABLE else None,
         tuple((name, convert) for name, convert in conversions if convert is not None),

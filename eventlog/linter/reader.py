@@ -99,8 +99,8 @@ def place_of_token(token: str, order_by: str) -> tuple[bytes, int]:
     """What places of COMMIT rows are compared with: OPER_DATE (``syslog``: empty) and address. Raises ConfigError."""
     match = _TOKEN.fullmatch(token)
     if match is None or (match[1] is None) is not (order_by == "syslog"):
-        form = "16 hex digits" if order_by == "syslog" else "12 hex digits, a colon and 16 hex digits"
-        raise ConfigError(f"restart token {token!r} is none of order_by {order_by}: it has {form}")
+        shape = "16 hex digits" if order_by == "syslog" else "12 hex digits, a colon and 16 hex digits"
+        raise ConfigError(f"restart token {token!r} is none of order_by {order_by}: it has {shape}")
     return bytes.fromhex(match[1] or ""), int(match[2], 16)
 
 

@@ -561,14 +561,11 @@ def _with_lost(now: Catalog, before: Catalog) -> Catalog:
         old = before.log_names.get(name)
         lost = {} if old is None else _lost(old, log_name)
         # Last of all: a name that the class has now means what it means now.
-        names[name] = replace(log_name, column_forms=(*log_name.column_forms, lost)) if lost else log_name
+        names[name] = replace(log_name, by_spelling=(*log_name.by_spelling, lost)) if lost else log_name
     return replace(now, log_names=names)
 
 
 def _lost(old: LogName, new: LogName) -> dict[str, Attribute]:
     return {
-        name: attribute
-        for names in old.column_forms
-        for name, attribute in names.items()
-        if new.attribute(name) is None
+        name: attribute for names in old.by_spelling for name, attribute in names.items() if new.attribute(name) is None
     }

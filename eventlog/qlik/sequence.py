@@ -157,7 +157,7 @@ def resume(sequence: str | None) -> WriterState:
 CONTROL_TABLE: Final = "attrep_cdc_partitions"
 """The table of the partitions that have ended; they are cut by the time of change_seq."""
 
-_FORM: Final = "%Y%m%dT%H%M%S"
+_PARTITION_TIME: Final = "%Y%m%dT%H%M%S"
 
 
 class ControlRow(NamedTuple):
@@ -206,7 +206,7 @@ def parse_partition_name(name: str) -> Partition:
     """The bounds in a partition's name. Raises FormatError."""
     start, _, end = name.partition("_")
     try:
-        partition = datetime.strptime(start, _FORM), datetime.strptime(end, _FORM)
+        partition = datetime.strptime(start, _PARTITION_TIME), datetime.strptime(end, _PARTITION_TIME)
     except ValueError:
         partition = None
     if partition is None or partition_name(partition) != name:

@@ -47,8 +47,10 @@ def monitoring(config: Config, listen: str, counters: Counters, compare: Compare
 
 
 @contextmanager
-def monitoring_job(config: Config, listen: str, directory: str, form: str, compare: Compare) -> Iterator[JobActivity]:
-    """As ``monitoring``, of a backlog job that writes files of the format ``form`` to ``directory``."""
+def monitoring_job(
+    config: Config, listen: str, directory: str, format_name: str, compare: Compare
+) -> Iterator[JobActivity]:
+    """As ``monitoring``, of a backlog job that writes files of the format ``format_name`` to ``directory``."""
     settings, name = config.monitor, config.publication
     with _extra():
         from eventlog.publisher.monitor.activity import JobActivity
@@ -56,8 +58,8 @@ def monitoring_job(config: Config, listen: str, directory: str, form: str, compa
         from eventlog.publisher.monitor.server import Monitor, Questions, serving
         from eventlog.publisher.monitor.status import job_status
     activity = JobActivity(settings.interval, settings.patience or _JOB_PATIENCE)
-    metrics = JobMetrics(activity, {"log": name, "format": form})
-    status = partial(job_status, activity, name, directory, form)
+    metrics = JobMetrics(activity, {"log": name, "format": format_name})
+    status = partial(job_status, activity, name, directory, format_name)
     with serving(Monitor(listen, activity, metrics, status, Questions(config, compare), settings)):
         yield activity
 

@@ -91,8 +91,8 @@ def answers_data(activity: Activity, event_id: str | None, *, shows_values: bool
     ]
 
 
-def process_status(activity: Activity, log: str, sink: str, form: str, *, shows_values: bool) -> dict[str, Any]:
-    """The status of a running publisher, from what it has told. ``form``: the output format's name."""
+def process_status(activity: Activity, log: str, sink: str, format_name: str, *, shows_values: bool) -> dict[str, Any]:
+    """The status of a running publisher, from what it has told. ``format_name``: the output format's name."""
     now, looked, state = activity.clock(), activity.looked_at or Looked(), activity.state
 
     def private(text: str) -> str:
@@ -108,7 +108,7 @@ def process_status(activity: Activity, log: str, sink: str, form: str, *, shows_
         next_try_seconds=None if state.until is None else round(max(0.0, state.until - now), 3),
         log=log,
         sink=sink,
-        format=form,
+        format=format_name,
         queue_rows=looked.queue_rows,
         queue_cap=looked.cap,
         oldest_seconds=activity.oldest_seconds,
@@ -133,10 +133,10 @@ def process_status(activity: Activity, log: str, sink: str, form: str, *, shows_
     )
 
 
-def job_status(activity: JobActivity, log: str, directory: str, form: str) -> dict[str, Any]:
-    """The status of a backlog job; ``job`` is its own part. ``form``: the name of the format of its files."""
+def job_status(activity: JobActivity, log: str, directory: str, format_name: str) -> dict[str, Any]:
+    """The status of a backlog job; ``job`` is its own part. ``format_name``: the name of the format of its files."""
     left = activity.seconds_left
     seconds_left = None if left is None else round(left, 1)
     job = {"stage": activity.stage, **activity.seen._asdict(), "seconds_left": seconds_left}
     seconds = activity.clock() - activity.begun
-    return _status_of(activity, activity.stage, seconds, log=log, sink=directory, format=form, job=job)
+    return _status_of(activity, activity.stage, seconds, log=log, sink=directory, format=format_name, job=job)

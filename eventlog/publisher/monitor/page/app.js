@@ -86,7 +86,7 @@ function svg(name, attributes, text) {
   return made;
 }
 
-function makeChart(title, form, first, second, isOfPublisher) {
+function makeChart(title, format, first, second, isOfPublisher) {
   const figure = element("figure", null, "chart");
   const caption = element("figcaption");
   const told = element("span");
@@ -95,7 +95,7 @@ function makeChart(title, form, first, second, isOfPublisher) {
   figure.append(caption, picture);
   if (isOfPublisher) figure.classList.add("of-publisher");
   $("charts").append(figure);
-  const chart = { figure, picture, told, form, first, second, title };
+  const chart = { figure, picture, told, format, first, second, title };
   picture.addEventListener("pointermove", (event) => {
     const box = picture.getBoundingClientRect();
     chart.pointer = (event.clientX - box.left) / box.width;
@@ -129,7 +129,7 @@ function draw(chart) {
   for (const share of [0, 0.5, 1]) {
     const at = y(most * share);
     parts.push(svg("line", { class: "grid", x1: left, x2: width - 6, y1: at, y2: at }));
-    parts.push(svg("text", { x: left - 6, y: at + 4, "text-anchor": "end" }, chart.form(most * share)));
+    parts.push(svg("text", { x: left - 6, y: at + 4, "text-anchor": "end" }, chart.format(most * share)));
   }
   parts.push(svg("text", { x: left, y: height - 4 }, `${seconds(span)} ago`));
   parts.push(svg("text", { x: width - 6, y: height - 4, "text-anchor": "end" }, "now"));
@@ -157,8 +157,8 @@ function draw(chart) {
     parts.push(svg("line", { class: "cursor", x1: x(shown.at), x2: x(shown.at), y1: top, y2: height - bottom }));
   }
   if (shown) {
-    const more = chart.second ? `, 99 % ${chart.form(shown[chart.second])}` : "";
-    chart.told.textContent = `${chart.form(shown[chart.first])}${more}${chart.pointer === undefined ? "" : ` at ${clock(shown.at)}`}`;
+    const more = chart.second ? `, 99 % ${chart.format(shown[chart.second])}` : "";
+    chart.told.textContent = `${chart.format(shown[chart.first])}${more}${chart.pointer === undefined ? "" : ` at ${clock(shown.at)}`}`;
   }
   chart.picture.replaceChildren(...parts);
 }
