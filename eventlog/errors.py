@@ -13,6 +13,7 @@
      |    |__ LogTableError    the log or a companion is missing or of the wrong form
      |    |    |__ NoLogTable  there is no log at all
      |    |__ AnotherPublisher the log is already being published
+     |    |    |__ ConsumerRuns a consumer that runs already
      |    |__ DatabaseAway     the connection is lost, or the server asks to try again
      |__ TriggerError          a watch that cannot be compiled or applied
      |__ FormatError           input or output of a change format; each format has its own below it
@@ -145,6 +146,13 @@ class AnotherPublisher(DatabaseError):
 
     code = "another_publisher"
     cure = "Stop the other one, or wait until it ends; `eventlog status` says whether one runs."
+
+
+class ConsumerRuns(AnotherPublisher):
+    """Another process works as this consumer (spec/event-log.md 13.4): a daemon waits until it ends."""
+
+    code = "consumer_runs"
+    cure = "Let this process wait as a standby, stop the other one, or give this one another name."
 
 
 class DatabaseAway(DatabaseError):

@@ -27,8 +27,9 @@ from eventlog.core.options import toml
 from eventlog.errors import ConfigError, DatabaseAway, number_of
 from eventlog.model import Status
 from eventlog.publisher.context import Context, Counters
+from eventlog.publisher.ledger import Writers
 from eventlog.publisher.open_log import open_context
-from eventlog.publisher.queue import HOLD_WAYS_OUT, Hold, Writers, encode_hold, open_writers, read_recorded
+from eventlog.publisher.queue import HOLD_WAYS_OUT, Hold, encode_hold, open_writers, read_recorded
 from eventlog.sql.connection import as_database_errors
 from eventlog.sql.rows import (
     add_errors,

@@ -27,7 +27,8 @@ from eventlog.cli.context import (
 )
 from eventlog.config.load import Config, connection_url
 from eventlog.errors import ConfigError, LogTableError
-from eventlog.publisher.open_log import find_log, take_lock
+from eventlog.publisher.ledger import LETTERS
+from eventlog.publisher.open_log import find_log
 from eventlog.sql import migrations
 from eventlog.sql.connection import SUPPORTED, dialect_of
 from eventlog.sql.database import Storage
@@ -125,7 +126,7 @@ def raise_by_hand(context: Context, as_json: bool) -> None:
             raise LogTableError(f"the log {log} has no {log.epoch_table}: make it with `eventlog db upgrade`")
         dialect.begin_publishing(conn)
         server = dialect.server_parts(conn, log)
-        take_lock(conn, dialect, log)
+        LETTERS.take(conn, dialect, log)
         line = read_epoch(conn, log)
         known = {} if line is None else line.server
         epoch, _ = raise_epoch(conn, dialect, log, {**known, **server})

@@ -83,7 +83,7 @@ def publish(context: Context, once: bool, dry: bool, form: str | None, source: s
     if config.publisher.publisher_disabled and not dry:
         _log.warning("publisher_disabled is set: nothing is published")
         return
-    if config.source.type is not None:
+    if config.follows:
         _follow(config, counters, once=once, dry=dry)
         return
     if dry:

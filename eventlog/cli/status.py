@@ -70,7 +70,7 @@ def status(context: Context, as_json: bool, source: str | None, watch: float | N
 
 def _show(config: Config, *, as_json: bool, anew: bool) -> None:
     """Show the status once. ``anew``: in place of what a terminal shows."""
-    if config.source.type is not None:
+    if config.follows:
         show = partial(_show_source, source_status(config), as_json=as_json)
     else:
         with reading(config) as (conn, dialect):
@@ -244,7 +244,7 @@ def doctor(context: Context, sample: int, ignore: tuple[str, ...], as_json: bool
     (good to know). Errors and warnings give exit code 1.
     """
     config = context.config()
-    if config.source.type is not None and config.database.url is None:
+    if config.follows and config.database.url is None:
         raise ConfigError("doctor looks at a log; a source is looked at by `eventlog status` and `publish --dry-run`")
     limits = Limits(sample=sample)
     findings = [one for one in examine(config, planned_triggers, limits) if one.code not in ignore]

@@ -213,6 +213,27 @@ def _parse_lists(value: Any) -> Mapping[str, tuple[str, ...]]:
     return {parse_name(name): parse_names(names) for name, names in lists.items()}
 
 
+_BEGINS: Final = ("now", "first", "snapshot")
+
+
+def _parse_begin(value: Any) -> str:
+    if isinstance(value, bool):
+        raise ValueError  # noqa: TRY004
+    text = str(value).strip()
+    if text not in _BEGINS and not re.fullmatch(r"0*[1-9][0-9]{0,17}", text, re.ASCII):
+        raise ValueError
+    return text if text in _BEGINS else str(int(text))
+
+
+_CONSUMER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", re.ASCII)
+
+
+def _parse_consumer(value: Any) -> str:
+    if not isinstance(value, str) or not _CONSUMER.fullmatch(value):
+        raise ValueError
+    return value
+
+
 def _parse_token(value: Any) -> str:
     """What stands behind ``Bearer`` in a header; an empty one would let everybody in (RFC 6750, 2.1)."""
     if not isinstance(value, str) or not value or not all("!" <= char <= "~" for char in value):
@@ -239,6 +260,10 @@ COLUMN_MAP: Final = Kind(_parse_column_map, f"a column for each of {', '.join(Lo
 PUBLICATION_MODE: Final = Kind(_parse_publication_mode, "1 only", int)
 BASE: Final = Kind(_parse_mapping, "{ base table = { base column = view column, ... }, ... }")
 TABLE: Final = Kind(_parse_table, "a table of options; as text: JSON", json.loads)
+BEGIN: Final = Kind(_parse_begin, "now | first | snapshot | a record_id")
+CONSUMER: Final = Kind(
+    _parse_consumer, "a name of up to 63 characters of A-Z a-z 0-9 _ . -, whose first is a letter or a digit"
+)
 LISTS: Final = Kind(_parse_lists, "{ name = [name, ...], ... }; as text: JSON", json.loads)
 
 

@@ -20,6 +20,7 @@ from eventlog.cloudevents.options import refused_mode
 from eventlog.config.kinds import from_directory, masked, read_url, url_of
 from eventlog.config.settings import (
     CLOUDEVENTS,
+    EVENTLOG,
     MESSAGE_OPTIONS,
     SECTIONS,
     SINKS,
@@ -67,10 +68,15 @@ class Config:
     @property
     def publication(self) -> str:
         """What is published, for people and labels: the log with its schema, or the source that is followed."""
-        if self.source.type is not None:
+        if self.follows:
             return f"source {self.source.type}"
         name, schema = self.database.log_table, self.database.schema_name
         return f"{schema}.{name}" if schema and "." not in name else name
+
+    @property
+    def follows(self) -> bool:
+        """Whether a source is followed that is no log."""
+        return self.source.type not in (None, EVENTLOG)
 
 
 def load(
@@ -222,10 +228,32 @@ def _contradictions(config: Config, chosen: Mapping[tuple[str, str], _Setting]) 
             yield ConfigError(f"{source} and {section}.properties both have {name}; keep one")
         if settings.user is not None and "sasl.password" in secrets:
             yield ConfigError(f"{source} and EVENTLOG_{section.upper()}_PASSWORD both give sasl.password; keep one")
+    yield from _consumer_contradictions(config)
     yield from _former_names(config)
     needed = SINKS[config.sink.type].needs
     if needed is not None and getattr(config.sink, needed[0]) is None:
         yield ConfigError(f"{chosen['sink', 'type'].source}: {config.sink.type} needs sink.{needed[0]}, {needed[1]}")
+
+
+def _consumer_contradictions(config: Config) -> Iterator[ConfigError]:
+    """What a consumer of a log cannot have (spec/event-log.md 13.5)."""
+    source = config.source
+    if source.consumer is None:
+        for name in ("begin", "classes"):
+            if config.sources[f"source.{name}"] != "default":
+                yield ConfigError(f"{config.sources[f'source.{name}']} goes with source.consumer, a consumer's name")
+        return
+    if source.type != EVENTLOG:
+        yield ConfigError(f'{config.sources["source.consumer"]} goes with source.type = "{EVENTLOG}"')
+    if config.publisher.handle_future_events:
+        yield ConfigError(
+            "publisher.handle_future_events does not go with source.consumer: a consumer takes rows by their numbers"
+        )
+    if config.publisher.loopback_rows == "leave":
+        yield ConfigError(
+            'publisher.loopback_rows = "leave" does not go with source.consumer: rows that are left would stay gaps in '
+            'its set; "consume" takes rows of driver_user for done'
+        )
 
 
 def _former_names(config: Config) -> Iterator[ConfigError]:

@@ -16,7 +16,9 @@ from typing import Any, Final, NamedTuple
 from eventlog.cloudevents import options as cloudevents
 from eventlog.config.kinds import (
     BASE,
+    BEGIN,
     COLUMN_MAP,
+    CONSUMER,
     HEADERS,
     LISTS,
     PUBLICATION_MODE,
@@ -64,6 +66,8 @@ FORMATS_OF_ROWS: Final = frozenset({DEBEZIUM, MESSAGES})
 
 SOURCE_FORMATS: Final = ("gbase", "linter", MESSAGES)
 """The formats that can be followed in place of a log."""
+EVENTLOG: Final = "eventlog"
+"""The source that is the log itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,7 +385,17 @@ class WatchSettings(CheckedOptions):
 class SourceSettings:
     """``[source]``: what ``eventlog publish --from`` follows in place of a log, and where its position is kept."""
 
-    type: str | None = option(None, choice(*SOURCE_FORMATS), "the format to follow, as --from has it", example="gbase")
+    type: str | None = option(
+        None, choice(EVENTLOG, *SOURCE_FORMATS), "the format to follow, as --from has it, or the log itself",
+        example="gbase",
+    )  # fmt: skip
+    consumer: str | None = option(
+        None, CONSUMER, "name of this consumer of the log, beside its publisher", example="search", only_for=EVENTLOG
+    )
+    begin: str = option("now", BEGIN, "where a new consumer begins", only_for=EVENTLOG)
+    classes: tuple[str, ...] | None = option(
+        None, NAMES, "only these classes are consumed", example=["customer", "order"], only_for=EVENTLOG
+    )
     path: Path | None = option(
         None, PATH, "a file that grows, a directory of files that continue one another, or - for standard input",
         example="captures", only_for="gbase",

@@ -27,11 +27,11 @@ from eventlog.errors import EventlogError, first_of, number_of
 from eventlog.model import Answer, Level
 from eventlog.publisher.flight import FlightInfo
 from eventlog.publisher.formats import OutputFormat
+from eventlog.publisher.ledger import LETTERS, Ledger
 from eventlog.publisher.sinks import Document
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.doctor import ask
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.rows import count_queue
 from eventlog.sql.windows import Queue, Window
 
 _log = logging.getLogger("eventlog.publisher")
@@ -46,7 +46,8 @@ class PublisherOptions:
     them too. ``loopback_is_meant``: the settings say what becomes of them, so that nobody is warned. ``park``: retry
     parks one object instead of stopping the cycle (``on_retry``). ``time_of_day``: when to publish, in place of the
     interval; empty = the interval counts. ``heartbeat_interval`` 0 = none. ``singly``: a document holds one event, so
-    each event of an envelope is sent by itself.
+    each event of an envelope is sent by itself. ``classes``: the names of those that are wanted, None = all; rows of
+    others are done without being sent.
     """
 
     batch_size: int = 128
@@ -74,6 +75,7 @@ class PublisherOptions:
     post_poll_statements: tuple[str, ...] = ()
     handle_future_events: bool = False
     event_time_zone: str = "utc"
+    classes: frozenset[str] | None = None
     events: EventOptions = EventOptions()
 
     @property
@@ -291,11 +293,16 @@ class Looked:
 
 
 def look_at_queue(
-    conn: Connection, dialect: Dialect, log: LogTable, event_time_zone: str, cap: int = QUEUE_CAP
+    conn: Connection,
+    dialect: Dialect,
+    log: LogTable,
+    event_time_zone: str,
+    cap: int = QUEUE_CAP,
+    ledger: Ledger = LETTERS,
 ) -> Looked:
     """What waits in a log, without counting more than ``cap`` rows. The clock is read last."""
-    rows = count_queue(conn, log, cap)
-    head = dialect.read_window(conn, log, Window(1, None, 1)) if rows else []
+    rows = ledger.count(conn, dialect, log, cap)
+    head = dialect.read_window(conn, log, ledger.undone(Window(1, None, 1))) if rows else []
     clock = _moment(dialect.due_until(conn, log, event_time_zone))
     return Looked(rows, cap, event_age(head[0].event_time, clock) if head else None, clock=clock)
 
@@ -433,7 +440,8 @@ class Context:
 
     ``reread`` reads the classes as the database has them now, None = they do not change. Raises ConfigError,
     TriggerError, DatabaseError. ``captured``: the tables whose triggers fill the log. ``observer`` is told what is
-    done. ``epoch``: that of the log; ``used`` outlives the connection.
+    done. ``epoch``: that of the log; ``used`` outlives the connection. ``ledger``: where it is written
+    down what is done.
     """
 
     connection: Connection
@@ -448,6 +456,16 @@ class Context:
     observer: Observer = SILENT
     epoch: str = ""
     used: Used = field(default_factory=Used)
+    ledger: Ledger = LETTERS
+
+    def wants(self, table_name: str | None) -> bool:
+        """Whether rows of this table_name are of a class that is wanted."""
+        classes = self.options.classes
+        if classes is None:
+            return True
+        meant = self.catalog.log_name(table_name) if table_name else None
+        name = self.catalog.unavailable_class(table_name or "") if meant is None else meant.object_class.name
+        return name in classes
 
     def query_back(
         self, object_class: ObjectClass, keys: Sequence[str], attributes: Sequence[Attribute]

@@ -21,13 +21,13 @@ from eventlog.model import LogRow, Origins, Status, origins_of, queue_rows
 from eventlog.publisher.context import SILENT, Context
 from eventlog.publisher.delivery import Delivered, FlightResult, Parking, deliver
 from eventlog.publisher.flight import Flight, encode, numbered, pack, unbuilt
+from eventlog.publisher.ledger import QueueScan
 from eventlog.publisher.marks import InflightLine, Marks
 from eventlog.publisher.queue import (
     DueScan,
     Either,
     HeldObjects,
     Hold,
-    QueueScan,
     WindowResult,
     begin_due_scan,
     begin_scan,
@@ -70,7 +70,8 @@ class State:
 
 def recover(context: Context) -> State:
     """The state of a publisher that has just got its lock, with what is in flight, which ``run_cycle`` sends first."""
-    recorded, hold = read_recorded(context.connection, context.log)
+    context.ledger.recover(context.connection, context.dialect, context.log)
+    recorded, hold = read_recorded(context.connection, context.log, context.ledger.consumer)
     context.connection.commit()
     warn_of(hold)
     flights = {flight.number: flight for flight in recorded}
@@ -126,6 +127,7 @@ def run_cycle(
     for remark in taken.remarks:
         context.counters.remark(remark)
     marks = _marks_without_group(context, taken.bad, taken.loopback)
+    marks.add(Status.SUCCESS, taken.passed)
     for built in built_flights(context, taken, state.row_sizes):
         if stopping():
             state.scan = None
@@ -162,7 +164,7 @@ def _take(
     taken = take_window(context, max(scan.first, first), last, left_out, waiting)
     if taken.next_first is None:
         return taken, None
-    return taken, scan._replace(first=taken.next_first, past=scan.past + taken.past)
+    return taken, context.ledger.rest(scan, taken.next_first, taken.past)
 
 
 def send_in_flight(
@@ -318,7 +320,12 @@ def _prepare(
             flight = flight._replace(origins=Origins(_event_times(context, firsts), {}))
         if current_rows:
             flight = flight._replace(current_rows=current_rows)
-        write_inflight(context.connection, context.log, flight.number, encode(flight, is_plain=not special))
+        write_inflight(
+            context.connection,
+            context.log,
+            flight.number,
+            encode(flight, context.ledger.consumer, is_plain=not special),
+        )
     marks.write(context)
     context.connection.commit()
     if flight is not None:
@@ -380,7 +387,7 @@ def rebuild(
 
 
 class Rebuilt(NamedTuple):
-    """Recorded events, built anew of those of their rows that still have status N, and what they are built of.
+    """Recorded events, built anew of those of their rows that still are to be done, and what they are built of.
 
     ``decided``: the group of each, with what precedence decided when the event was first built; an empty group and no
     decision if no good row is left. ``bad`` and ``log_rows`` by record_id: rows that fail the checks now, and all that
@@ -401,7 +408,7 @@ def build_recorded(context: Context, recorded: Sequence[Outgoing]) -> Rebuilt:
     log_rows = {
         row.record_id: row
         for row in context.dialect.read_rows(context.connection, context.log, ranges)
-        if row.status.rstrip() == Status.NEW
+        if row.status.rstrip() in context.ledger.statuses
     }
     checked = check_rows(queue_rows(log_rows.values()), context.catalog, None)
     good = dict(zip(ids_of(checked.good), checked.good, strict=True))

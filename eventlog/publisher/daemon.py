@@ -55,7 +55,6 @@ from eventlog.publisher.waiting import (
 )
 from eventlog.sql import doctor
 from eventlog.sql.connection import as_database_errors
-from eventlog.sql.rows import tail
 from eventlog.sql.windows import Window
 
 if TYPE_CHECKING:
@@ -123,7 +122,7 @@ def publish_once(context: Context, sink: Sink, stop: Stop | None = None, observe
 
 def _publish_once(context: Context, sink: Sink, stop: Stop) -> None:
     watcher, state = CatalogWatcher(context), recover(context)
-    last = tail(context.connection, context.log)
+    last = context.ledger.tail(context.connection, context.log)
 
     def before_flight() -> None:
         _look_if_due(watcher.context, state)
@@ -147,7 +146,7 @@ def _publish_once(context: Context, sink: Sink, stop: Stop) -> None:
 
 def _is_waiting(context: Context, last: int | None) -> bool:
     """Whether the queue holds rows up to this one."""
-    window = Window(1, last, 1)
+    window = context.ledger.undone(Window(1, last, 1))
     return last is not None and bool(context.dialect.read_window(context.connection, context.log, window))
 
 
@@ -185,7 +184,7 @@ def _serve(
         if context.counters.documents_sent > sent_before:
             heartbeat.last = time.monotonic()
         if (before := reports.due()) is not None:
-            queue = context.dialect.queue(context.connection, context.log, options.event_time_zone)
+            queue = context.ledger.queue(context.connection, context.dialect, context.log, options.event_time_zone)
             context.connection.commit()
             _log.info("%s", summary(before, context.counters, queue, len(state.parking)))
         reports.warn_of_loopback(context)
@@ -306,7 +305,8 @@ def look(context: Context, state: State) -> None:
     oldest_flight = None
     if state.flights and state.hold is None:
         (oldest_flight,) = doctor.ask(conn, dialect, "inflight", float, log) or (None,)
-    queue = look_at_queue(conn, dialect, log, context.options.event_time_zone, context.observer.queue_cap)
+    zone, ledger = context.options.event_time_zone, context.ledger
+    queue = look_at_queue(conn, dialect, log, zone, context.observer.queue_cap, ledger)
     conn.commit()
     writers = [each.seconds for each in transactions if each.wrote_log and each.seconds is not None]
     parked = [
@@ -398,7 +398,7 @@ class Publisher:
             _log.warning("publisher_disabled is set: nothing is published")
             return
         with liveness_file(config.publisher.health_file, patience(config)) as progress:
-            if config.source.type is not None:
+            if config.follows:
                 from eventlog.publisher.stream.follow import follow
                 from eventlog.publisher.stream.open_source import following, position_of
 

@@ -27,6 +27,9 @@ LINE_FORMAT: Final = 1
 KIND: Final = "publisher"
 """Whose line it is: the publisher's own."""
 
+_CONSUMER: Final = "consumer"
+"""The kind of a line of a consumer, which it names (spec/event-log.md 13.1)."""
+
 
 NO_ORIGINS: Final = Origins({}, {})
 
@@ -109,7 +112,7 @@ def placed(events: Iterable[Outgoing], places: Iterator[int]) -> list[Outgoing]:
 # --- the line ---------------------------------------------------------------------------------------------------------
 
 
-def encode(flight: Flight, *, is_plain: bool = False) -> str:
+def encode(flight: Flight, consumer: str = "", *, is_plain: bool = False) -> str:
     """The composition text of the in-flight line.
 
     ``{"line_format": 1, "kind": "publisher", "envelopes": [...]}``, with ``"first"`` in a numbered flight, and with
@@ -117,10 +120,12 @@ def encode(flight: Flight, *, is_plain: bool = False) -> str:
     (``rows``), how many of them belong to each event (``counts``), in a numbered flight the ``place`` of its first
     event, and under ``events``, by the event's index, what is not the plain case: an ``id`` that is not the first
     record_id and the epoch, rows that precedence ``dropped``, the number of ``sendings``, a ``place`` that does not
-    follow the one before. ``is_plain``: no event has any of these, as
-    in nearly all new flights, and they are not looked for.
+    follow the one before. ``consumer``: whose line it is, in place of the publisher's. ``is_plain``: no event has any
+    of these, as in nearly all new flights, and they are not looked for.
     """
     line: dict[str, object] = {"line_format": LINE_FORMAT, "kind": KIND}
+    if consumer:
+        line |= {"kind": _CONSUMER, "consumer": consumer}
     if flight.epoch:
         line["epoch"] = flight.epoch
     if flight.first:
@@ -158,11 +163,21 @@ def _special(events: Sequence[Outgoing], is_numbered: bool, suffix: str) -> dict
     return special
 
 
+def consumer_of(number: int, composition: str) -> str:
+    """The consumer whose line it is; empty for a line of another kind. Raises DatabaseError if it names none."""
+    if f'"kind":"{_CONSUMER}"' not in composition[:40].replace(" ", ""):
+        return ""
+    try:
+        return str(json.loads(composition)["consumer"])
+    except (TypeError, ValueError, KeyError) as error:
+        raise DatabaseError(f"in-flight line {number} cannot be read ({error}); was it changed by hand?") from None
+
+
 def decode(number: int, composition: str) -> Flight:
     """A flight from its line; its events have to be built. Raises DatabaseError if the line is not one of ours."""
     try:
         line = json.loads(composition)
-        if line["line_format"] != LINE_FORMAT or line["kind"] != KIND:
+        if line["line_format"] != LINE_FORMAT or line["kind"] not in (KIND, _CONSUMER):
             raise DatabaseError(
                 f"in-flight line {number} is of format {line['line_format']}, kind {line['kind']!r}, which this "
                 "version does not know: a later version wrote it; start that one, and let it finish the flight"

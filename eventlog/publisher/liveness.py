@@ -35,7 +35,7 @@ _WORK: Final = 60.0
 
 def _longest_rest(config: Config) -> float:
     """Seconds that a publisher of this configuration rests at most."""
-    if config.source.type is not None:
+    if config.follows:
         return config.source.poll_interval
     return LONGEST_REST if config.publisher.time_of_day else float(config.publisher.polling_interval)
 

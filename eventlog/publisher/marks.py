@@ -18,7 +18,6 @@ from eventlog.publisher.delivery import Answered, Judged, Parking, as_flushed
 from eventlog.publisher.flight import NO_ORIGINS, Flight, encode
 from eventlog.publisher.sinks import Sink
 from eventlog.sql.rows import add_errors, strike_inflight, update_inflight
-from eventlog.sql.windows import to_ranges
 
 _ids_of: Final = itemgetter(Outgoing._fields.index("ids"))
 _fates_of: Final = itemgetter(Outgoing._fields.index("fates"))
@@ -76,19 +75,11 @@ class Marks:
             self.add_bad(fates.bad)
 
     def write(self, context: Context) -> None:
-        """Write them in the current transaction: one statement a letter, one for the error lines."""
-        connection, log = context.connection, context.log
-        deleted = (Status.SUCCESS, Status.WARNING) if context.options.delete_from_log else ()
-        for letter, record_ids in self.letters.items():
-            ranges = to_ranges(sorted(record_ids))
-            if ranges and letter in deleted:
-                context.dialect.delete(connection, log, ranges)
-            elif ranges:
-                context.dialect.mark(connection, log, letter, ranges)
-        if self.kept:
-            context.dialect.mark(connection, log, Status.SUCCESS, to_ranges(sorted(self.kept)))
+        """Write them in the current transaction, as the ledger does, and the error lines by one statement."""
+        connection, log, deletes = context.connection, context.log, context.options.delete_from_log
+        context.ledger.write(connection, context.dialect, log, self.letters, self.kept, deletes=deletes)
         if self.errors:
-            add_errors(connection, log, self.errors)
+            add_errors(connection, log, self.errors, context.ledger.consumer)
 
 
 class InflightLine:
@@ -182,12 +173,12 @@ class InflightLine:
         # Without the log's rows: they are read anew when it is sent again, and it may stay for long.
         envelopes = {number: events for number, events in self._left.items() if events}
         rest = self.recorded._replace(envelopes=envelopes, origins=NO_ORIGINS, current_rows={}, waiting=self._waiting)
-        connection, log = self._context.connection, self._context.log
+        connection, log, consumer = self._context.connection, self._context.log, self._context.ledger.consumer
         marks.write(self._context)
         if not envelopes:
             strike_inflight(connection, log, self.flight)
         elif marks.letters or encode(rest) != encode(self.recorded):
-            update_inflight(connection, log, self.flight, encode(rest))
+            update_inflight(connection, log, self.flight, encode(rest, consumer))
         connection.commit()
         self.recorded = rest
 

@@ -37,16 +37,17 @@ from eventlog.core.event_ids import epoch_suffix
 from eventlog.core.events import EventOptions
 from eventlog.core.options import same_fields
 from eventlog.errors import (
-    AnotherPublisher,
     ConfigError,
     DatabaseError,
     EventlogError,
     LogTableError,
     TriggerError,
+    first_of,
     together,
 )
 from eventlog.publisher.context import Context, Counters, PublisherOptions, Used, unavailable_in_words
 from eventlog.publisher.formats import is_single, output_format, value_options
+from eventlog.publisher.ledger import ledger_of
 from eventlog.publisher.sinks.files import Owner, claim
 from eventlog.sql.connection import (
     TO_THE_PRIMARY,
@@ -59,7 +60,7 @@ from eventlog.sql.connection import (
 )
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.epoch import differing, pass_over, raise_epoch, read_epoch, write_epoch
-from eventlog.sql.log_table import LogTable, check_rights, locate_log, split_name
+from eventlog.sql.log_table import LogTable, locate_log, split_name
 from eventlog.sql.rows import extent
 from eventlog.sql.triggers import column_changes, key_change
 from eventlog.sql.triggers.watch import (
@@ -87,23 +88,10 @@ def open_context(config: Config, counters: Counters, used: Used | None = None) -
             raise DatabaseError(f"{place} cannot be published from, since rows are marked: {why}; {TO_THE_PRIMARY}")
         context.dialect.begin_publishing(context.connection)
         server = context.dialect.server_parts(context.connection, context.log)
-        take_lock(context.connection, context.dialect, context.log)
+        context.ledger.take(context.connection, context.dialect, context.log)
         refuse_pooling(context.connection, context.dialect, describe(connection_url(config.database)))
         context = replace(context, used=used or Used())
         yield under_epoch(context, settle_epoch(context, server))
-
-
-def take_lock(conn: Connection, dialect: Dialect, log: LogTable) -> None:
-    """Take the log for this session, which holds it until it ends. Ends the transaction. Raises AnotherPublisher."""
-    is_ours = dialect.try_lock(conn, log)
-    conn.commit()  # from here on the session writes
-    is_ours = is_ours and dialect.claim(conn, log)
-    conn.commit()
-    if not is_ours:
-        raise AnotherPublisher(
-            f"the log {log} is already being published; stop the other publisher (or the Spark job that marks), or "
-            "give this one another log"
-        )
 
 
 @contextmanager
@@ -115,8 +103,9 @@ def open_to_publish(config: Config, counters: Counters, used: Used | None = None
     with open_context(config, counters, used) as context:
         if config.sink.type == "files" and config.sink.directory is not None:
             connection, log = context.connection, context.log
-            name = f"the log {log} in {describe(connection_url(config.database))}"
-            owner = Owner(context.dialect.identity(connection, log), name)
+            reader = f"/{context.ledger.consumer}" if context.ledger.consumer else ""
+            name = f"the log {log}{reader} in {describe(connection_url(config.database))}"
+            owner = Owner(context.dialect.identity(connection, log) + reader, name)
             # The newest number is had by drawing one more, which is left out: who may publish may do that.
             claim(config.sink.directory, owner, partial(pass_over, connection, context.dialect, log))
             connection.commit()
@@ -131,9 +120,11 @@ def open_unlocked(config: Config, counters: Counters) -> Iterator[Context]:
     dialect = dialect_of(url)
     with as_database_errors(engine := connect(url)), engine.connect() as connection:
         log = find_log(connection, dialect, config)
-        check_rights(connection, dialect, log, delete=config.publisher.delete_from_log)
+        ledger = ledger_of(config.source.consumer, config.source.begin)
+        ledger.check_rights(connection, dialect, log, deletes=config.publisher.delete_from_log)
         catalog = read_catalog(connection, dialect, config, log)
         options = publisher_options(config, dialect.current_user(connection), dialect.fold_name)
+        options = replace(options, classes=wanted_classes(config, catalog))
         line = read_epoch(connection, log)
         connection.commit()
         context = Context(
@@ -146,6 +137,7 @@ def open_unlocked(config: Config, counters: Counters) -> Iterator[Context]:
             counters,
             reread=lambda: read_catalog(connection, dialect, config, log),
             captured=captured_tables(config, catalog),
+            ledger=ledger,
         )
         yield under_epoch(context, "" if line is None else line.epoch)
 
@@ -156,11 +148,11 @@ def open_unlocked(config: Config, counters: Counters) -> Iterator[Context]:
 def settle_epoch(context: Context, server: Mapping[str, str]) -> str:
     """The epoch that new event-ids carry: a new one, committed, if the log was put back to an earlier state.
 
-    To be called under the lock of the log. ``server``: what the server says of itself. Raises LogTableError if a new
-    epoch is needed and the log cannot keep one.
+    To be called under the lock of the log, or of a consumer. ``server``: what the server says of itself. Raises
+    LogTableError if a new epoch is needed and the log cannot keep one.
     """
     conn, dialect, log, used = context.connection, context.dialect, context.log, context.used
-    line = read_epoch(conn, log)
+    line = read_epoch(conn, log, is_locked=True)
     known = {} if line is None else line.server
     reasons = differing(known, server) or differing(used.server, server)
     if used.flight and (flight := dialect.next_flight(conn, log)) <= used.flight:
@@ -398,8 +390,10 @@ def publisher_options(config: Config, current_user: str, fold_name: Callable[[st
     """
     settings = config.publisher
     user = own_user(config, current_user, fold_name)
+    # A consumer has no changes of its own: every perpetrator is sent unless it names one (spec/event-log.md 13.5).
+    has_loopback = not settings.allow_loopback and (config.source.consumer is None or settings.driver_user is not None)
     changed = {
-        "driver_user": None if settings.allow_loopback else user,
+        "driver_user": user if has_loopback else None,
         "concurrency": settings.concurrency if SINKS[config.sink.type].takes_several else 1,
         "time_of_day": settings.time_of_day or (),
         "heartbeat_interval": settings.heartbeat_interval * 60.0,
@@ -413,6 +407,20 @@ def publisher_options(config: Config, current_user: str, fold_name: Callable[[st
         park=settings.on_retry == "park",
         events=EventOptions(_insert_query_back(config), config.format.noop_updates),
     )
+
+
+def wanted_classes(config: Config, catalog: Catalog) -> frozenset[str] | None:
+    """The names of the classes that ``source.classes`` asks for, None = all. Raises ConfigError for what is none."""
+    if config.source.classes is None:
+        return None
+    names = [*(cls.name for cls in catalog.classes), *catalog.unavailable]
+    found = {name: match_name(name, names) for name in config.source.classes}
+    if unknown := [name for name, match in found.items() if match is None]:
+        raise ConfigError(
+            f"{config.sources['source.classes']}: {first_of(unknown, 3)} is no class that the configuration names; "
+            f"there are {first_of(sorted(names), 10)}"
+        )
+    return frozenset(match for match in found.values() if match is not None)
 
 
 def own_user(config: Config, current_user: str, fold_name: Callable[[str], str]) -> str:

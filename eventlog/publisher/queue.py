@@ -38,11 +38,12 @@ from eventlog.core.checks import BadRow, CheckedRow, Remark, check_rows
 from eventlog.core.events import Outgoing, QueryBack, asks_for_values, build_event, decide, ids_of
 from eventlog.core.fold import Group, RowFolder, first_id
 from eventlog.errors import DatabaseError, number_of
-from eventlog.model import QUEUE_FIELDS, TIMED_FIELDS, LogRow, Origins, QueueRow, Status, queue_rows
+from eventlog.model import QUEUE_FIELDS, TIMED_FIELDS, LogRow, Origins, QueueRow, queue_rows
 from eventlog.publisher.context import Context, PublisherOptions
-from eventlog.publisher.flight import LINE_FORMAT, NO_ORIGINS, Flight, decode
+from eventlog.publisher.flight import LINE_FORMAT, NO_ORIGINS, Flight, consumer_of, decode
+from eventlog.publisher.ledger import QueueScan, Writers
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.rows import read_inflight, tail
+from eventlog.sql.rows import read_inflight
 from eventlog.sql.windows import DuePlace, Window, to_ranges
 
 _log = logging.getLogger("eventlog.publisher")
@@ -53,32 +54,10 @@ _record_id, _perpetrator, _event_time = (
 _queue_row: Final[Callable[[tuple[Any, ...]], QueueRow]] = itemgetter(slice(len(QUEUE_FIELDS)))
 _timed: Final = itemgetter(*map(LogRow._fields.index, TIMED_FIELDS))
 
-Writers = frozenset[str] | None
-"""Transactions of others that had written the log and were open; None = not known, and nobody may go on."""
-
-
-class QueueScan(NamedTuple):
-    """The rest of a scan: record_ids ``first`` to ``last``, None = to the tail; ``writers`` when it began.
-
-    ``past``: how many rows more it has read past than taken.
-    """
-
-    first: int
-    last: int | None
-    writers: Writers
-    past: int = 0
-
-    @property
-    def is_begun(self) -> bool:
-        """Whether a window of it has been read."""
-        return self.first > 1
-
 
 def begin_scan(context: Context, is_long: bool) -> QueueScan | None:
     """A scan from the head of the queue on; None if the queue is empty. ``is_long``: one window will not do."""
-    last = tail(context.connection, context.log)
-    # After the tail: whoever has a record_id below it is among the writers, or can be seen by now.
-    return None if last is None else QueueScan(1, last, open_writers(context) if is_long else None)
+    return context.ledger.begin_scan(context.connection, context.dialect, context.log, is_long=is_long)
 
 
 def open_writers(context: Context) -> Writers:
@@ -101,6 +80,7 @@ _SMALL: Final = 1024
 
 _EVENT_TYPES: Final = frozenset(range(1, 9))
 _event_type: Final = itemgetter(QUEUE_FIELDS.index("event_type"))
+_table_name: Final = itemgetter(QUEUE_FIELDS.index("table_name"))
 
 
 def most_retries(options: PublisherOptions) -> int:
@@ -112,13 +92,14 @@ class WindowResult(NamedTuple):
     """What one window gives. ``next_first`` is the record_id that the next window of the scan begins at, None at its
     end. ``origins``: of what was read, for a format that needs them. ``remarks`` on rows of the groups. ``sizes``: the
     bytes of large rows by record_id; ``unread``: those of them whose values are forgotten. ``past``: how many rows more
-    were read past than taken.
+    were read past than taken. ``passed``: rows of classes that are not wanted.
     """
 
     groups: list[Group]
     bad: list[BadRow]
     loopback: list[int]
     next_first: int | None
+    passed: Sequence[int] = ()
     origins: Origins = NO_ORIGINS
     remarks: Sequence[Remark] = ()
     sizes: Mapping[int, int] = MappingProxyType({})
@@ -140,6 +121,8 @@ class WindowReader:
         self._in_flight, self._parked = in_flight, parked
         self._bad: list[BadRow] = []
         self._loopback: list[int] = []
+        self._passed: list[int] = []
+        self._wanted: dict[str | None, bool] = {}
         self._origins = Origins({}, {})
         self._remarks: list[Remark] = []
         self._sizes: dict[int, int] = {}
@@ -166,11 +149,28 @@ class WindowReader:
         free = chunk
         if self._in_flight:
             free = [row for row in chunk for record_id, *_ in (row,) if record_id not in self._in_flight]
+        if self.context.options.classes is not None:
+            free = self._of_wanted_classes(free)
         if _EVENT_TYPES.issuperset(map(_event_type, free)):  # as nearly always
             self._check(free)
         else:
             for run in _whole_rows(self.context, free, self._sizes):
                 self._check(run)
+
+    def _of_wanted_classes(self, rows: list[QueueRow]) -> list[QueueRow]:
+        """Those of the rows that ``classes`` asks for; the others are done."""
+        wanted: list[QueueRow] = []
+        for row in rows:
+            name = _table_name(row)
+            is_wanted = self._wanted.get(name)
+            if is_wanted is None:
+                is_wanted = self._wanted[name] = self.context.wants(name)
+            if is_wanted:
+                wanted.append(row)
+            else:
+                self._passed.append(row[0])
+        self.taken += len(rows) - len(wanted)
+        return wanted
 
     def _check(self, rows: list[QueueRow]) -> None:
         checked = check_rows(rows, self.context.catalog, self.context.options.driver_user)
@@ -208,6 +208,7 @@ class WindowReader:
             self._bad,
             self._loopback,
             next_first,
+            self._passed or (),
             self._origins,
             remarks,
             self._sizes,
@@ -228,7 +229,7 @@ def take_window(
     options = context.options
     limit = options.query_limit or _UNLIMITED_WINDOW
     reader = WindowReader(context, in_flight, parked)
-    window = Window(first, last, limit, options.leave_user, reader.value_bytes)
+    window = context.ledger.undone(Window(first, last, limit, options.leave_user, reader.value_bytes))
     needs_origins = context.output.needs_origins
     fields = TIMED_FIELDS if needs_origins else QUEUE_FIELDS
     pieces: Iterable[list[Any]] = context.dialect.read_fields(context.connection, context.log, window, fields)
@@ -298,10 +299,10 @@ def _whole_rows(context: Context, rows: Sequence[QueueRow], large: dict[int, int
 
 
 def _read_new(context: Context, record_ids: Iterable[int]) -> list[QueueRow]:
-    """The rows of these record_ids that still are N, with their values."""
+    """The rows of these record_ids that still are to be done, with their values."""
     fields = (*QUEUE_FIELDS, "status")
     rows = context.dialect.read_columns(context.connection, context.log, to_ranges(sorted(record_ids)), fields)
-    return [_queue_row(row) for row in rows if row[-1].rstrip(" ") == Status.NEW]
+    return [_queue_row(row) for row in rows if row[-1].rstrip(" ") in context.ledger.statuses]
 
 
 def split_groups(
@@ -444,12 +445,13 @@ def encode_hold(hold: Hold) -> str:
     return json.dumps({"line_format": LINE_FORMAT, "kind": _BACKLOG, **line}, separators=(",", ":"))
 
 
-def read_recorded(conn: Connection, log: LogTable) -> tuple[list[Flight], Hold | None]:
+def read_recorded(conn: Connection, log: LogTable, consumer: str = "") -> tuple[list[Flight], Hold | None]:
     """What the in-flight lines of a log say: the flights that a publisher sends, oldest first, and what is held.
 
-    Raises DatabaseError for a line that this version does not know.
+    ``consumer``: the flights of this one, for which nothing is held; empty = the publisher's. Raises DatabaseError for
+    a line that this version does not know.
     """
-    lines = read_inflight(conn, log)
+    lines = [line for line in read_inflight(conn, log) if consumer_of(*line) == consumer]
     holds = {number: hold for number, text in lines if (hold := _hold_of(number, text)) is not None}
     converted = {flight for hold in holds.values() for flight in hold.flights}
     flights = [decode(number, text) for number, text in lines if number not in holds and number not in converted]

@@ -185,7 +185,7 @@ def tracing(config: Config) -> Iterator[Tracing]:
     """
     provider = trace.get_tracer_provider()
     own = _provider() if isinstance(provider, trace.ProxyTracerProvider) else None
-    log = config.database.log_table if config.source.type is None else f"source {config.source.type}"
+    log = f"source {config.source.type}" if config.follows else config.database.log_table
     try:
         yield Tracing((own or provider).get_tracer("eventlog", __version__), log, config.sink.type)
     finally:

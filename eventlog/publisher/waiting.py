@@ -17,7 +17,7 @@ from datetime import datetime, time, timedelta
 from time import monotonic
 from typing import Final, Protocol
 
-from eventlog.errors import AnotherPublisher, DatabaseError, EventlogError, ReceiverAway
+from eventlog.errors import AnotherPublisher, ConsumerRuns, DatabaseError, EventlogError, ReceiverAway
 from eventlog.publisher.context import SILENT, Context, Doing, Observer, WaitFor
 from eventlog.sql.database import Wake
 
@@ -117,25 +117,32 @@ class Idle:
             self._is_asleep = True
             self.wake.heard(connection)  # of rows that the next cycle sees anyway
         else:
+            # A writer that will not notify has shared the lock, or another reader of the log sleeps with it: what is
+            # notified to that one is heard here too.
             connection.commit()
             self._refused += 1
-            stop.wait(min(seconds, back_off(self._refused, *_LOOKS)))
+            if self._sleep(self.wake, stop, min(seconds, back_off(self._refused, *_LOOKS))):
+                self._refused = 0
 
     def _give_back(self, wake: Wake) -> None:
         wake.wake_up(self._context.connection, self._context.log)
         self._is_asleep, self._refused = False, 0
 
-    def _sleep(self, wake: Wake, stop: Stop, seconds: float) -> None:
+    def _sleep(self, wake: Wake, stop: Stop, seconds: float) -> bool:
+        """Wait for ``seconds`` at most, until ``stop`` or a notification; whether there was one."""
         connection = self._context.connection
         until = monotonic() + seconds
-        while not stop.is_set() and not wake.heard(connection):
+        while not stop.is_set():
+            if wake.heard(connection):
+                return True
             left = until - monotonic()
             if left <= 0:
-                return
+                return False
             if isinstance(stop, StopRequest):
                 _wait_for((wake.socket(connection), stop.fileno()), left)
             else:
                 _wait_for((wake.socket(connection),), min(left, _SLICE))
+        return False
 
 
 def begin_idle(context: Context) -> Idle:
@@ -280,7 +287,7 @@ def keep_connected(
     ``life`` is given what it calls whenever it is connected, and which tells it whether that is the first time.
     ``away``: errors that say that a connection is lost; raised if there has never been one. ``initial``, ``maximum``:
     the back-off in seconds. ``observer`` is told of each life. Raises AnotherPublisher if another publisher holds the
-    log or the position.
+    log or the position; where another process works as the same consumer it waits until that one ends.
     """
     attempts, was_connected, is_connected, is_locked_out = 0, False, False, False
     lost_at: float | None = None
@@ -299,6 +306,12 @@ def keep_connected(
         is_connected, who = False, WaitFor.DATABASE
         try:
             life(connected)
+        except ConsumerRuns as runs:
+            why = f"{runs}; waiting as its standby"
+            if not is_locked_out:
+                is_locked_out = True
+                _log.info("%s", why)
+            attempts = 0
         except AnotherPublisher:
             # The server may not have noticed yet that our former session is gone.
             if lost_at is None or monotonic() - lost_at > _LOCK_PATIENCE:

@@ -58,6 +58,7 @@ CAPABILITIES: Final[Mapping[str, str]] = {
     "altered_tables": "a table that was altered is logged by rows to be read back (spec/triggers.md 7.6)",
     "upsert_captured": "a row that INSERT replaces is logged as gone",
     "wake": "a writer wakes a publisher that sleeps (spec/triggers.md 8)",
+    "consumers": "consumers read the log beside its publisher: who has written it and is open can be told",
 }
 """What a database may be able to do: names for ``SqlDatabase.capabilities``, and what each means."""
 
@@ -276,6 +277,33 @@ class SqlDatabase(ABC):
     def unlock(self, conn: Connection, log: LogTable) -> None:
         """Give the log back, if this session has it."""
 
+    # Consumers of a log (spec/event-log.md 13.4)
+
+    def try_consumer_lock(self, conn: Connection, log: LogTable, consumer: str) -> bool:
+        """Take a consumer for this session; True if it has it now. The lock ends with the session."""
+        raise NotImplementedError
+
+    def is_consumer_locked(self, conn: Connection, log: LogTable, consumer: str) -> bool:
+        """Whether any session has the consumer."""
+        return False
+
+    def lock_registering(self, conn: Connection, log: LogTable) -> None:
+        """Wait for the transactions that remove rows of the log, and keep others away to the end of this one."""
+
+    def lock_removing(self, conn: Connection, log: LogTable) -> None:
+        """Wait for a transaction that registers a consumer, and keep others away to the end of this one."""
+
+    def missing_consumer_rights(self, conn: Connection, log: LogTable) -> list[str]:
+        """The rights that this session lacks to be a consumer of the log, in words."""
+        missing = [
+            *self.lacking(conn, log, log.name, ("SELECT",), log.column("status")),
+            *self.lacking(conn, log, log.error_table, ("INSERT",), self.spelled("record_id")),
+            *self.lacking(conn, log, log.inflight_table, _ALL_RIGHTS, self.spelled("flight_no")),
+            *self.lacking(conn, log, log.epoch_table, ("SELECT", "INSERT", "UPDATE"), self.spelled("epoch")),
+            *self.lacking(conn, log, log.consumer_table, ("SELECT", "INSERT", "UPDATE"), self.spelled("name")),
+        ]
+        return list(dict.fromkeys(missing))
+
     # Rights
 
     def missing_rights(self, conn: Connection, log: LogTable, deletes: bool) -> list[str]:
@@ -362,6 +390,10 @@ class SqlDatabase(ABC):
 
     def after_resync(self, log: LogTable, index: str) -> Sequence[str]:
         """The statements that make what the table of positions needs. ``index``: the name of its index."""
+        return ()
+
+    def after_consumers(self, log: LogTable, index: str) -> Sequence[str]:
+        """The statements that make what the table of consumers needs. ``index``: the name of its index."""
         return ()
 
     constraint_names: ClassVar[Mapping[str, Any]] = MappingProxyType({})

@@ -139,7 +139,11 @@ class Dialect(SqlDatabase):
     def read_window(self, conn: Connection, log: LogTable, window: Window) -> list[LogRow]:
         """The rows N of a window, in record_id order (spec/event-log.md 8.1)."""
         statement = self.window_statement(log, window, LogRow._fields)
-        return self.log_rows(conn, statement, window.parameters(self.last_record_id))
+        return self.log_rows(conn, statement, self.window_parameters(window))
+
+    def window_parameters(self, window: Window) -> Mapping[str, object]:
+        """What the statement of a window binds."""
+        return window.parameters(self.last_record_id)
 
     def window_statement(self, log: LogTable, window: Window, fields: Sequence[str]) -> str:
         """The statement that reads these fields of the rows of a window."""
@@ -158,7 +162,7 @@ class Dialect(SqlDatabase):
 
         To be closed by a reader that does not come to its end.
         """
-        parameters = window.parameters(self.last_record_id)
+        parameters = self.window_parameters(window)
         return self._log_chunks(conn, self.window_statement(log, window, LogRow._fields), parameters, size)
 
     def due_chunks(

@@ -31,16 +31,20 @@ class Epoch(NamedTuple):
 
 @lru_cache(maxsize=32)
 def _epochs(log: LogTable) -> sa.TableClause:
-    columns = [sa.column("epoch"), sa.column("server"), sa.column("raised", sa.TIMESTAMP())]
+    columns = [sa.column("epoch"), sa.column("server"), sa.column("raised", sa.TIMESTAMP()), sa.column("removed")]
     return sa.table(quoted(log.epoch_table), *columns, schema=schema_of(log))
 
 
-def read_epoch(conn: Connection, log: LogTable) -> Epoch | None:
-    """The epoch of a log; None if it keeps none, since revision 0008 is not applied. Raises DatabaseError."""
+def read_epoch(conn: Connection, log: LogTable, *, is_locked: bool = False) -> Epoch | None:
+    """The epoch of a log; None if it keeps none, since revision 0008 is not applied. Raises DatabaseError.
+
+    ``is_locked``: nobody else writes it to the end of the transaction.
+    """
     if not has_epoch(conn, log):
         return None
     epochs = _epochs(log)
-    lines = conn.execute(sa.select(epochs.c.epoch, epochs.c.server)).all()
+    statement = sa.select(epochs.c.epoch, epochs.c.server)
+    lines = conn.execute(statement.with_for_update() if is_locked else statement).all()
     try:
         known = [Epoch(epoch or "", {} if server is None else _parts(server)) for epoch, server in lines]
         newest = max(known, key=lambda one: one.epoch, default=Epoch("", {}))
@@ -67,6 +71,18 @@ def write_epoch(conn: Connection, dialect: Dialect, log: LogTable, line: Epoch, 
         values["raised"] = sa.literal_column(dialect.utc_now)
     if not conn.execute(sa.update(epochs).values(values)).rowcount:
         conn.execute(sa.insert(epochs).values(values))
+
+
+def read_removed(conn: Connection, log: LogTable) -> int:
+    """The highest record_id that was removed from the log, 0 = none."""
+    return int(conn.execute(sa.select(sa.func.max(_epochs(log).c.removed))).scalar() or 0)
+
+
+def note_removed(conn: Connection, log: LogTable, record_id: int) -> None:
+    """Write down that rows up to this record_id may have been removed from the log."""
+    epochs = _epochs(log)
+    is_higher = sa.or_(epochs.c.removed.is_(None), epochs.c.removed < record_id)
+    conn.execute(sa.update(epochs).where(is_higher).values(removed=record_id))
 
 
 def differing(known: Mapping[str, str], told: Mapping[str, str]) -> list[str]:

@@ -91,6 +91,11 @@ class LogTable:
         return self._companion("_epoch", self.max_identifier)
 
     @property
+    def consumer_table(self) -> str:
+        """``<log>_consumer``: the consumers of the log, one line each (spec/event-log.md 10, 13)."""
+        return self._companion("_consumer", self.max_identifier)
+
+    @property
     def own_tables(self) -> tuple[str, ...]:
         """The log and all that belongs to it: never a class."""
         return (
@@ -100,6 +105,7 @@ class LogTable:
             self.flight_sequence,
             self.resync_table,
             self.epoch_table,
+            self.consumer_table,
             self.version_table,
         )
 
@@ -283,12 +289,16 @@ def _columns(
     return [column for table in tables if table.name == name for column in table.columns]
 
 
-def check_rights(conn: Connection, dialect: Dialect, log: LogTable, *, delete: bool = False) -> None:
+def check_rights(
+    conn: Connection, dialect: Dialect, log: LogTable, *, delete: bool = False, missing: Sequence[str] | None = None
+) -> None:
     """Raise LogTableError that names the rights which this session lacks to publish the log.
 
-    ``delete``: rows are going to be deleted (``delete_from_log``).
+    ``delete``: rows are going to be deleted (``delete_from_log``). ``missing``: what it lacks for another purpose.
     """
-    if missing := dialect.missing_rights(conn, log, delete):
+    if missing is None:
+        missing = dialect.missing_rights(conn, log, delete)
+    if missing:
         raise LogTableError(
             f"user {dialect.current_user(conn)} lacks rights on the log {log}: {'; '.join(missing)}; "
             "have its owner grant them"

@@ -240,7 +240,8 @@ def _copy(
 @lru_cache(maxsize=32)
 def _errors(log: LogTable) -> sa.TableClause:
     """``<log>_error`` in a statement."""
-    columns = [sa.column("error_time", sa.TIMESTAMP()), *map(sa.column, ("record_id", "code", "message"))]
+    others = ("record_id", "code", "message", "consumer")
+    columns = [sa.column("error_time", sa.TIMESTAMP()), *map(sa.column, others)]
     return sa.table(quoted(log.error_table), *columns, schema=schema_of(log))
 
 
@@ -250,11 +251,16 @@ def _inflight(log: LogTable) -> sa.TableClause:
     return sa.table(quoted(log.inflight_table), *map(sa.column, columns), schema=schema_of(log))
 
 
-def add_errors(conn: Connection, log: LogTable, lines: Sequence[tuple[int, str, str]]) -> None:
-    """Write lines (record_id, code, message) to ``<log>_error``; what no text column takes in a message is replaced."""
+def add_errors(conn: Connection, log: LogTable, lines: Sequence[tuple[int, str, str]], consumer: str = "") -> None:
+    """Write lines (record_id, code, message) to ``<log>_error``; what no text column takes in a message is replaced.
+
+    ``consumer``: whose failures they are; empty = the publisher's.
+    """
     if lines:
+        whose = {"consumer": consumer} if consumer else {}
         rows = [
-            {"record_id": record_id, "code": code, "message": storable(message)} for record_id, code, message in lines
+            {"record_id": record_id, "code": code, "message": storable(message), **whose}
+            for record_id, code, message in lines
         ]
         conn.execute(sa.insert(_errors(log)), rows)
 

@@ -26,7 +26,8 @@ class Window:
 
     ``leave_user``: rows of this perpetrator are left alone (``loopback_rows = leave``); None = none are.
     ``value_bytes``: a row whose values have more bytes comes without them, its event_type the number of these bytes
-    with a minus; None = all rows come whole.
+    with a minus; None = all rows come whole. ``gaps``: not rows N but those of these ranges, in ascending order,
+    whatever their letter of N, S, W, E, F; ``first``, ``last`` and ``leave_user`` do not count then.
     """
 
     first: int
@@ -34,11 +35,16 @@ class Window:
     limit: int | None
     leave_user: str | None = None
     value_bytes: int | None = None
+    gaps: Ranges | None = None
 
     def parameters(self, greatest: int) -> dict[str, object]:
         """What the statement of a window binds: ``first`` (rows without a positive record_id never count), ``last``,
         ``limit``; and ``perpetrator`` where one is left alone. ``greatest``: the record_id that there can be at most.
+        Of ``gaps`` these are the bounds of the last one; the others are bound as the dialect binds ranges.
         """
+        if self.gaps is not None:
+            first, last = self.gaps[-1] if self.gaps else (1, 0)
+            return {"first": first, "last": last, "limit": greatest if self.limit is None else self.limit}
         bounds: dict[str, object] = {
             "first": max(self.first, 1),
             "last": greatest if self.last is None else min(self.last, greatest),
@@ -49,6 +55,8 @@ class Window:
     @property
     def statement(self) -> str:
         """The name of the statement that reads it, in a dialect's ``log.sql``."""
+        if self.gaps is not None:
+            return "read_gaps"
         return "read_window" if self.leave_user is None else "read_window_left"
 
 

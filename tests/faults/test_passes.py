@@ -20,6 +20,7 @@ from eventlog.config.load import Config, load
 from eventlog.publisher import cycle, daemon, queue
 from eventlog.publisher.context import Context
 from eventlog.publisher.cycle import recover, run_cycle
+from eventlog.publisher.ledger import QueueScan
 from eventlog.publisher.sinks import Document
 
 OTHERS = "INSERT INTO usr SELECT n, 0 FROM generate_series({}, {}) AS n"
@@ -57,7 +58,7 @@ def after_begin(monkeypatch: pytest.MonkeyPatch, step: Callable[[bool], object])
     """Do something between the look at the tail of the queue and the first window of a pass; it is told ``is_long``."""
     original = queue.begin_scan
 
-    def begin(context: Context, is_long: bool) -> queue.QueueScan | None:
+    def begin(context: Context, is_long: bool) -> QueueScan | None:
         begun = original(context, is_long)
         step(is_long)
         return begun

@@ -40,7 +40,7 @@ def monitoring(config: Config, listen: str, counters: Counters, compare: Compare
     metrics = PublisherMetrics(activity, {"log": name, "sink": config.sink.type})
     status = partial(process_status, activity, name, config.sink.type, config.format.type, shows_values=settings.values)
     questions = None
-    if config.source.type is None:
+    if not config.follows:
         questions = Questions(config, compare, partial(answers_data, activity, shows_values=settings.values))
     with serving(Monitor(listen, activity, metrics, status, questions, settings)):
         yield activity

@@ -82,6 +82,12 @@ _RESYNC: Final = {
     "autovacuum_vacuum_scale_factor": "0",
     "fillfactor": "50",
 }
+_CONSUMERS: Final = {
+    # A few lines, each written anew with every flight.
+    "autovacuum_vacuum_scale_factor": "0",
+    "fillfactor": "50",
+    "toast.autovacuum_vacuum_scale_factor": "0",
+}
 
 
 class PostgreSQL(PostgresSessions, PostgresObjects):
@@ -151,7 +157,11 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
         # As the driver makes them, and no more at once than stays in the cache.
         self.choose_plans(conn)
         statement = self.window_statement(log, window, fields)
-        return fetch_pieces(conn, statement, window.parameters(self.last_record_id), _AT_ONCE)
+        return fetch_pieces(conn, statement, self.window_parameters(window), _AT_ONCE)
+
+    def window_parameters(self, window: Window) -> Mapping[str, object]:
+        bounds = super().window_parameters(window)
+        return bounds if window.gaps is None else {**bounds, **_bounds(window.gaps[:-1])}
 
     def read_rows(self, conn: Connection, log: LogTable, ranges: Ranges) -> list[LogRow]:
         return self.log_rows(conn, self.log_statement(log, "read_rows"), _bounds(ranges))
@@ -225,6 +235,12 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
         table = qualified(log.schema, log.resync_table)
         identity = f"ALTER TABLE {table} REPLICA IDENTITY USING INDEX {quote_identifier(index)}"
         return [_set(log, log.resync_table, _RESYNC), identity]
+
+    def after_consumers(self, log: LogTable, index: str) -> list[str]:
+        # A row identity, so that the table can be replicated.
+        table = qualified(log.schema, log.consumer_table)
+        identity = f"ALTER TABLE {table} REPLICA IDENTITY USING INDEX {quote_identifier(index)}"
+        return [_set(log, log.consumer_table, _CONSUMERS), identity]
 
     # The log in parts, as Arrow batches
 

@@ -19,6 +19,35 @@ WHERE {status} = 'N' AND {record_id} BETWEEN %(first)s::bigint AND %(last)s::big
 ORDER BY {record_id}
 LIMIT %(limit)s::bigint
 
+-- name: read_gaps
+-- Rows of any letter in ranges of record_ids, in order: each gap by a range of the key, then what is in the last one. Each
+-- stops at the limit, so that nothing more is sorted. One statement, hence one snapshot.
+SELECT *
+FROM (
+    (SELECT {fields}
+     FROM (
+         SELECT r.*
+         FROM unnest(%(lo)s::bigint[], %(hi)s::bigint[]) AS g (lo, hi)
+         CROSS JOIN LATERAL (
+             SELECT *
+             FROM {log}
+             WHERE {record_id} BETWEEN g.lo AND g.hi AND {status} IN ('N', 'S', 'W', 'E', 'F')
+             ORDER BY {record_id}
+             LIMIT %(limit)s::bigint
+         ) AS r
+     ) AS filled
+     ORDER BY {record_id}
+     LIMIT %(limit)s::bigint)
+    UNION ALL
+    (SELECT {fields}
+     FROM {log}
+     WHERE {record_id} BETWEEN %(first)s::bigint AND %(last)s::bigint AND {status} IN ('N', 'S', 'W', 'E', 'F')
+     ORDER BY {record_id}
+     LIMIT %(limit)s::bigint)
+) AS undone
+ORDER BY 1
+LIMIT %(limit)s::bigint
+
 -- name: open_writers
 -- Transactions of other sessions that have written the log and are not at their end, prepared ones too: they hold the
 -- lock that any INSERT takes before it draws a number.

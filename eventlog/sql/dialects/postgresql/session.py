@@ -90,6 +90,9 @@ class PostgresSessions(Dialect):
         # Other sessions may commit without waiting for the disk. What commits here makes all before it durable, so that
         # nothing is sent that a crash takes back (spec/event-log.md 12). remote_apply waits for still more.
         conn.exec_driver_sql(_DURABLE)
+        # Each statement has a snapshot of its own, whatever the role's default is: one that is taken after transactions
+        # have ended shows what they wrote (spec/event-log.md 13.1).
+        conn.exec_driver_sql("SELECT set_config('default_transaction_isolation', 'read committed', false)")
 
     def identity(self, conn: Connection, log: LogTable) -> str:
         # A standby that takes over has the same, a dump that is restored has not. A role may ask for the cluster unless
@@ -121,6 +124,26 @@ class PostgresSessions(Dialect):
 
     def unlock(self, conn: Connection, log: LogTable) -> None:
         _scalar(conn, log, f"CASE WHEN {_HELD} THEN pg_advisory_unlock({_KEY}) END")
+
+    def try_consumer_lock(self, conn: Connection, log: LogTable, consumer: str) -> bool:
+        return bool(_of_consumer(conn, log, consumer, f"SELECT pg_try_advisory_lock(:class, {_CONSUMER_KEY})"))
+
+    def is_consumer_locked(self, conn: Connection, log: LogTable, consumer: str) -> bool:
+        return bool(_of_consumer(conn, log, consumer, f"SELECT EXISTS ({_CONSUMER_LOCKS})"))
+
+    def lock_registering(self, conn: Connection, log: LogTable) -> None:
+        _removal_lock(conn, log, "pg_advisory_xact_lock")
+
+    def lock_removing(self, conn: Connection, log: LogTable) -> None:
+        _removal_lock(conn, log, "pg_advisory_xact_lock_shared")
+
+    def missing_consumer_rights(self, conn: Connection, log: LogTable) -> list[str]:
+        if log.schema is not None and not _has_right(conn, "schema", log.schema, "USAGE"):
+            return [f"USAGE on schema {log.schema}"]
+        missing = super().missing_consumer_rights(conn, log)
+        if not _has_right(conn, "sequence", qualified(log.schema, log.flight_sequence), "USAGE"):
+            missing.append(f"USAGE on sequence {log.flight_sequence}")
+        return missing
 
     def missing_rights(self, conn: Connection, log: LogTable, deletes: bool) -> list[str]:
         if log.schema is not None and not _has_right(conn, "schema", log.schema, "USAGE"):
@@ -183,6 +206,28 @@ _KEY: Final = ":class, CAST(CAST(:log AS text) AS regclass)::oid::integer"
 def _scalar(conn: Connection, log: LogTable, expression: str) -> object:
     parameters = {"class": _LOCK_CLASS, "log": qualified(log.schema, log.name)}
     return conn.execute(text(f"SELECT {expression}"), parameters).scalar_one()
+
+
+_CONSUMER_CLASS: Final = int.from_bytes(b"Econ")
+"""First half of the lock of a consumer; the second is a hash of the log's OID and its name."""
+_REMOVAL_CLASS: Final = int.from_bytes(b"Erem")
+"""First half of the lock between registering a consumer and removing rows; the second is the log's OID."""
+_CONSUMER_KEY: Final = "hashtext(CAST(CAST(:log AS text) AS regclass)::oid::text || '/' || CAST(:consumer AS text))"
+_CONSUMER_LOCKS: Final = f"""
+    SELECT FROM pg_catalog.pg_locks
+    WHERE locktype = 'advisory'
+      AND database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
+      AND classid = CAST(:class AS bigint)::oid AND objid = ({_CONSUMER_KEY})::oid AND objsubid = 2 AND granted"""  # noqa: S608 - no text of others
+
+
+def _of_consumer(conn: Connection, log: LogTable, consumer: str, statement: str) -> object:
+    parameters = {"class": _CONSUMER_CLASS, "log": qualified(log.schema, log.name), "consumer": consumer}
+    return conn.execute(text(statement), parameters).scalar_one()
+
+
+def _removal_lock(conn: Connection, log: LogTable, function: str) -> None:
+    statement = f"SELECT {function}(:class, CAST(CAST(:log AS text) AS regclass)::oid::integer)"
+    conn.execute(text(statement), {"class": _REMOVAL_CLASS, "log": qualified(log.schema, log.name)})
 
 
 def _has_right(conn: Connection, kind: str, name: str, right: str) -> bool:

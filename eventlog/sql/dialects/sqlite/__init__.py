@@ -20,14 +20,16 @@ from eventlog.sql.dialects.sqlite.triggers import SQLiteTriggers, broken_trigger
 from eventlog.sql.dialects.stepwise import LOG_SQL, trigger_answers
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import statements
-from eventlog.sql.windows import Ranges
+from eventlog.sql.windows import Ranges, Window
 
 
 class SQLite(SQLiteSessions, SQLiteObjects):
     """SQLite by the driver of Python's library."""
 
     name = "sqlite"
-    capabilities = frozenset({"partial_indexes", "transactional_ddl", "empty_text", "nul_characters", "owner_look_up"})
+    capabilities = frozenset(
+        {"partial_indexes", "transactional_ddl", "empty_text", "nul_characters", "owner_look_up", "consumers"}
+    )
     max_identifier = text.MAX_IDENTIFIER
     triggers = SQLiteTriggers()
     answers: ClassVar = {**ANSWERS, **trigger_answers(triggers, has_log), "broken_triggers": broken_triggers}
@@ -57,6 +59,10 @@ class SQLite(SQLiteSessions, SQLiteObjects):
             "until": instant(":until"),
             "after": instant(":after_time"),
         }
+
+    def window_parameters(self, window: Window) -> Mapping[str, object]:
+        bounds = super().window_parameters(window)
+        return bounds if window.gaps is None else {**bounds, "gaps": json.dumps(list(map(list, window.gaps[:-1])))}
 
     def read_rows(self, conn: Connection, log: LogTable, ranges: Ranges) -> list[LogRow]:
         parameters = {"ranges": json.dumps(list(map(list, ranges)))}

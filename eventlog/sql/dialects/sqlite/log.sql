@@ -19,6 +19,19 @@ WHERE {status} = 'N' AND {record_id} BETWEEN :first AND :last
 ORDER BY {record_id}
 LIMIT :limit
 
+-- name: read_gaps
+-- Rows of any letter in ranges of record_ids, in order: the gaps range by range, then what is in the last one.
+SELECT {fields}
+FROM json_each(:gaps) AS r
+CROSS JOIN {log}
+WHERE {record_id} BETWEEN r.value ->> 0 AND r.value ->> 1 AND {status} IN ('N', 'S', 'W', 'E', 'F')
+UNION ALL
+SELECT {fields}
+FROM {log}
+WHERE {record_id} BETWEEN :first AND :last AND {status} IN ('N', 'S', 'W', 'E', 'F')
+ORDER BY 1
+LIMIT :limit
+
 -- name: read_rows
 -- Rows by ranges of record_ids, whatever their status. Range by range, by the key.
 SELECT {fields}

@@ -172,15 +172,22 @@ class SQLiteSessions(Dialect):
             return False
         if self.holds_lock(conn, log) or _holder_elsewhere(conn, log, path) is not None:
             return True
-        if not path.exists():
-            return False
-        try:
-            with path.open("rb") as file:
-                return not _flock(file, shared=True)
-        except FileNotFoundError:
-            return False
-        except PermissionError as error:
-            raise DatabaseError(f"the lock file {str(path)!r} cannot be read: {error.strerror}") from error
+        return _is_taken(path)
+
+    def try_consumer_lock(self, conn: Connection, log: LogTable, consumer: str) -> bool:
+        # From the next transaction on the session writes.
+        if (path := _consumer_lock_path(conn, log, consumer)) is not None:
+            file = _take(path)
+            if file is None:
+                return False
+            session: Any = conn.connection.dbapi_connection
+            session.at_end.callback(_give_back, file, path)
+        conn.info[WRITES] = True
+        return True
+
+    def is_consumer_locked(self, conn: Connection, log: LogTable, consumer: str) -> bool:
+        path = _consumer_lock_path(conn, log, consumer)
+        return path is not None and _is_taken(path)
 
     def holds_lock(self, conn: Connection, log: LogTable) -> bool:
         # And the file is still the one that others would look at.
@@ -228,6 +235,26 @@ def _lock_path(conn: Connection, log: LogTable) -> Path | None:
     """The lock file of a log: ``FILE-LOG.lock`` beside the database; None for one in memory."""
     file = _file_of(conn)
     return None if file is None else file.with_name(f"{file.name}-{log.name.replace('/', '_')}.lock")
+
+
+def _consumer_lock_path(conn: Connection, log: LogTable, consumer: str) -> Path | None:
+    """The lock file of a consumer: ``FILE-LOG-CONSUMER.lock``. None for a database in memory."""
+    file = _file_of(conn)
+    name = f"{log.name}-{consumer}".replace("/", "_")
+    return None if file is None else file.with_name(f"{file.name}-{name}.lock")
+
+
+def _is_taken(path: Path) -> bool:
+    """Whether a session holds a lock file."""
+    if not path.exists():
+        return False
+    try:
+        with path.open("rb") as file:
+            return not _flock(file, shared=True)
+    except FileNotFoundError:
+        return False
+    except PermissionError as error:
+        raise DatabaseError(f"the lock file {str(path)!r} cannot be read: {error.strerror}") from error
 
 
 def _give_back(file: IO[Any], path: Path) -> None:

@@ -1,0 +1,109 @@
+"""A set of record_ids that grows from its lower end: what a consumer of a log has done (spec/event-log.md 13.1)."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from operator import itemgetter
+from typing import Final
+
+_last: Final = itemgetter(1)
+
+Range = tuple[int, int]
+"""The first and the last of consecutive record_ids."""
+
+
+class RecordSet:
+    """All record_ids up to ``floor``, and ``ranges`` above it: ascending, none touches another one or the floor."""
+
+    __slots__ = ("floor", "ranges")
+
+    def __init__(self, floor: int = 0, ranges: Iterable[Range] = ()) -> None:
+        self.floor: int = floor
+        self.ranges: list[Range] = []
+        self.add(ranges)
+
+    @property
+    def top(self) -> int:
+        """The highest record_id of the set."""
+        return self.ranges[-1][1] if self.ranges else self.floor
+
+    def __contains__(self, record_id: int) -> bool:
+        if record_id <= self.floor:
+            return True
+        place = bisect_left(self.ranges, record_id, key=_last)
+        return place < len(self.ranges) and self.ranges[place][0] <= record_id
+
+    def __repr__(self) -> str:
+        return f"RecordSet({self.floor}, {self.ranges})"
+
+    def add(self, ranges: Iterable[Range]) -> None:
+        """Put ranges into the set, in whatever order."""
+        own = self.ranges
+        for first, last in ranges:
+            if last <= self.floor:
+                continue
+            begin = end = bisect_left(own, first - 1, key=_last)
+            while end < len(own) and own[end][0] <= last + 1:
+                end += 1
+            if begin < end:
+                first, last = min(first, own[begin][0]), max(last, own[end - 1][1])
+            if first <= self.floor + 1:
+                self.floor = last
+                del own[:end]
+            else:
+                own[begin:end] = [(first, last)]
+
+    def discard(self, ranges: Iterable[Range]) -> None:
+        """Take ranges out of the set."""
+        kept: list[Range] = [(1, self.floor), *self.ranges] if self.floor > 0 else list(self.ranges)
+        for first, last in ranges:
+            cut: list[Range] = []
+            for begin, end in kept:
+                cut += [
+                    part for part in ((begin, min(end, first - 1)), (max(begin, last + 1), end)) if part[0] <= part[1]
+                ]
+            kept = cut
+        self.floor, self.ranges = 0, []
+        self.add(kept)
+
+    def decide(self, last: int, shown: Sequence[int]) -> None:
+        """Put all record_ids up to ``last`` into the set but for those ``shown``, which ascend."""
+        begins = [self.floor + 1, *(one + 1 for one in shown)]
+        ends = [*(one - 1 for one in shown), last]
+        self.add((first, end) for first, end in zip(begins, ends, strict=True) if first <= end)
+
+    def gaps(self, last: int) -> list[Range]:
+        """What up to ``last`` is not in the set, in ascending order."""
+        begins = [self.floor + 1, *(end + 1 for _, end in self.ranges)]
+        ends = [*(first - 1 for first, _ in self.ranges), last]
+        return [(first, min(end, last)) for first, end in zip(begins, ends, strict=True) if first <= min(end, last)]
+
+    def encode(self) -> str:
+        """The set as a JSON list: the floor, then of each range its distance from the end before and its length - 1."""
+        numbers, before = [self.floor], self.floor
+        for first, last in self.ranges:
+            numbers += (first - before, last - first)
+            before = last
+        return json.dumps(numbers, separators=(",", ":"))
+
+
+def decode(text: str) -> RecordSet:
+    """A set from what ``encode`` made of it. Raises ValueError for another text."""
+    numbers = json.loads(text)
+    if (
+        not isinstance(numbers, list)
+        or len(numbers) % 2 == 0
+        or not all(type(one) is int and one >= 0 for one in numbers)
+    ):
+        raise ValueError("no set of record_ids")
+    floor, *steps = numbers
+    decoded, before = RecordSet(floor), floor
+    for distance, length in zip(steps[::2], steps[1::2], strict=True):
+        if distance < 2:
+            raise ValueError("ranges of record_ids that touch")
+        first = before + distance
+        before = first + length
+        decoded.ranges.append((first, before))
+    return decoded

@@ -1,0 +1,317 @@
+"""Where it is written down which rows of a log are done: the one difference between its publisher and its consumers.
+
+The publisher's ledger is the letters of the rows (spec/event-log.md 2), that of a consumer a set of record_ids
+(spec/event-log.md 13.1). A ledger says what is read next, writes what is done, and whose lines in flight a crash left.
+It is asked by the one thread that works with the connection. No method but ``take`` ends a transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Final, NamedTuple, Protocol
+
+from sqlalchemy import Connection
+
+from eventlog.core.record_set import RecordSet
+from eventlog.errors import AnotherPublisher, ConsumerRuns, LogTableError
+from eventlog.model import Status
+from eventlog.sql import consumers
+from eventlog.sql.dialect import Dialect
+from eventlog.sql.epoch import note_removed
+from eventlog.sql.log_table import LogTable, check_rights
+from eventlog.sql.rows import count_queue, tail
+from eventlog.sql.windows import Queue, Window, to_ranges
+
+Writers = frozenset[str] | None
+"""Transactions of others that had written the log and were open; None = not known, and nobody may go on."""
+
+
+class QueueScan(NamedTuple):
+    """The rest of a scan: record_ids ``first`` to ``last``, None = to the tail; ``writers`` when it began.
+
+    ``past``: how many rows more it has read past than taken.
+    """
+
+    first: int
+    last: int | None
+    writers: Writers
+    past: int = 0
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether a window of it has been read."""
+        return self.first > 1
+
+
+class Ledger(Protocol):
+    """Which rows of a log are done.
+
+    ``consumer``: whose lines in flight are its own, by the consumer's name; empty = the publisher's. ``statuses``: the
+    letters of rows that can be something to do.
+    """
+
+    @property
+    def consumer(self) -> str: ...
+
+    @property
+    def statuses(self) -> frozenset[str]: ...
+
+    def take(self, conn: Connection, dialect: Dialect, log: LogTable) -> None:
+        """Keep others from working with this ledger until the session ends. Ends the transaction.
+
+        Raises AnotherPublisher.
+        """
+        ...
+
+    def check_rights(self, conn: Connection, dialect: Dialect, log: LogTable, *, deletes: bool) -> None:
+        """Raise LogTableError that names the rights which this session lacks."""
+        ...
+
+    def recover(self, conn: Connection, dialect: Dialect, log: LogTable) -> None:
+        """Read what is done, after a connection was made or what was in memory is to be dropped."""
+        ...
+
+    def begin_scan(self, conn: Connection, dialect: Dialect, log: LogTable, *, is_long: bool) -> QueueScan | None:
+        """A scan from the head on; None if there is nothing to do. ``is_long``: one window will not do."""
+        ...
+
+    def rest(self, scan: QueueScan, next_first: int, past: int) -> QueueScan:
+        """What is left of a scan whose next window would begin at ``next_first``."""
+        ...
+
+    def undone(self, window: Window) -> Window:
+        """The window, of those of its rows that are not done."""
+        ...
+
+    def queue(self, conn: Connection, dialect: Dialect, log: LogTable, event_time_zone: str) -> Queue:
+        """How much waits, for a line of the log."""
+        ...
+
+    def tail(self, conn: Connection, log: LogTable) -> int | None:
+        """The highest record_id that may be something to do, None if there is none."""
+        ...
+
+    def count(self, conn: Connection, dialect: Dialect, log: LogTable, most: int) -> int:
+        """How many rows are not done, counted up to ``most``."""
+        ...
+
+    def write(
+        self,
+        conn: Connection,
+        dialect: Dialect,
+        log: LogTable,
+        letters: Mapping[Status, Sequence[int]],
+        kept: Sequence[int] = (),
+        *,
+        deletes: bool = False,
+    ) -> None:
+        """Write that rows are done, by the letters that they get.
+
+        ``deletes``: rows S and W are deleted, but for those ``kept``, which are S.
+        """
+        ...
+
+
+# --- the publisher's --------------------------------------------------------------------------------------------------
+
+
+class StatusLedger:
+    """The letters of the rows: what has N is to be done."""
+
+    __slots__ = ()
+
+    consumer = ""
+    statuses = frozenset({Status.NEW.value})
+
+    def take(self, conn: Connection, dialect: Dialect, log: LogTable) -> None:
+        is_ours = dialect.try_lock(conn, log)
+        conn.commit()  # from here on the session writes
+        is_ours = is_ours and dialect.claim(conn, log)
+        conn.commit()
+        if not is_ours:
+            raise AnotherPublisher(
+                f"the log {log} is already being published; stop the other publisher (or the Spark job that marks), or "
+                "give this one another log"
+            )
+
+    def check_rights(self, conn: Connection, dialect: Dialect, log: LogTable, *, deletes: bool) -> None:
+        check_rights(conn, dialect, log, delete=deletes)
+
+    def recover(self, conn: Connection, dialect: Dialect, log: LogTable) -> None:
+        """Nothing is in memory."""
+
+    def begin_scan(self, conn: Connection, dialect: Dialect, log: LogTable, *, is_long: bool) -> QueueScan | None:
+        last = tail(conn, log)
+        # After the tail: whoever has a record_id below it is among the writers, or can be seen by now.
+        return None if last is None else QueueScan(1, last, dialect.open_writers(conn, log) if is_long else None)
+
+    def rest(self, scan: QueueScan, next_first: int, past: int) -> QueueScan:
+        return scan._replace(first=next_first, past=scan.past + past)
+
+    def undone(self, window: Window) -> Window:
+        return window
+
+    def queue(self, conn: Connection, dialect: Dialect, log: LogTable, event_time_zone: str) -> Queue:
+        return dialect.queue(conn, log, event_time_zone)
+
+    def tail(self, conn: Connection, log: LogTable) -> int | None:
+        return tail(conn, log)
+
+    def count(self, conn: Connection, dialect: Dialect, log: LogTable, most: int) -> int:
+        return count_queue(conn, log, most)
+
+    def write(
+        self,
+        conn: Connection,
+        dialect: Dialect,
+        log: LogTable,
+        letters: Mapping[Status, Sequence[int]],
+        kept: Sequence[int] = (),
+        *,
+        deletes: bool = False,
+    ) -> None:
+        """One statement a letter."""
+        # A consumer that has not read a row yet would lose it (spec/event-log.md 13.4).
+        deletes = deletes and not _are_registered(conn, dialect, log)
+        removed = 0
+        for letter, record_ids in letters.items():
+            ranges = to_ranges(sorted(record_ids))
+            if ranges and deletes and letter in (Status.SUCCESS, Status.WARNING):
+                dialect.delete(conn, log, ranges)
+                removed = max(removed, ranges[-1][1])
+            elif ranges:
+                dialect.mark(conn, log, letter, ranges)
+        if kept:
+            dialect.mark(conn, log, Status.SUCCESS, to_ranges(sorted(kept)))
+        if removed and consumers.has_table(conn, log):
+            note_removed(conn, log, removed)
+
+
+def _are_registered(conn: Connection, dialect: Dialect, log: LogTable) -> bool:
+    """Whether there are consumers, under the lock that keeps new ones away to the end of the transaction."""
+    if not consumers.has_table(conn, log):
+        return False
+    dialect.lock_removing(conn, log)
+    return consumers.has_consumers(conn, log)
+
+
+LETTERS: Final = StatusLedger()
+
+
+# --- a consumer's -----------------------------------------------------------------------------------------------------
+
+_MOST_LOOKS: Final = 8
+"""Looks at the open writers that wait for these to end."""
+_MOST_SHOWN: Final = 10_000
+"""Rows in gaps that are looked at before a gap is closed."""
+
+
+@dataclass(slots=True)
+class SetLedger:
+    """A set of record_ids, in memory and in the line of the consumer.
+
+    ``begins``: where the consumer begins if it is new. ``looks``: the highest record_id of the set at a moment, and who
+    had written the log and was open right after it: when all of these have ended, gaps up to it can be filled no more.
+    ``is_changed``: the set in memory is another one than that of the line.
+    """
+
+    consumer: str
+    begins: str = consumers.NOW
+    done: RecordSet = field(default_factory=RecordSet)
+    looks: list[tuple[int, frozenset[str]]] = field(default_factory=list)
+    is_changed: bool = False
+
+    statuses = frozenset(status.value for status in Status)
+
+    def take(self, conn: Connection, dialect: Dialect, log: LogTable) -> None:
+        is_ours = dialect.try_consumer_lock(conn, log, self.consumer)
+        conn.commit()  # from here on the session writes
+        if not is_ours:
+            raise ConsumerRuns(
+                f"consumer {self.consumer!r} of the log {log} runs already: this process may wait until it ends, or "
+                "give this one another name"
+            )
+        if consumers.read_consumer(conn, log, self.consumer) is None:
+            consumers.register(conn, dialect, log, self.consumer, self.begins)
+        conn.commit()
+
+    def check_rights(self, conn: Connection, dialect: Dialect, log: LogTable, *, deletes: bool) -> None:
+        consumers.check_possible(conn, dialect, log)
+        check_rights(conn, dialect, log, missing=dialect.missing_consumer_rights(conn, log))
+
+    def recover(self, conn: Connection, dialect: Dialect, log: LogTable) -> None:
+        line = consumers.read_consumer(conn, log, self.consumer)
+        self.done = consumers.first_set(conn, dialect, log, self.begins) if line is None else line.done
+        # A prepared transaction has another name after a restart of the server.
+        self.looks, self.is_changed = [], False
+
+    def begin_scan(self, conn: Connection, dialect: Dialect, log: LogTable, *, is_long: bool) -> QueueScan | None:
+        if again := consumers.take_requeued(conn, log, self.consumer):
+            self.done.discard(again)
+            self.is_changed = True
+        self._close_gaps(conn, dialect, log)
+        return QueueScan(1, self.done.top, None)
+
+    def _close_gaps(self, conn: Connection, dialect: Dialect, log: LogTable) -> None:
+        """Take numbers that will never be given for done (spec/event-log.md 13.1)."""
+        if not self.done.ranges:
+            self.looks.clear()
+            return
+        top = self.done.top
+        # After the highest record_id was seen.
+        writers = dialect.open_writers(conn, log)
+        if writers is None:
+            raise LogTableError(f"the database does not tell any more who has written the log {log}")
+        if len(self.looks) < _MOST_LOOKS and all(last < top for last, _ in self.looks):
+            self.looks.append((top, writers))
+        ended = max((last for last, before in self.looks if before.isdisjoint(writers)), default=0)
+        if not ended:
+            return
+        self.looks = [look for look in self.looks if look[0] > ended]
+        gaps = consumers.behind(self.done, dialect, ended, _MOST_SHOWN)
+        # By a statement of its own: its snapshot is taken after all of them have ended.
+        shown = consumers.shown_ids(conn, dialect, log, gaps) if gaps.gaps else []
+        before = self.done.floor, len(self.done.ranges)
+        self.done.decide(shown[-1] if len(shown) == _MOST_SHOWN else ended, shown)
+        self.is_changed = self.is_changed or before != (self.done.floor, len(self.done.ranges))
+
+    def rest(self, scan: QueueScan, next_first: int, past: int) -> QueueScan:
+        # Every window begins at the head: nobody's writers are known, so that a new scan begins.
+        return QueueScan(1, scan.last, None)
+
+    def undone(self, window: Window) -> Window:
+        last = Dialect.last_record_id if window.last is None else window.last
+        return replace(window, gaps=tuple(self.done.gaps(last)))
+
+    def queue(self, conn: Connection, dialect: Dialect, log: LogTable, event_time_zone: str) -> Queue:
+        return Queue(self.count(conn, dialect, log, _MOST_SHOWN), None)
+
+    def tail(self, conn: Connection, log: LogTable) -> int | None:
+        return consumers.highest_row(conn, log)
+
+    def count(self, conn: Connection, dialect: Dialect, log: LogTable, most: int) -> int:
+        return consumers.count_behind(conn, dialect, log, self.done, most)
+
+    def write(
+        self,
+        conn: Connection,
+        dialect: Dialect,
+        log: LogTable,
+        letters: Mapping[Status, Sequence[int]],
+        kept: Sequence[int] = (),
+        *,
+        deletes: bool = False,
+    ) -> None:
+        """One statement, if there is something to write. What comes of a failure is that ``recover`` is called."""
+        record_ids = sorted(chain(kept, *letters.values()))
+        self.done.add(to_ranges(record_ids))
+        if record_ids or self.is_changed:
+            consumers.write_done(conn, dialect, log, self.consumer, self.done, moved=bool(record_ids))
+            self.is_changed = False
+
+
+def ledger_of(consumer: str | None, begins: str) -> Ledger:
+    """The ledger of a consumer, None = of the publisher."""
+    return LETTERS if consumer is None else SetLedger(consumer, begins)

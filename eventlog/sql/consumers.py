@@ -1,0 +1,263 @@
+"""The consumers of a log: their lines in ``<log>_consumer``, and where a new one begins (spec/event-log.md 13).
+
+No function commits: the caller decides what belongs to one transaction.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy import Connection
+
+from eventlog.core.record_set import RecordSet, decode
+from eventlog.errors import ConfigError, DatabaseError, LogTableError
+from eventlog.sql.dialect import Dialect
+from eventlog.sql.doctor import Numbering, ask
+from eventlog.sql.epoch import read_removed
+from eventlog.sql.log_table import LogTable, quoted, schema_of
+from eventlog.sql.rows import column_of, rows_of
+from eventlog.sql.windows import Ranges, Window
+
+COLUMNS: Final = ("name", "begun", "begins", "done", "moved", "requeued", "loaded")
+"""The columns of ``<log>_consumer``."""
+NOW: Final = "now"
+FIRST: Final = "first"
+SNAPSHOT: Final = "snapshot"
+_KNOWN: Final = "eventlog_consumers"
+"""Key of ``Connection.info``: logs whose table of consumers was found."""
+
+
+class ConsumerLine(NamedTuple):
+    """What the line of a consumer says. Times are UTC.
+
+    ``begins``: where it began. ``moved``: when the set last changed. ``requeued``: record_ids that are to be taken out
+    of the set. ``loaded``: how far its snapshot is, None = it has none, or none any more.
+    """
+
+    name: str
+    begun: datetime
+    begins: str
+    done: RecordSet
+    moved: datetime | None
+    requeued: Ranges
+    loaded: dict[str, Any] | None
+
+
+@lru_cache(maxsize=32)
+def _consumers(log: LogTable) -> sa.TableClause:
+    times = ("begun", "moved")
+    columns = [sa.column(name, sa.TIMESTAMP()) if name in times else sa.column(name) for name in COLUMNS]
+    return sa.table(quoted(log.consumer_table), *columns, schema=schema_of(log))
+
+
+def has_table(conn: Connection, log: LogTable) -> bool:
+    """Whether the log has a table of consumers."""
+    known: set[LogTable] = conn.info.setdefault(_KNOWN, set())
+    if log not in known and sa.inspect(conn).has_table(quoted(log.consumer_table), log.schema):
+        known.add(log)
+    return log in known
+
+
+def check_possible(conn: Connection, dialect: Dialect, log: LogTable) -> None:
+    """Raise LogTableError if the log can have no consumers: by its database, its numbering, or its tables."""
+    if "consumers" not in dialect.capabilities:
+        raise LogTableError(
+            f"the log {log} can have no consumers: {dialect.name} does not tell which transactions have written it and "
+            "are open, so that nobody knows when a gap in its numbers stays one; give this receiver a log of its own"
+        )
+    for numbering in ask(conn, dialect, "numberings", Numbering, log):
+        if numbering.cache > 1 or numbering.increment < 1 or numbering.cycles or numbering.disorder is not None:
+            why = f"keeps {numbering.cache} numbers a session" if numbering.cache > 1 else "does not rise"
+            raise LogTableError(
+                f"the log {log} can have no consumers: its sequence {numbering.name} {why}, so that a row may get a "
+                f"number that was passed long ago; ALTER SEQUENCE {numbering.name} CACHE 1 INCREMENT 1 NO CYCLE"
+            )
+    if not has_table(conn, log):
+        raise LogTableError(
+            f"the log {log} has no table {log.consumer_table}, where consumers keep what they have done: make it with "
+            "`eventlog db upgrade`, or with `eventlog db upgrade --companions-only` if somebody else made the log"
+        )
+
+
+def read_consumers(conn: Connection, log: LogTable) -> list[ConsumerLine]:
+    """All consumers by name; none if the log has no table of them. Raises DatabaseError for a line that is no line."""
+    if not has_table(conn, log):
+        return []
+    table = _consumers(log)
+    return [_line(tuple(row)) for row in conn.execute(sa.select(*table.c).order_by(table.c.name))]
+
+
+def read_consumer(conn: Connection, log: LogTable, name: str) -> ConsumerLine | None:
+    """The line of a consumer, None if it is not registered. Raises DatabaseError for a line that is no line."""
+    table = _consumers(log)
+    row = conn.execute(sa.select(*table.c).where(table.c.name == name)).first()
+    return None if row is None else _line(tuple(row))
+
+
+def _line(row: Sequence[Any]) -> ConsumerLine:
+    name, begun, begins, done, moved, requeued, loaded = row
+    try:
+        again = [] if requeued is None else [(int(first), int(last)) for first, last in json.loads(requeued)]
+        return ConsumerLine(
+            str(name), begun, str(begins), decode(done), moved, again, None if loaded is None else json.loads(loaded)
+        )
+    except (TypeError, ValueError) as error:
+        raise DatabaseError(
+            f"the line of consumer {name!r} cannot be read ({error}); was it changed by hand?"
+        ) from None
+
+
+def has_consumers(conn: Connection, log: LogTable) -> bool:
+    """Whether any consumer is registered."""
+    return conn.execute(sa.select(_consumers(log).c.name).limit(1)).first() is not None
+
+
+def register(conn: Connection, dialect: Dialect, log: LogTable, name: str, begins: str) -> None:
+    """Write the line of a new consumer, under the lock that who deletes shares.
+
+    ``begins``: now, first, snapshot or a record_id. Raises ConfigError for a record_id that was removed.
+    """
+    dialect.lock_registering(conn, log)
+    table = _consumers(log)
+    line = {"name": name, "begins": begins, "done": first_set(conn, dialect, log, begins).encode()}
+    if begins == SNAPSHOT:
+        line["loaded"] = json.dumps({})
+    conn.execute(sa.insert(table).values(line))
+
+
+def reset(conn: Connection, dialect: Dialect, log: LogTable, name: str, begins: str) -> None:
+    """Write the line of a consumer anew, as when it was registered. Its in-flight lines are the caller's."""
+    forget(conn, log, name)
+    register(conn, dialect, log, name, begins)
+
+
+def forget(conn: Connection, log: LogTable, name: str) -> bool:
+    """Take the line of a consumer away; whether there was one."""
+    table = _consumers(log)
+    return conn.execute(sa.delete(table).where(table.c.name == name)).rowcount > 0
+
+
+def first_set(conn: Connection, dialect: Dialect, log: LogTable, begins: str) -> RecordSet:
+    """The set of a consumer that begins now, or somewhere else."""
+    if begins == FIRST:
+        return RecordSet()
+    if begins in (NOW, SNAPSHOT):
+        highest = _highest(conn, log)
+        # After the highest: who has drawn a number below it is among the writers, or can be seen by now.
+        if dialect.open_writers(conn, log):
+            return RecordSet(0, _visible(conn, log))
+        return RecordSet(highest)
+    first = int(begins)
+    if (removed := read_removed(conn, log)) >= first:
+        raise ConfigError(
+            f"begin = {first}: rows up to record_id {removed} were removed from the log {log}, so that a consumer that "
+            'begins there would miss some; begin behind it, or with "first" (what the log still holds), or with '
+            '"snapshot"'
+        )
+    return RecordSet(first - 1)
+
+
+def _highest(conn: Connection, log: LogTable) -> int:
+    return int(conn.execute(sa.select(sa.func.max(column_of(log, "record_id")))).scalar() or 0)
+
+
+def _visible(conn: Connection, log: LogTable) -> list[tuple[int, int]]:
+    """All record_ids that one statement sees, as ranges."""
+    record_id = column_of(log, "record_id")
+    number = (record_id - sa.func.row_number().over(order_by=record_id)).label("island")
+    numbered = sa.select(record_id.label("record_id"), number).where(record_id > 0).subquery()
+    first = sa.func.min(numbered.c.record_id)
+    ranges = sa.select(first, sa.func.max(numbered.c.record_id)).group_by(numbered.c.island).order_by(first)
+    return [(int(low), int(high)) for low, high in conn.execute(ranges)]
+
+
+# --- while it runs ----------------------------------------------------------------------------------------------------
+
+
+def write_done(conn: Connection, dialect: Dialect, log: LogTable, name: str, done: RecordSet, *, moved: bool) -> None:
+    """Write the set over the one that stands in the line. ``moved``: rows have joined it."""
+    table = _consumers(log)
+    values: dict[str, Any] = {"done": done.encode()}
+    if moved:
+        values["moved"] = sa.literal_column(dialect.utc_now)
+    if not conn.execute(sa.update(table).where(table.c.name == name).values(values)).rowcount:
+        raise _gone(log, name)
+
+
+def take_requeued(conn: Connection, log: LogTable, name: str) -> Ranges:
+    """The record_ids that are to be taken out of the set, which the line asks for no more. Empty = none."""
+    table = _consumers(log)
+    row = conn.execute(sa.select(table.c.requeued).where(table.c.name == name)).first()
+    if row is None:
+        raise _gone(log, name)
+    if row.requeued is None:
+        return ()
+    # What is asked for meanwhile stays for the next time.
+    asked = sa.update(table).where(table.c.name == name, table.c.requeued == row.requeued).values(requeued=None)
+    taken = conn.execute(asked).rowcount
+    return [(int(first), int(last)) for first, last in json.loads(row.requeued)] if taken else ()
+
+
+def ask_again(conn: Connection, log: LogTable, name: str, ranges: Ranges) -> None:
+    """Ask for these record_ids to be taken out of the set of a consumer, beside those that were asked for before."""
+    table = _consumers(log)
+    line = conn.execute(sa.select(table.c.requeued).where(table.c.name == name).with_for_update()).first()
+    if line is None:
+        raise _gone(log, name)
+    asked = RecordSet(0, [] if line.requeued is None else [(low, high) for low, high in json.loads(line.requeued)])
+    asked.add(ranges)
+    both = [(1, asked.floor), *asked.ranges] if asked.floor else asked.ranges
+    conn.execute(sa.update(table).where(table.c.name == name).values(requeued=json.dumps(both)))
+
+
+def write_loaded(conn: Connection, log: LogTable, name: str, loaded: dict[str, Any] | None) -> None:
+    """Write how far the snapshot of a consumer is; None = it is at its end."""
+    table = _consumers(log)
+    text = None if loaded is None else json.dumps(loaded)
+    if not conn.execute(sa.update(table).where(table.c.name == name).values(loaded=text)).rowcount:
+        raise _gone(log, name)
+
+
+def _gone(log: LogTable, name: str) -> DatabaseError:
+    return DatabaseError(f"consumer {name!r} of the log {log} is gone: its line in {log.consumer_table} was deleted")
+
+
+# --- what it has not done ---------------------------------------------------------------------------------------------
+
+
+def behind(done: RecordSet, dialect: Dialect, last: int | None = None, limit: int | None = None) -> Window:
+    """The window of all rows outside a set, up to a record_id."""
+    greatest = dialect.last_record_id if last is None else last
+    return Window(1, last, limit, gaps=tuple(done.gaps(greatest)))
+
+
+def shown_ids(conn: Connection, dialect: Dialect, log: LogTable, window: Window) -> list[int]:
+    """The record_ids of a window."""
+    fields = ("record_id", "event_type")
+    return [record_id for piece in dialect.read_fields(conn, log, window, fields) for record_id, _ in piece]
+
+
+def count_behind(conn: Connection, dialect: Dialect, log: LogTable, done: RecordSet, most: int) -> int:
+    """How many rows are outside of a set, counted up to ``most``."""
+    window = behind(done, dialect, limit=most)
+    undone = dialect.window_statement(log, window, ("record_id",))
+    counted = f"SELECT COUNT(*) FROM ({undone}) AS undone"  # noqa: S608 - a statement of the dialect
+    ((rows,),) = dialect.fetch(conn, counted, dialect.window_parameters(window))
+    return int(rows)
+
+
+def highest_row(conn: Connection, log: LogTable) -> int | None:
+    """The highest record_id, None if there is no row."""
+    return _highest(conn, log) or None
+
+
+def existing_ids(conn: Connection, log: LogTable, ranges: Ranges) -> Sequence[int]:
+    """Those of the record_ids that have a row."""
+    record_id = column_of(log, "record_id")
+    within = sa.or_(*(record_id.between(first, last) for first, last in ranges))
+    return [int(one) for (one,) in conn.execute(sa.select(record_id).select_from(rows_of(log)).where(within))]

@@ -1,0 +1,314 @@
+"""Consumers of a log beside its publisher: each row once, in the order of its object, whoever commits late
+(spec/event-log.md 13).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+import sqlalchemy as sa
+from publishers import Collecting, configuration, make_log, opened, session, write
+from shared import execute, fetch, statuses
+
+from eventlog.config.load import Config, load
+from eventlog.errors import ConfigError, ConsumerRuns, LogTableError
+from eventlog.model import Answer, Level, Verdict
+from eventlog.publisher.cycle import recover, run_cycle
+from eventlog.publisher.daemon import publish_once
+from eventlog.publisher.sinks import Document
+from eventlog.sql import consumers, migrations
+
+
+@pytest.fixture(params=["postgresql", "sqlite"])
+def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[sa.Engine]:
+    """The class ``usr`` and its log, on each database that can have consumers."""
+    if request.param == "postgresql":
+        engine = request.getfixturevalue("database")
+        make_log(engine)
+        yield engine
+        return
+    engine = sa.create_engine(f"sqlite:///{tmp_path / 'app.db'}")
+    execute(engine, "CREATE TABLE usr (idu integer PRIMARY KEY, fname text)")
+    migrations.upgrade(engine, log_table="eventlog")
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def pg_log(database: sa.Engine) -> sa.Engine:
+    make_log(database)
+    return database
+
+
+@pytest.fixture
+def writer(database: sa.Engine) -> Iterator[Callable[[], psycopg.Connection[Any]]]:
+    with ExitStack() as stack:
+        yield lambda: stack.enter_context(session(database))
+
+
+ROW = "INSERT INTO eventlog (event_type, table_name, table_key, column_name, new_value) VALUES (1, 'usr', 'idu={}', 'fname', '{}')"  # noqa: E501 - one statement
+
+
+def consumer(engine: sa.Engine, name: str = "search", begin: str = "first", **options: object) -> Config:
+    source = {"source__type": "eventlog", "source__consumer": name, "source__begin": begin}
+    return configuration(engine, **source, **options)
+
+
+def consume(
+    config: Config, on_send: Callable[[Document], Answer | None] = lambda document: None, **options: Any
+) -> list[str]:
+    """The event-ids that one run sends."""
+    sink = Collecting(on_send)
+    with opened(config, **options) as context:
+        publish_once(context, sink)
+    return sink.event_ids
+
+
+def the_set(engine: sa.Engine, name: str = "search") -> tuple[int, list[tuple[int, int]]]:
+    ((text,),) = fetch(engine, f"SELECT done FROM eventlog_consumer WHERE name = '{name}'")
+    done = consumers.decode(text)
+    return done.floor, done.ranges
+
+
+def test_consumers_and_the_publisher_each_send_every_row(log: sa.Engine) -> None:
+    write(log, 1, 2, 3)
+    assert consume(consumer(log)) == ["1", "2", "3"]
+    assert set(statuses(log).values()) == {"N"}
+    assert consume(configuration(log)) == ["1", "2", "3"]
+    assert set(statuses(log).values()) == {"S"}
+    assert consume(consumer(log, "audit")) == ["1", "2", "3"]
+    write(log, 4)
+    assert [consume(consumer(log, name)) for name in ("search", "audit", "search")] == [["4"], ["4"], []]
+    assert the_set(log) == (4, [])
+
+
+def test_a_consumer_that_begins_now_sends_what_comes_later(log: sa.Engine) -> None:
+    write(log, 1, 2)
+    assert consume(consumer(log, begin="now")) == []
+    write(log, 3)
+    assert consume(consumer(log, begin="first")) == ["3"]  # where it begins was said when it was registered
+
+
+def test_a_consumer_begins_at_a_record_id(log: sa.Engine) -> None:
+    write(log, 1, 2, 3)
+    assert consume(consumer(log, begin="2")) == ["2", "3"]
+
+
+def test_a_begin_below_what_was_removed_is_refused(log: sa.Engine) -> None:
+    write(log, 1, 2, 3)
+    execute(log, "UPDATE eventlog_epoch SET removed = 2")
+    with pytest.raises(ConfigError, match="up to record_id 2 were removed"):
+        consume(consumer(log, begin="2"))
+    assert consume(consumer(log, begin="3")) == ["3"]
+
+
+def test_what_was_open_when_a_consumer_began_now_is_sent_when_it_commits(
+    pg_log: sa.Engine, writer: Callable[[], Any]
+) -> None:
+    write(pg_log, 1)
+    late = writer()
+    late.execute(ROW.format(2, "late"))
+    write(pg_log, 3)
+    config = consumer(pg_log, begin="now")
+    assert consume(config) == []
+    assert the_set(pg_log) == (1, [(3, 3)])
+    late.commit()
+    assert consume(config) == ["2"]
+    assert the_set(pg_log) == (3, [])
+
+
+def test_rows_that_commit_late_are_sent_and_nobody_waits_for_them(pg_log: sa.Engine, writer: Callable[[], Any]) -> None:
+    late, undone, prepared = writer(), writer(), writer()
+    late.execute(ROW.format(1, "late"))
+    undone.execute(ROW.format(2, "undone"))
+    write(pg_log, 3)
+    prepared.execute(ROW.format(4, "open"))
+    write(pg_log, 5)
+    config = consumer(pg_log)
+    assert consume(config) == ["3", "5"]
+    undone.rollback()
+    assert consume(config) == []
+    assert the_set(pg_log) == (0, [(3, 3), (5, 5)])
+    late.commit()
+    assert consume(config) == ["1"]
+    prepared.commit()
+    assert consume(config) == ["4"]
+    with opened(config) as context:
+        state = recover(context)
+        for _ in range(3):
+            run_cycle(context, state, Collecting(), lambda: False)
+    assert the_set(pg_log) == (5, [])
+
+
+def test_every_window_begins_at_the_head_so_that_no_row_overtakes_one_of_its_object(
+    pg_log: sa.Engine, writer: Callable[[], Any]
+) -> None:
+    long = writer()
+    long.execute(ROW.format(1, "a"))
+    write(pg_log, *range(100, 110))
+    long.execute(ROW.format(1, "b"))
+    write(pg_log, *range(200, 205))
+    sink = Collecting()
+    with opened(consumer(pg_log), query_limit=4, fold_distance=2) as context:
+        state = recover(context)
+        assert run_cycle(context, state, sink, lambda: False).more
+        long.commit()
+        while run_cycle(context, state, sink, lambda: False).more:
+            pass
+    values = [
+        text
+        for document in sink.documents
+        for event in document.events
+        if event.association.startswith("idu=1,")
+        for attribute in event.attributes
+        for _, texts in attribute.steps
+        for text in texts
+    ]
+    assert values == ["a", "b"]
+    assert len(set(sink.event_ids)) == len(sink.event_ids) == 17
+
+
+def test_an_event_that_a_crash_left_is_sent_under_its_id_with_its_rows(log: sa.Engine) -> None:
+    write(log, 1)
+
+    class Killed(BaseException):
+        pass
+
+    def die(document: Document) -> Answer:
+        raise Killed
+
+    with pytest.raises(Killed):
+        consume(consumer(log), die)
+    ((line,),) = fetch(log, "SELECT composition FROM eventlog_inflight")
+    assert (json.loads(line)["kind"], json.loads(line)["consumer"]) == ("consumer", "search")
+    execute(log, ROW.format(1, "Jim"))
+    assert consume(configuration(log)) == ["1"]  # it is no flight of the publisher: both rows in one event
+    sent: list[Document] = []
+    assert consume(consumer(log), lambda document: sent.append(document)) == ["1", "2"]
+    assert [[len(event.attributes) for event in document.events] for document in sent] == [[1], [1]]
+    assert fetch(log, "SELECT composition FROM eventlog_inflight") == []
+
+
+def test_a_refused_event_is_an_error_of_this_consumer_alone(log: sa.Engine) -> None:
+    write(log, 1, 2)
+
+    def refuse(document: Document) -> Answer:
+        return Answer(verdicts={"1": Verdict(Level.ERROR, "no")})
+
+    assert consume(consumer(log), refuse) == ["1", "2"]
+    assert consume(consumer(log)) == []
+    lines = fetch(log, "SELECT record_id, code, message, consumer FROM eventlog_error")
+    assert lines == [(1, "receiver", "no", "search")]
+    assert set(statuses(log).values()) == {"N"}
+    assert consume(configuration(log)) == ["1", "2"]
+
+
+def test_a_retry_parks_its_object_and_the_others_go_on(log: sa.Engine) -> None:
+    write(log, 1, 2)
+    tries: list[str] = []
+
+    def later(document: Document) -> Answer | None:
+        tries.extend(event.event_id for event in document.events)
+        return Answer(verdicts={"1": Verdict(Level.RETRY, "later")}) if tries.count("1") == 1 else None
+
+    with opened(consumer(log), retry_initial=0, retry_max=0) as context:
+        state, sink = recover(context), Collecting(later)
+        run_cycle(context, state, sink, lambda: False)
+        assert the_set(log) == (0, [(2, 2)])
+        write(log, 1)
+        run_cycle(context, state, sink, lambda: False)
+        run_cycle(context, state, sink, lambda: False)
+    assert tries == ["1", "2", "1", "3"]
+    assert the_set(log) == (3, [])
+
+
+def test_rows_taken_out_of_the_set_are_sent_once_more(log: sa.Engine) -> None:
+    write(log, 1, 2, 3)
+    config = consumer(log)
+    consume(config)
+    with opened(config) as context:
+        consumers.ask_again(context.connection, context.log, "search", [(2, 2)])
+        context.connection.commit()
+    assert consume(config) == ["2"]
+    assert the_set(log) == (3, [])
+
+
+def test_only_the_classes_asked_for_are_sent(log: sa.Engine, tmp_path: Path) -> None:
+    execute(log, "CREATE TABLE item (id integer PRIMARY KEY, name text)")
+    write(log, 1)
+    execute(
+        log,
+        ROW.replace("usr", "item").replace("fname", "name").replace("idu", "id").format(1, "x"),
+        ROW.replace("usr", "gone").format(1, "x"),
+    )
+    assert consume(consumer(log, source__classes="ITEM")) == ["2"]
+    assert the_set(log) == (3, [])
+    with pytest.raises(ConfigError, match="nothing is no class"):
+        consume(consumer(log, "other", source__classes="nothing"))
+
+
+def test_rows_of_a_reserved_letter_are_passed_over(log: sa.Engine) -> None:
+    write(log, 1, 2, 3)
+    execute(log, "UPDATE eventlog SET status = 'x' WHERE record_id = 2")
+    assert consume(consumer(log)) == ["1", "3"]
+    with opened(consumer(log)) as context:
+        state = recover(context)
+        run_cycle(context, state, Collecting(), lambda: False)
+    assert the_set(log) == (3, [])
+
+
+def test_a_second_process_of_a_consumer_is_told_that_it_runs(log: sa.Engine) -> None:
+    with opened(consumer(log)), pytest.raises(ConsumerRuns, match="'search'"), opened(consumer(log)):
+        pass
+    with opened(consumer(log)), opened(consumer(log, "audit")), opened(configuration(log)):
+        pass
+
+
+def test_a_sequence_with_a_cache_is_refused(pg_log: sa.Engine) -> None:
+    execute(pg_log, "ALTER TABLE eventlog ALTER record_id SET CACHE 20")
+    with pytest.raises(LogTableError, match="keeps 20 numbers a session"), opened(consumer(pg_log)):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"handle_future_events": "yes"}, "handle_future_events does not go with source.consumer"),
+        ({"loopback_rows": "leave"}, "does not go with source.consumer"),
+        ({"source__begin": "yesterday"}, "now | first | snapshot | a record_id"),
+        ({"source__consumer": "a b"}, "source.consumer"),
+    ],
+)
+def test_what_a_consumer_cannot_have_is_refused(options: dict[str, str], why: str) -> None:
+    flags = {"source.type": "eventlog", "source.consumer": "search"}
+    flags |= {name.replace("__", ".") if "__" in name else f"publisher.{name}": text for name, text in options.items()}
+    with pytest.raises(ConfigError) as refused:
+        load(None, {}, flags)
+    assert why in str(refused.value)
+
+
+def test_every_perpetrator_is_sent_unless_the_consumer_sets_a_user(log: sa.Engine) -> None:
+    write(log, 1)
+    with opened(configuration(log)) as context:
+        user = context.dialect.current_user(context.connection)
+    execute(log, f"UPDATE eventlog SET perpetrator = '{user or 'me'}'")
+    assert consume(consumer(log)) == ["1"]
+    assert consume(consumer(log, "audit", driver_user=user or "me")) == []
+    assert the_set(log, "audit") == (1, [])
+
+
+def test_a_consumer_counts_what_it_has_not_done(log: sa.Engine) -> None:
+    write(log, 1, 2, 3)
+    with opened(consumer(log, begin="2")) as context:
+        state = recover(context)
+        ledger = context.ledger
+        assert ledger.count(context.connection, context.dialect, context.log, 100) == 2
+        assert ledger.count(context.connection, context.dialect, context.log, 1) == 1
+        run_cycle(context, state, Collecting(), lambda: False)
+        assert ledger.count(context.connection, context.dialect, context.log, 100) == 0

@@ -1,0 +1,72 @@
+"""The set of record_ids that a consumer has done (spec/event-log.md 13.1)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventlog.core.record_set import RecordSet, decode
+from eventlog.sql.windows import to_ranges
+
+_ids = st.sets(st.integers(1, 60))
+_floor = st.integers(0, 20)
+
+
+def _members(record_set: RecordSet, most: int = 80) -> set[int]:
+    return {one for one in range(1, most) if one in record_set}
+
+
+def _is_normal(record_set: RecordSet) -> bool:
+    ends = [record_set.floor, *(last for _, last in record_set.ranges)]
+    return all(
+        first > before + 1 and first <= last for (first, last), before in zip(record_set.ranges, ends, strict=False)
+    )
+
+
+@given(_floor, st.lists(_ids))
+def test_what_is_added_is_in_the_set_and_nothing_else(floor: int, groups: list[set[int]]) -> None:
+    record_set = RecordSet(floor)
+    for ids in groups:
+        record_set.add(to_ranges(sorted(ids)))
+        assert _is_normal(record_set)
+    assert _members(record_set) == set(range(1, floor + 1)).union(*groups)
+
+
+@given(_floor, _ids, _ids)
+def test_what_is_discarded_is_no_longer_in_it(floor: int, ids: set[int], out: set[int]) -> None:
+    record_set = RecordSet(floor, to_ranges(sorted(ids)))
+    before = _members(record_set)
+    record_set.discard(to_ranges(sorted(out)))
+    assert _is_normal(record_set)
+    assert _members(record_set) == before - out
+
+
+@given(_floor, _ids, st.integers(0, 70))
+def test_gaps_are_what_is_not_in_it(floor: int, ids: set[int], last: int) -> None:
+    record_set = RecordSet(floor, to_ranges(sorted(ids)))
+    gaps = {one for first, end in record_set.gaps(last) for one in range(first, end + 1)}
+    assert gaps == set(range(1, last + 1)) - _members(record_set)
+
+
+@given(_floor, _ids, st.integers(0, 70), _ids)
+def test_what_a_snapshot_does_not_show_is_decided(floor: int, ids: set[int], last: int, visible: set[int]) -> None:
+    record_set = RecordSet(floor, to_ranges(sorted(ids)))
+    before = _members(record_set)
+    shown = sorted(one for one in visible if one <= last and one not in record_set)
+    record_set.decide(last, shown)
+    assert _is_normal(record_set)
+    assert _members(record_set) == (before | set(range(1, last + 1))) - set(shown)
+
+
+@given(_floor, _ids)
+def test_its_text_is_read_as_it_was_written(floor: int, ids: set[int]) -> None:
+    record_set = RecordSet(floor, to_ranges(sorted(ids)))
+    read = decode(record_set.encode())
+    assert (read.floor, read.ranges) == (record_set.floor, record_set.ranges)
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", "[1,2]", "[1,1,0]", "[-1]", "[true]", '["1"]'])
+def test_another_text_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        decode(text)
