@@ -238,13 +238,13 @@ def _contradictions(config: Config, chosen: Mapping[tuple[str, str], _Setting]) 
 def _consumer_contradictions(config: Config) -> Iterator[ConfigError]:
     """What a consumer of a log cannot have (spec/event-log.md 13.5)."""
     source = config.source
+    if config.follows:
+        return
     if source.consumer is None:
         for name in ("begin", "classes"):
             if config.sources[f"source.{name}"] != "default":
                 yield ConfigError(f"{config.sources[f'source.{name}']} goes with source.consumer, a consumer's name")
         return
-    if source.type != EVENTLOG:
-        yield ConfigError(f'{config.sources["source.consumer"]} goes with source.type = "{EVENTLOG}"')
     if config.publisher.handle_future_events:
         yield ConfigError(
             "publisher.handle_future_events does not go with source.consumer: a consumer takes rows by their numbers"

@@ -120,7 +120,7 @@ def open_unlocked(config: Config, counters: Counters) -> Iterator[Context]:
     dialect = dialect_of(url)
     with as_database_errors(engine := connect(url)), engine.connect() as connection:
         log = find_log(connection, dialect, config)
-        ledger = ledger_of(config.source.consumer, config.source.begin)
+        ledger = ledger_of(None if config.follows else config.source.consumer, config.source.begin)
         ledger.check_rights(connection, dialect, log, deletes=config.publisher.delete_from_log)
         catalog = read_catalog(connection, dialect, config, log)
         options = publisher_options(config, dialect.current_user(connection), dialect.fold_name)

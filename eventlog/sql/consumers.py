@@ -36,7 +36,7 @@ class ConsumerLine(NamedTuple):
     """What the line of a consumer says. Times are UTC.
 
     ``begins``: where it began. ``moved``: when the set last changed. ``requeued``: record_ids that are to be taken out
-    of the set. ``loaded``: how far its snapshot is, None = it has none, or none any more.
+    of the set. ``loaded``: how far its snapshot (spec/event-log.md 13.3) is, None = it has none any more.
     """
 
     name: str
@@ -64,7 +64,7 @@ def has_table(conn: Connection, log: LogTable) -> bool:
 
 
 def check_possible(conn: Connection, dialect: Dialect, log: LogTable) -> None:
-    """Raise LogTableError if the log can have no consumers: by its database, its numbering, or its tables."""
+    """Raise LogTableError if the log can have no consumers (spec/event-log.md 13.5)."""
     if "consumers" not in dialect.capabilities:
         raise LogTableError(
             f"the log {log} can have no consumers: {dialect.name} does not tell which transactions have written it and "
@@ -118,7 +118,7 @@ def has_consumers(conn: Connection, log: LogTable) -> bool:
 
 
 def register(conn: Connection, dialect: Dialect, log: LogTable, name: str, begins: str) -> None:
-    """Write the line of a new consumer, under the lock that who deletes shares.
+    """Write the line of a new consumer, under the lock that who deletes shares (spec/event-log.md 13.2, 13.4).
 
     ``begins``: now, first, snapshot or a record_id. Raises ConfigError for a record_id that was removed.
     """
@@ -231,7 +231,7 @@ def _gone(log: LogTable, name: str) -> DatabaseError:
 
 
 def behind(done: RecordSet, dialect: Dialect, last: int | None = None, limit: int | None = None) -> Window:
-    """The window of all rows outside a set, up to a record_id."""
+    """The window of all rows outside a set, up to a record_id (spec/event-log.md 13.1)."""
     greatest = dialect.last_record_id if last is None else last
     return Window(1, last, limit, gaps=tuple(done.gaps(greatest)))
 

@@ -316,6 +316,8 @@ class SqlDatabase(ABC):
         ]
         if sa.inspect(conn).has_table(quoted(log.epoch_table), log.schema):
             missing += self.lacking(conn, log, log.epoch_table, ("SELECT", "INSERT", "UPDATE"), self.spelled("epoch"))
+        if deletes and sa.inspect(conn).has_table(quoted(log.consumer_table), log.schema):
+            missing += self.lacking(conn, log, log.consumer_table, ("SELECT",), self.spelled("name"))
         return list(dict.fromkeys(missing))
 
     def missing_resync_rights(self, conn: Connection, log: LogTable, resumable: bool) -> list[str]:

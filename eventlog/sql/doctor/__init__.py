@@ -194,6 +194,7 @@ def _names(dialect: Dialect, log: LogTable) -> dict[str, str]:
         "inflight": dialect.qualified(log.schema, log.inflight_table),
         "flights": dialect.qualified(log.schema, log.flight_sequence),
         "epoch": dialect.qualified(log.schema, log.epoch_table),
+        "consumer": dialect.qualified(log.schema, log.consumer_table),
     }
 
 

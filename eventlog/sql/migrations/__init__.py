@@ -205,7 +205,7 @@ def _check_before_upgrade(conn: Connection, log: LogTable, companions_only: bool
     # The version table comes before all others, so without it none of them is ours.
     is_begun = inspector.has_table(quoted(log.version_table), log.schema)
     if not is_begun:
-        companions = (log.error_table, log.inflight_table, log.flight_sequence, log.resync_table, log.epoch_table)
+        companions = [name for name in log.own_tables if name not in (log.name, log.version_table)]
         for companion in companions:
             if inspector.has_table(quoted(companion), log.schema):
                 raise LogTableError(

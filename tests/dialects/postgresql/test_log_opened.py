@@ -68,6 +68,7 @@ GRANTS = {
     "INSERT on table eventlog_error": "GRANT INSERT ON eventlog_error TO PUBLIC",
     "DELETE on table eventlog_inflight": "GRANT ALL ON eventlog_inflight TO PUBLIC",
     "UPDATE on table eventlog_epoch": "GRANT SELECT, INSERT, UPDATE ON eventlog_epoch TO PUBLIC",
+    "SELECT on table eventlog_consumer": "GRANT SELECT ON eventlog_consumer TO PUBLIC",
     "USAGE on sequence eventlog_flight": "GRANT USAGE ON SEQUENCE eventlog_flight TO PUBLIC",
 }
 

@@ -219,6 +219,7 @@ GRANT SELECT, UPDATE ({status}){delete} ON {log} TO {user};
 GRANT SELECT, INSERT ON {error} TO {user};
 GRANT SELECT, INSERT, UPDATE, DELETE ON {inflight} TO {user};
 GRANT SELECT, INSERT, UPDATE ON {epoch} TO {user};
+GRANT SELECT, INSERT, UPDATE ON {consumer} TO {user};
 GRANT USAGE ON SEQUENCE {flights} TO {user};
 
 -- name: rights_to_apply

@@ -1,10 +1,11 @@
-"""The tables beside a log: of failures, flights, resyncs and the epoch (spec/event-log.md 7.4, 10, 11).
+"""The tables beside a log: of failures, flights, resyncs, the epoch, consumers (spec/event-log.md 7.4, 10, 11, 13).
 
 Grants: the publisher's user needs INSERT on ``<log>_error``; SELECT, INSERT, UPDATE, DELETE on ``<log>_inflight``;
 USAGE on the sequence ``<log>_flight``; SELECT, INSERT, UPDATE on ``<log>_epoch``. Who runs ``eventlog resync`` needs
 SELECT, INSERT, UPDATE, DELETE on ``<log>_resync``, and INSERT on the log; who runs ``eventlog db new-epoch`` the rights
-on ``<log>_epoch``. Nobody else needs any right on them; people who look into failures, SELECT on ``<log>_error`` and
-``<log>_inflight``.
+on ``<log>_epoch``. A consumer's user needs SELECT on the log; the publisher's rights on ``<log>_error``,
+``<log>_inflight``, the sequence and ``<log>_epoch``; SELECT, INSERT, UPDATE on ``<log>_consumer``. Nobody else needs
+any right on them; people who look into failures, SELECT on ``<log>_error`` and ``<log>_inflight``.
 
 A log that somebody else made gets the trigger that wakes a sleeping publisher here (``--companions-only``), and only if
 this session has the rights of the log's owner: without them the publisher looks for rows every ``polling_interval``
@@ -38,6 +39,7 @@ def upgrade() -> None:
         sa.Column("error_time", types["time"], nullable=False, server_default=now, comment="When it failed, in UTC"),
         sa.Column("code", types["code"], nullable=False, comment="Why: a code of the row checks, or receiver"),
         sa.Column("message", types["text"], nullable=False, comment="Why, for people"),
+        sa.Column("consumer", types["code"], comment="Whose failure it is; NULL: the publisher's"),
         schema=schema_of(log),
         comment=f"Rows of {log.name} that failed: one line a failure, never changed afterwards",
     )
@@ -65,6 +67,7 @@ def upgrade() -> None:
     execute(dialect.after_companions(log))
     _create_resync(log, dialect)
     _create_epoch(log, dialect)
+    _create_consumers(log, dialect)
     if wake := _wake(log, dialect):
         execute(wake.create(log))
 
@@ -73,6 +76,7 @@ def downgrade() -> None:
     log, dialect = log_and_dialect()
     if wake := _wake(log, dialect):
         execute(wake.drop(log))
+    op.drop_table(quoted(log.consumer_table), schema=schema_of(log))
     op.drop_table(quoted(log.epoch_table), schema=schema_of(log))
     op.drop_table(quoted(log.resync_table), schema=schema_of(log))
     execute(dialect.drop_after_companions(log))
@@ -109,6 +113,7 @@ def _create_epoch(log: LogTable, dialect: Dialect) -> None:
         sa.Column("epoch", types["code"], comment="What new event-ids carry behind the record_id; NULL: nothing"),
         sa.Column("server", types["text"], comment="JSON: what the server last said of itself, such as its timeline"),
         sa.Column("raised", types["time"], comment="When the epoch was drawn, in UTC; NULL: never"),
+        sa.Column("removed", types["integer"], comment="Highest record_id that was removed; NULL: none"),
         schema=schema_of(log),
         comment=f"The epoch of {log.name}: one line, changed when the database has lost its newest transactions",
     )
@@ -132,3 +137,23 @@ def _wake(log: LogTable, dialect: Dialect) -> Wake | None:
     if wake is None or not context.config.attributes["companions_only"]:
         return None
     return wake if context.is_offline_mode() or wake.may_create(op.get_bind(), log) else None
+
+
+def _create_consumers(log: LogTable, dialect: Dialect) -> None:
+    types, now = dialect.column_types, sa.text(dialect.utc_now)
+    index = log.own_name("idx_{}_6")
+    # No primary key: a table with one would be a class of its schema.
+    op.create_table(
+        quoted(log.consumer_table),
+        sa.Column("name", types["code"], nullable=False, comment="Name of the consumer"),
+        sa.Column("begun", types["time"], nullable=False, server_default=now, comment="When it was registered, in UTC"),
+        sa.Column("begins", types["code"], nullable=False, comment="Where it began: now, first, snapshot, a record_id"),
+        sa.Column("done", types["text"], nullable=False, comment="JSON: the set of record_ids that it has done"),
+        sa.Column("moved", types["time"], comment="When rows last joined the set, in UTC; NULL: never"),
+        sa.Column("requeued", types["text"], comment="JSON: record_ids to be taken out of the set; NULL: none"),
+        sa.Column("loaded", types["text"], comment="JSON: how far its snapshot is; NULL: it has none any more"),
+        schema=schema_of(log),
+        comment=f"The consumers of {log.name}: one line each, written anew as they go on",
+    )
+    op.create_index(quoted(index), quoted(log.consumer_table), ["name"], unique=True, schema=schema_of(log))
+    execute(dialect.after_consumers(log, index))
