@@ -22,9 +22,12 @@ from eventlog.core.checks import check_rows
 from eventlog.core.events import EventOptions, build_event
 from eventlog.core.fold import fold
 from eventlog.core.values import ValueOptions
+from eventlog.debezium import writer as debezium
 from eventlog.model import LogRow, origins_of, queue_rows
 from eventlog.publisher.flight import encode, pack
 from eventlog.publisher.formats import OutputFormat, XdsFormat
+from eventlog.publisher.formats.cloudevents import CloudEvents
+from eventlog.publisher.formats.debezium import DebeziumEvents
 from eventlog.publisher.formats.qlik_messages import QlikMessages
 from eventlog.qlik.message_tables import WriteOptions
 from eventlog.xds.writer import Header
@@ -33,6 +36,14 @@ _FORMATS: Final[Mapping[str, Callable[[], OutputFormat]]] = {
     "lines": lambda: XdsFormat(Header()),
     "records": lambda: XdsFormat(Header(), "records"),
     "json": lambda: QlikMessages(WriteOptions(), ValueOptions("full")),
+    "cloudevents": lambda: CloudEvents("structured", "/bench/log", "eventlog.{operation}", ValueOptions("full")),
+    "binary": lambda: CloudEvents(
+        "binary", "/bench/log", "eventlog.{operation}", ValueOptions("full"), in_records=True
+    ),
+    "batched": lambda: CloudEvents("batched", "/bench/log", "eventlog.{operation}", ValueOptions("full")),
+    "debezium": lambda: DebeziumEvents(
+        debezium.WriteOptions(missing_columns="placeholder", schemas_enable=False), ValueOptions("full"), True
+    ),
     "avro": lambda: QlikMessages(WriteOptions(encoding="avro"), ValueOptions("full")),
 }
 _BEGIN = datetime(2026, 1, 1)

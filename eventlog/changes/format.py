@@ -333,7 +333,8 @@ def written_columns(change: Change) -> list[str]:
         names = differing(change.before, after)
     if names is None:
         names = frozenset(after)
-    names = names | frozenset(change.extras.get("changed_unknown") or ())
+    if unknown := change.extras.get("changed_unknown"):
+        names = names.union(unknown)
     key = dict(change.key or ())
     return [name for name in after if name in names and name not in key]
 

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from eventlog.changes.format import class_of_change
 from eventlog.core.catalog import Catalog, Column, Database, ForeignKey, Table, build_catalog, complete_catalog
-from eventlog.core.moments import aware_utc, naive_utc, without_zeros
+from eventlog.core.moments import aware_utc, without_zeros
 from eventlog.core.options import Kind, Option, instance_of
 from eventlog.core.typed import decimal_text, typed_by
 from eventlog.core.values import ColumnType, float_or_word, parse_type
@@ -194,7 +194,7 @@ def _extra_from_json(value: Any) -> Any:
 
 def utc_text(moment: datetime) -> str:
     """A moment in UTC (RFC 3339 5.6), the fraction of a second without trailing zeros."""
-    return without_zeros(naive_utc(moment).isoformat()) + "Z"
+    return without_zeros(aware_utc(moment).isoformat().removesuffix("+00:00")) + "Z"
 
 
 # --- catalogues -------------------------------------------------------------------------------------------------------

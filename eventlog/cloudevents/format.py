@@ -1,23 +1,22 @@
 """A change as a CloudEvent, and back; the format ``cloudevents`` of the converter (spec/cloudevents.md 3, 4, 5;
 CloudEvents 1.0.2, JSON format 1.0.2).
 
-The data of a log's event are written straight from its steps, since millions pass through. A file holds an event a
-line, or JSON arrays of events: a batch a line, or the whole file one array or one event, as printed for people.
+A change becomes a dict, of which ``json_bytes`` makes bytes; an event of a log goes by way of its change. A file holds
+an event a line, or JSON arrays of events: a batch a line, or the whole file one array or one event, as printed for
+people.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import islice
-from json.encoder import encode_basestring
 from pathlib import Path
-from typing import Any, BinaryIO, Final, NamedTuple, TypeAlias
+from typing import Any, BinaryIO, Final, NamedTuple
 from urllib.parse import quote
 
-from eventlog.changes.events import OPERATIONS, association_text, attribute_reader, parse_association
+from eventlog.changes.events import association_text, parse_association
 from eventlog.changes.format import (
     Format,
     Report,
@@ -30,44 +29,42 @@ from eventlog.changes.format import (
     written_columns,
 )
 from eventlog.changes.json_form import catalog_of, member, typed_change, utc_text
-from eventlog.cloudevents.options import BATCHED, ReadOptions, WriteOptions, is_no_text
+from eventlog.cloudevents.options import BATCHED, ReadOptions, WriteOptions, is_text
 from eventlog.cloudevents.values import (
     JSON_FORM,
+    InJson,
     JsonForm,
-    WriteText,
-    json_string,
-    key_json,
+    as_in_key,
     read_json,
-    text_writer,
-    value_json,
+    value_converter,
 )
-from eventlog.core import table_key
-from eventlog.core.catalog import Attribute, Catalog, ObjectClass
-from eventlog.core.events import Outgoing
-from eventlog.core.typed import ReadValue, is_multi_valued
-from eventlog.core.values import ColumnType, ValueOptions
+from eventlog.core.catalog import Catalog, ObjectClass
+from eventlog.core.json_bytes import escaped_json_bytes
+from eventlog.core.typed import is_multi_valued
+from eventlog.core.values import ColumnType
 from eventlog.errors import FormatError, NotExpressible, shown, with_location
 from eventlog.files.atomic import whole_file
 from eventlog.files.text import LONGEST, numbered_lines, parsed_json, source_files, text_of
-from eventlog.model import ALL, Change, ChangeOp, Operation, Row, Value
+from eventlog.model import Change, ChangeOp, Row, Value
 
 _SPECVERSION: Final = "1.0"
 DATA_TYPE: Final = "application/json"
 
-_OPERATION_NAMES: Final = {op: op.value.lower() for op in ChangeOp}
-_OPS: Final = {name: op for op, name in _OPERATION_NAMES.items()}
+_OPS: Final = {op.lower(): op for op in ChangeOp}
+_new: Final = tuple.__new__  # a NamedTuple from its fields, in less than half the time
 _NOTHING: Final[Mapping[str, Value]] = {}
+_UPDATE, _TRUNCATE = ChangeOp.UPDATE, ChangeOp.TRUNCATE  # bound names: an enumeration's members are looked up slowly
 
 
 class CloudEvent(NamedTuple):
-    """An event: its attributes (CloudEvents 1.0.2, "Context Attributes"), None = left out, and its data in JSON."""
+    """An event: its attributes (CloudEvents 1.0.2, "Context Attributes"), None = left out, and its data."""
 
     id: str
     source: str
     type: str
     subject: str | None
     time: str | None
-    data: str
+    data: Mapping[str, Any]
     dataschema: str | None = None
 
     def attributes(self) -> dict[str, str]:
@@ -82,20 +79,24 @@ class CloudEvent(NamedTuple):
             written["time"] = time
         return written
 
-    def text(self) -> str:
-        """The event in the JSON format (JSON format 1.0.2, 3), on one line."""
-        event_id, source, event_type, subject, time, data, dataschema = self
-        subject_text = "" if subject is None else f',"subject":{_string(subject)}'
-        time_text = "" if time is None else f',"time":"{time}"'
-        schema_text = "" if dataschema is None else f',"dataschema":"{dataschema}"'
-        return (
-            f'{{"specversion":"{_SPECVERSION}","id":{_string(event_id)},"source":{_string(source)},'
-            f'"type":{_string(event_type)}{subject_text}{time_text},"datacontenttype":"{DATA_TYPE}"{schema_text},'
-            f'"data":{data}}}'
-        )
+    def whole(self) -> dict[str, Any]:
+        """The event in the JSON format (JSON format 1.0.2, 3)."""
+        whole: dict[str, Any] = self.attributes()
+        whole["datacontenttype"], whole["data"] = DATA_TYPE, self.data
+        return whole
+
+    def data_bytes(self) -> bytes:
+        """The data alone, as binary mode has them."""
+        return escaped_json_bytes(self.data)
+
+    def whole_bytes(self) -> bytes:
+        """The event in the JSON format, on one line."""
+        return escaped_json_bytes(self.whole())
 
 
-_string: Final = encode_basestring
+def batch_line(events: Iterable[CloudEvent]) -> bytes:
+    """A batch (JSON format 1.0.2, 4) as a line of a file."""
+    return b"[%b]\n" % b",".join([event.whole_bytes() for event in events])
 
 
 def event_writer(
@@ -110,7 +111,7 @@ def event_writer(
     def write(
         change: Change, event_id: str, subject: str | None, object_class: ObjectClass | None = None
     ) -> CloudEvent:
-        if not event_id or is_no_text(event_id):
+        if not event_id or not is_text(event_id):
             raise NotExpressible(
                 f"{change.op} of {change.table!r} at {shown(event_id)}: no CloudEvent has such an id: it is empty or "
                 "holds a character that attributes may not hold"
@@ -118,16 +119,16 @@ def event_writer(
         refuse_without_row(change)
         time = None if change.commit_time is None else utc_text(change.commit_time)
         named = type_of(change.op, change.schema, change.table)
-        data = data_text(change, types_of(object_class), form)
-        schema = schema_uri(dataschema, change.schema, change.table)
-        return CloudEvent(event_id, source, named, subject_of(subject), time, data, schema)
+        data = data_of(change, object_class, form)
+        schema = None if dataschema is None else schema_uri(dataschema, change.schema, change.table)
+        return _new(CloudEvent, (event_id, source, named, subject_of(subject), time, data, schema))
 
     return write
 
 
 def subject_of(text: str | None) -> str | None:
     """The subject, None for one that no attribute may hold."""
-    return None if not text or is_no_text(text) else text
+    return text if text and is_text(text) else None
 
 
 @lru_cache(maxsize=4096)
@@ -146,179 +147,89 @@ def type_writer(template: str) -> Callable[[ChangeOp, str | None, str], str]:
 
     @lru_cache(maxsize=4096)
     def type_of(op: ChangeOp, schema: str | None, table: str) -> str:
-        text = template.format(operation=_OPERATION_NAMES[op], schema=schema or "", **{"class": table})
-        return "".join(quote(one, errors="surrogatepass") if is_no_text(one) else one for one in text)
+        text = template.format(operation=op.lower(), schema=schema or "", **{"class": table})
+        return "".join(one if is_text(one) else quote(one, errors="surrogatepass") for one in text)
 
     return type_of
 
 
-Types: TypeAlias = Mapping[str, ColumnType]
-"""Types of columns by the names that events have for them."""
+class _Converters(dict[str, InJson]):
+    """How the values of a class's columns stand in JSON, by the names that events have for them; those of a column that
+    is not known by themselves.
+    """
+
+    def __init__(self, types: Mapping[str, ColumnType], form: JsonForm) -> None:
+        super().__init__((name, value_converter(type, form)) for name, type in types.items())
+        self._of_unknown = value_converter(None, form)
+
+    def __missing__(self, name: str) -> InJson:
+        return self._of_unknown
 
 
 @lru_cache(maxsize=1024)
-def types_of(object_class: ObjectClass | None) -> Types:
-    """The types of the columns of a class, none of one that is not known."""
+def _converters_of(object_class: ObjectClass | None, form: JsonForm) -> _Converters:
+    return _Converters(types_of(object_class), form)
+
+
+def types_of(object_class: ObjectClass | None) -> Mapping[str, ColumnType]:
+    """The types of the columns of a class by the names that events have for them, none of one that is not known."""
     if object_class is None:
         return {}
     types = {attribute.name: attribute.column.type for attribute in object_class.attributes}
     return types | {column.name: column.type for column in object_class.key}
 
 
-def data_text(change: Change, types: Types, form: JsonForm) -> str:
-    """The data of an event (spec/cloudevents.md 4)."""
-    op, key = change.op, dict(change.key or ())
+def data_of(change: Change, object_class: ObjectClass | None, form: JsonForm) -> dict[str, Any]:
+    """The data of an event (spec/cloudevents.md 4). ``object_class``: of its table, None = not known."""
+    schema, table, op, key_parts, before, after, _, _, transaction_id, number, is_last, _, user, extras = change
+    converters, key = _converters_of(object_class, form), dict(key_parts or ())
+    before, after = before or _NOTHING, after or _NOTHING
 
-    def value_of(name: str, value: Value) -> str:
-        return (key_json if name in key else value_json)(value, types.get(name), form)
-
-    def old_and_new(names: Iterable[str], before: Row, after: Row) -> str:
-        columns = []
+    def old_and_new(names: Iterable[str], before: Row) -> dict[str, dict[str, Any]]:
+        columns: dict[str, dict[str, Any]] = {}
         for name in names:
-            members = []
+            convert = converters[name]
+            values = columns[name] = {}
             if name in before:
-                members.append(f'"old":{value_of(name, before[name])}')
+                values["old"] = convert(before[name])
             if name in after:
-                members.append(f'"new":{value_of(name, after[name])}')
-            if op is ChangeOp.UPDATE and name not in before and name in changed and is_multi_valued(after.get(name)):
-                members.append('"whole":true')
-            columns.append(f"{json_string(name)}:{{{','.join(members)}}}")
-        return f"{{{','.join(columns)}}}"
+                values["new"] = convert(after[name])
+            if name in key:
+                rows = {"old": before, "new": after}
+                columns[name] = {member: as_in_key(rows[member][name], value) for member, value in values.items()}
+        return columns
 
-    parts = [f'"operation":"{_OPERATION_NAMES[op]}"']
-    if change.schema is not None:
-        parts.append(f'"schema":{json_string(change.schema)}')
-    parts.append(f'"class":{json_string(change.table)}')
-    if change.key is not None:
-        values = ",".join(f"{json_string(name)}:{value_of(name, value)}" for name, value in key.items())
-        parts.append(f'"key":{{{values}}}')
-    changed: dict[str, None] = {}
-    if op is not ChangeOp.TRUNCATE:
-        before, after = change.before or _NOTHING, change.after or _NOTHING
-        others = [name for name in (*after, *(name for name in before if name not in after)) if name not in key]
-        if op is ChangeOp.UPDATE:
-            changed = dict.fromkeys((*_changed_key(change), *written_columns(change)))
-            unknown = frozenset(change.extras.get("changed_unknown") or ())
-            known = {name: value for name, value in before.items() if name not in unknown} if unknown else before
-            parts.append(f'"columns":{old_and_new(changed, known, after)}')
-            if unchanged := [name for name in others if name not in changed]:
-                parts.append(f'"unchanged":{old_and_new(unchanged, before, after)}')
-        else:
-            parts.append(f'"columns":{old_and_new(others, before, after)}')
-    if change.user is not None:
-        parts.append(f'"user":{json_string(change.user)}')
-    if change.transaction_id is not None:
-        transaction = {"id": change.transaction_id, "number": change.event_number, "last": change.last_in_transaction}
-        told = {name: value for name, value in transaction.items() if value is not None}
-        parts.append(f'"transaction":{json.dumps(told, separators=(",", ":"))}')
-    return f"{{{','.join(parts)}}}"
+    data: dict[str, Any] = {"operation": op.lower()}
+    if schema is not None:
+        data["schema"] = schema
+    data["class"] = table
+    if key_parts is not None:
+        data["key"] = {name: as_in_key(value, converters[name](value)) for name, value in key_parts}
+    if op is _UPDATE:
+        changed = dict.fromkeys((*_changed_key(change), *written_columns(change)))
+        known = before
+        if unknown := extras.get("changed_unknown"):
+            known = {name: value for name, value in before.items() if name not in unknown}
+        columns = data["columns"] = old_and_new(changed, known)
+        for name, values in columns.items():
+            if "old" not in values and is_multi_valued(after.get(name)):
+                values["whole"] = True
+        if unchanged := [name for name in {**after, **before} if name not in changed and name not in key]:
+            data["unchanged"] = old_and_new(unchanged, before)
+    elif op is not _TRUNCATE:
+        data["columns"] = old_and_new([name for name in {**after, **before} if name not in key], before)
+    if user is not None:
+        data["user"] = user
+    if transaction_id is not None:
+        transaction = {"id": transaction_id, "number": number, "last": is_last}
+        data["transaction"] = {name: value for name, value in transaction.items() if value is not None}
+    return data
 
 
 def _changed_key(change: Change) -> list[str]:
     """The key columns that an update changes."""
     before, changed = change.before or _NOTHING, change.changed or ()
     return [name for name, value in change.key or () if name in changed or (name in before and before[name] != value)]
-
-
-# --- a log's events, from their steps ---------------------------------------------------------------------------------
-
-DataOf = Callable[[Outgoing, str | None], str | None]
-"""An event and its user -> its data in JSON; None for an event that has to go by way of a Change."""
-
-_AttributeWriter: TypeAlias = tuple[str, WriteText]
-"""The name of an attribute as JSON, and how its values are written."""
-
-
-def data_writer(catalog: Catalog, values: ValueOptions, form: JsonForm) -> DataOf:
-    """The function that writes what ``data_text`` gives of the change of an event.
-
-    ``values``: what the events were written with. Attributes with several values or steps go by way of a Change.
-    """
-    classes: dict[ObjectClass, _ClassWriter] = {}
-
-    def write(event: Outgoing, user: str | None) -> str | None:
-        assert event.object_id is not None
-        object_class, _ = event.object_id
-        writer = classes.get(object_class)
-        if writer is None:
-            writer = classes[object_class] = _ClassWriter(object_class, catalog.schema, values, form)
-        return writer.data(event, user)
-
-    return write
-
-
-class _ClassWriter:
-    """Writes the events of a class."""
-
-    __slots__ = ("_attributes", "_form", "_heads", "_key", "_key_names", "_values")
-
-    def __init__(self, object_class: ObjectClass, schema: str | None, values: ValueOptions, form: JsonForm) -> None:
-        named = "" if schema is None else f'"schema":{_string(schema)},'
-        rest = f'{named}"class":{_string(object_class.name)},"key":{{'
-        self._heads = {
-            operation: f'{{"operation":"{_OPERATION_NAMES[op]}",{rest}' for operation, op in OPERATIONS.items()
-        }
-        self._values, self._form = values, form
-        self._key_names = frozenset(column.name for column in object_class.key)
-        self._key = [
-            (column.name, f"{_string(column.name)}:", len(column.name) + 1, text_writer(column.type, form))
-            for column in object_class.key
-        ]
-        self._attributes: dict[Attribute, _AttributeWriter | None] = {}
-
-    def data(self, event: Outgoing, user: str | None) -> str | None:
-        assert event.object_id is not None
-        assert event.operation is not None
-        assert event.steps is not None
-        is_add = event.operation == Operation.ADD
-        columns = []
-        previous = None
-        for _, _, _, attribute, old, new in event.steps:
-            assert attribute is not None
-            if attribute is previous or isinstance(old, tuple) or isinstance(new, tuple):
-                return None
-            previous = attribute
-            writer = self._attributes[attribute] if attribute in self._attributes else self._writer(attribute)
-            if writer is None:
-                return None
-            name, write = writer
-            value = "null" if new is None else write(new)
-            if is_add or old is ALL:
-                columns.append(f'{name}:{{"new":{value}}}')
-            else:
-                columns.append(f'{name}:{{"old":{"null" if old is None else write(old)},"new":{value}}}')
-        _, key_text = event.object_id
-        tail = "" if user is None else f',"user":{_string(user)}'
-        key = self._key_of(key_text)
-        return f'{self._heads[event.operation]}{key}}},"columns":{{{",".join(columns)}}}{tail}}}'
-
-    def _key_of(self, text: str) -> str:
-        """The members of a canonical table_key, as ``key_reader`` takes it apart."""
-        if '"' in text:
-            texts = {part.name: part.value for part in table_key.parse(text)}
-            return ",".join([member + write(texts[name]) for name, member, _, write in self._key])
-        if len(self._key) == 1:
-            ((_, member, start, write),) = self._key
-            return member + write(text[start:])
-        parts = zip(self._key, text.split("+"), strict=True)
-        return ",".join([member + write(part[start:]) for (_, member, start, write), part in parts])
-
-    def _writer(self, attribute: Attribute) -> _AttributeWriter | None:
-        writer = None
-        if not attribute.multi_valued and attribute.name not in self._key_names:
-            read = attribute_reader(attribute.value_type, attribute, self._values)
-            writer = _string(attribute.name), attribute_writer(attribute, read, self._form)
-        self._attributes[attribute] = writer
-        return writer
-
-
-def attribute_writer(attribute: Attribute, read: ReadValue, form: JsonForm) -> WriteText:
-    """The function that writes the texts of an attribute as JSON; ``read`` reads them."""
-    type = attribute.column.type
-    if attribute.value_type != "dn":
-        return text_writer(type, form, read)
-    write = text_writer(type, form)
-    return lambda text: write(referenced_key(text))
 
 
 def referenced_key(association: str) -> str:
@@ -474,17 +385,17 @@ def write(changes: Iterable[Change], target: str, options: WriteOptions, report:
     form = JsonForm(options.integers, options.nested_values)
     event_of = event_writer(options.source, options.event_type, form, options.dataschema)
 
-    def text_of_event(change: Change, event_id: str) -> tuple[str]:
+    def of_change(change: Change, event_id: str) -> tuple[CloudEvent]:
         change, subject = _named(change, catalog)
-        return (event_of(change, event_id, subject, class_of_change(catalog, change)).text(),)
+        return (event_of(change, event_id, subject, class_of_change(catalog, change)),)
 
-    texts = written(changes, text_of_event, report)
+    events = written(changes, of_change, report)
     with whole_file(target) as file:
         if options.mode != BATCHED:
-            file.writelines(f"{text}\n".encode() for text in texts)
+            file.writelines(event.whole_bytes() + b"\n" for event in events)
             return
-        while batch := list(islice(texts, options.batch_size)):
-            file.write(f"[{','.join(batch)}]\n".encode())
+        while batch := list(islice(events, options.batch_size)):
+            file.write(batch_line(batch))
 
 
 def _named(change: Change, catalog: Catalog | None) -> tuple[Change, str | None]:

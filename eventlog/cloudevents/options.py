@@ -17,12 +17,11 @@ BINARY: Final = "binary"
 
 NAMES_IN_TYPE: Final = ("operation", "schema", "class")
 
-is_no_text: Final = re.compile(
-    "[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef"
-    + "".join(f"{chr(plane + 0xFFFE)}{chr(plane + 0xFFFF)}" for plane in range(0, 0x110000, 0x10000))
-    + "]"
-).search
-"""Whether a text holds a character that no attribute may hold (CloudEvents 1.0.2, "Type System", String)."""
+_NOT_HELD: Final = "\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef" + "".join(
+    f"{chr(plane + 0xFFFE)}{chr(plane + 0xFFFF)}" for plane in range(0, 0x110000, 0x10000)
+)
+is_text: Final = re.compile(f"[ -~]*(?:[^ -~{_NOT_HELD}]+[ -~]*)*").fullmatch
+"""Whether attributes may hold all characters of a text (CloudEvents 1.0.2, "Type System", String)."""
 
 _is_uri_reference: Final = re.compile(r"(?:[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]|%[0-9A-Fa-f]{2})+").fullmatch
 
@@ -43,7 +42,7 @@ def _parse_event_type(value: Any) -> str:
     for _, name, form, conversion in parts:
         if name is not None and (name not in NAMES_IN_TYPE or form or conversion):
             raise ValueError(f"{{{name}}} is none of {', '.join(f'{{{one}}}' for one in NAMES_IN_TYPE)}")
-    if is_no_text(text):
+    if not is_text(text):
         raise ValueError("it holds a control character")
     return text
 

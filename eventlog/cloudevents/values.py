@@ -1,8 +1,4 @@
-"""The values of columns in the data of an event (spec/cloudevents.md 4), and the JSON Schema that says what they are.
-
-The text of the log goes straight into JSON where it can: an integer in its normal form is a number of JSON as it
-stands, of any size.
-"""
+"""The values of columns in the data of an event (spec/cloudevents.md 4), and back."""
 
 from __future__ import annotations
 
@@ -12,17 +8,20 @@ from base64 import b64encode
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from functools import lru_cache
-from json.encoder import encode_basestring
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from eventlog.changes.json_form import value_to_json
-from eventlog.core.typed import ReadValue, is_multi_valued, value_reader
+from eventlog.core.json_bytes import JsonText
+from eventlog.core.typed import value_reader
 from eventlog.core.values import ColumnType, Kind, float_or_word, parse_type
 from eventlog.errors import BadValue
 from eventlog.model import Lob, Value
 
-WriteText: TypeAlias = Callable[[str], str]
-"""The text of a value in the log -> its JSON."""
+InJson: TypeAlias = Callable[[Value], Any]
+"""A value of a column -> what stands for it in JSON."""
+
+TextInJson: TypeAlias = Callable[[str], Any]
+"""The text of a value in the log -> what stands for it in JSON."""
 
 
 class JsonForm(NamedTuple):
@@ -38,17 +37,7 @@ JSON_FORM: Final = JsonForm()
 _EXACT_DIGITS: Final = 15
 """Digits of the integers that every reader of JSON keeps exactly (RFC 8259 6)."""
 
-_encode: Final = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
 _is_integer: Final = re.compile(r"0|-?[1-9][0-9]*").fullmatch
-
-
-def json_string(text: str) -> str:
-    """A text as JSON, which UTF-8 holds: of half a surrogate pair all beyond ASCII is written as escapes."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return json.dumps(text)
-    return encode_basestring(text)
 
 
 def is_wide(type: ColumnType | None) -> bool:
@@ -71,53 +60,93 @@ def element_type(type: ColumnType) -> ColumnType | None:
 
 
 @lru_cache(maxsize=4096)
-def text_writer(type: ColumnType, form: JsonForm, read: ReadValue | None = None) -> WriteText:
-    """The function that writes the log's text of a column as JSON; picked once a column.
+def value_converter(type: ColumnType | None, form: JsonForm) -> InJson:
+    """The function that gives what stands in JSON for the values of a column; None = a column whose type is not known.
 
-    ``read``: how the text is read, None = as the log has it. Text that is no value of Python's stays text.
+    A float is finite, or its word; integers are of any size.
+    """
+    of_text: TextInJson = str if type is None else text_converter(type, form)
+    in_words = form.integers == "text" and is_wide(type)
+
+    def convert(value: Value) -> Any:
+        match value:
+            case str():
+                return of_text(value)
+            case None | bool():
+                return value
+            case int():
+                return str(value) if in_words else value
+            case float():
+                return float_or_word(value)
+            case bytes(data) | Lob(data):
+                return b64encode(data).decode()
+            case tuple():
+                return [convert(one) for one in value]
+            case _:
+                return value_to_json(value)
+
+    return convert
+
+
+_convert_plain: Final = value_converter(None, JSON_FORM)
+
+
+def as_in_key(value: Value, converted: Any) -> Any:
+    """What stands in JSON for a value of a key column: a decimal as in the canonical key (spec/event-log.md 4.3), as
+    its column has it in the subject, so that it has one text wherever it stands.
+    """
+    return converted.rstrip("0").rstrip(".") if isinstance(value, Decimal) and "." in converted else converted
+
+
+@lru_cache(maxsize=4096)
+def text_converter(type: ColumnType, form: JsonForm) -> TextInJson:
+    """The function that gives what stands in JSON for the log's text of a column.
+
+    Text that is no value of Python's stays text.
     """
     if type.kind is Kind.INTEGER:
-        return _quoted_integer if form.integers == "text" and is_wide(type) else _integer
+        return str if form.integers == "text" and is_wide(type) else _integer
     if form.nested_values == "json":
         if is_json(type):
             return _document
         element = element_type(type)
         if element is not None:
-            return _array_writer(text_writer(element, form) if element.kind in _NESTED else json_string)
-    read = value_reader(type) if read is None else read
+            return _array_converter(text_converter(element, form) if element.kind in _NESTED else str)
+    read = value_reader(type)
     if read is str:
-        return encode_basestring
+        return str
 
-    def write(text: str) -> str:
+    def convert(text: str) -> Any:
         try:
             value = read(text)
         except BadValue:
-            return json_string(text)
-        return plain_json(value)
+            return text
+        return value if isinstance(value, str) else _convert_plain(value)
 
-    return write
+    return convert
 
 
 _NESTED: Final = frozenset({Kind.INTEGER, Kind.EXACT, Kind.APPROXIMATE, Kind.BOOLEAN})
 """The kinds whose elements in an array are written as values of a column; others stay text."""
 
 
-def _integer(text: str) -> str:
-    return text if _is_integer(text) else json_string(text)
+def _integer(text: str) -> Any:
+    if not _is_integer(text):
+        return text
+    try:
+        return int(text)
+    except ValueError:  # more digits than Python is willing to convert
+        return JsonText(text)
 
 
-def _quoted_integer(text: str) -> str:
-    return f'"{text}"' if _is_integer(text) else json_string(text)
-
-
-def _document(text: str) -> str:
+def _document(text: str) -> Any:
     """JSON out of a column as it stands, on one line; what is none stays text."""
     try:
         json.loads(text, parse_constant=_refuse, parse_int=len, parse_float=len)
     except (ValueError, RecursionError):
-        return json_string(text)
+        return text
     # A line break within a string is an escape, so these are blanks between.
-    return text.translate(_BREAKS) if "\n" in text or "\r" in text else text
+    return JsonText(text.translate(_BREAKS) if "\n" in text or "\r" in text else text)
 
 
 _BREAKS: Final = {ord("\n"): " ", ord("\r"): " "}
@@ -127,19 +156,19 @@ def _refuse(word: str) -> None:
     raise ValueError(word)
 
 
-def _array_writer(write_element: WriteText) -> WriteText:
-    def element(value: Any) -> str:
+def _array_converter(convert_element: TextInJson) -> TextInJson:
+    def element(value: Any) -> Any:
         if isinstance(value, list):
-            return f"[{','.join(map(element, value))}]"
-        return "null" if value is None else write_element(value)
+            return list(map(element, value))
+        return None if value is None else convert_element(value)
 
-    def write(text: str) -> str:
+    def convert(text: str) -> Any:
         try:
             return element(array_of(text))
         except ValueError:
-            return json_string(text)
+            return text
 
-    return write
+    return convert
 
 
 _BOUNDS: Final = re.compile(r"(?:\[[0-9+-]+:[0-9+-]+\])+=")
@@ -223,48 +252,6 @@ def _plain_text(value: Any) -> str:
     return str(value)
 
 
-# --- values of changes ------------------------------------------------------------------------------------------------
-
-
-def value_json(value: Value, type: ColumnType | None, form: JsonForm) -> str:
-    """A value as JSON. ``type``: of its column, None = not known."""
-    if value is None:
-        return "null"
-    if is_multi_valued(value):
-        return f"[{','.join(value_json(one, type, form) for one in value)}]"  # type: ignore[union-attr]
-    if isinstance(value, str):
-        write = json_string if type is None else text_writer(type, form)
-        return json_string(value) if write is encode_basestring else write(value)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return f'"{value}"' if form.integers == "text" and is_wide(type) else str(value)
-    return plain_json(value)
-
-
-def key_json(value: Value, type: ColumnType | None, form: JsonForm) -> str:
-    """A value of a key column as JSON: a decimal as in the canonical key (spec/event-log.md 4.3), as its column has it
-    in the subject, so that it has one text wherever it stands.
-    """
-    text = value_json(value, type, form)
-    if isinstance(value, Decimal) and "." in text:
-        return f'"{text[1:-1].rstrip("0").rstrip(".")}"'
-    return text
-
-
-def plain_json(value: Value) -> str:
-    """One value that is no NULL as JSON, an integer as a number."""
-    match value:
-        case str():
-            return json_string(value)
-        case bytes(data) | Lob(data):
-            return f'"{b64encode(data).decode()}"'
-        case float():
-            return _encode(float_or_word(value))
-        case Decimal():
-            return f'"{value_to_json(value)}"'
-        case _:
-            return _encode(value_to_json(value))
-
-
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
@@ -294,9 +281,13 @@ def read_json(value: Any, type: ColumnType | None, form: JsonForm) -> Value:
 def document_text(value: Any) -> str:
     """JSON on one line, its numbers with all their digits."""
     if isinstance(value, dict):
-        return "{" + ",".join(f"{json_string(name)}:{document_text(one)}" for name, one in value.items()) + "}"
+        return "{" + ",".join(f"{document_text(name)}:{document_text(one)}" for name, one in value.items()) + "}"
     if isinstance(value, list):
         return f"[{','.join(map(document_text, value))}]"
     if isinstance(value, Decimal):
         return str(value)
-    return json_string(value) if isinstance(value, str) else _encode(value)
+    text = json.dumps(value, ensure_ascii=False)
+    return text if text.isascii() or not _has_half_pair(text) else json.dumps(value)
+
+
+_has_half_pair: Final = re.compile("[\ud800-\udfff]").search

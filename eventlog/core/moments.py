@@ -137,12 +137,13 @@ def fraction_of(text: str) -> str:
     return match[1].rstrip("0") if match else ""
 
 
-_ZEROS = re.compile(r"(?:(\.[0-9]*[1-9])|\.)0+(?![0-9])")
-
-
 def without_zeros(text: str) -> str:
-    """A time without trailing zeros of the fraction, which Python writes as six digits or none; a zone stays."""
-    return _ZEROS.sub(r"\1", text) if "." in text else text
+    """A time as Python writes it, without trailing zeros of its fraction of six digits or none; a zone stays."""
+    time, point, rest = text.partition(".")
+    if not point:
+        return text
+    fraction, zone = rest[:6].rstrip("0"), rest[6:]
+    return f"{time}.{fraction}{zone}" if fraction else time + zone
 
 
 def naive_utc(moment: datetime) -> datetime:

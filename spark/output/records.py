@@ -93,7 +93,7 @@ def _cloudevents_writer(job: Job) -> Callable[[Sequence[Outgoing], Mapping[int, 
 
     def write(events: Sequence[Outgoing], log_rows: Mapping[int, LogRow]) -> list[bytes]:
         written = output.events(classes, events, origins_of(log_rows.values()))
-        return [f"{event.text()}\n".encode() for event in written]
+        return [event.whole_bytes() + b"\n" for event in written]
 
     return write
 
