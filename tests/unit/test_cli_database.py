@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 from shared import Run
 
-from eventlog.cli.rows import parse_ids, parse_letters
+from eventlog.cli.log_rows import parse_ids, parse_letters
 from eventlog.errors import ConfigError, DatabaseError
 from eventlog.publisher.monitor.status import shape
 from eventlog.sql import connection
@@ -28,7 +28,8 @@ INSERT INTO eventlog (record_id, status, event_type, table_name, table_key, colu
     (1, 'S', 1, 'usr', 'idu=1', 'fname', 'a'), (2, 'E', 2, 'usr', 'idu=1', 'fname', 'b'),
     (3, 'S', 2, 'usr', 'idu=1', 'fname', 'c'), (4, 'F', 4, 'usr', 'idu=1', NULL, NULL),
     (5, 'N', 2, 'usr', 'idu=2', 'fname', 'd'), (6, 'E', 2, 'usr', 'idu=2', 'fname', 'e');
-INSERT INTO eventlog_inflight VALUES (7, now(), '[[1,[["5",[[5,5]],[],2]]]]');
+INSERT INTO eventlog_inflight VALUES (7, now(), '{"line_format":1,"kind":"publisher","envelopes":[
+    {"number":1,"rows":[[5,5]],"counts":[1],"events":{"0":{"sendings":2}}}]}');
 """
 
 

@@ -76,7 +76,7 @@ def test_lines_of_other_formats_have_no_number() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ['{"first":"1"}', '{"envelopes":[]}', '{"first":"1","envelopes":[[1,[["5",[[5,5]]]]]]}', '{"first":1']
+    "line", ['{"first":"1"}', '{"envelopes":[]}', '{"line_format":1,"kind":"publisher","first":"1"}', '{"first":1']
 )
 def test_a_numbered_line_that_is_not_ours_is_refused(line: str) -> None:
     with pytest.raises(DatabaseError, match="in-flight line 3"):

@@ -97,7 +97,9 @@ def test_rows_without_a_positive_record_id_are_named(examined: sa.Engine, doctor
 def test_what_is_in_flight_is_no_fault_while_a_publisher_runs(examined: sa.Engine, doctor: Doctor) -> None:
     rows(examined, GOOD, GOOD)
     execute(
-        examined, """INSERT INTO hr.eventlog_inflight (flight_no, composition) VALUES (7, '[[1,[["1",[[1,2]]]]]]')"""
+        examined,
+        """INSERT INTO hr.eventlog_inflight (flight_no, composition)
+        VALUES (7, '{"line_format":1,"kind":"publisher","envelopes":[{"number":1,"rows":[[1,2]],"counts":[2]}]}')""",
     )
     _, found = doctor()
     assert found["in_flight_left"][0]["text"].startswith("1 event of 2 rows in flight")

@@ -13,8 +13,8 @@ import sqlalchemy as sa
 from shared import execute
 
 from eventlog import cli
-from eventlog.cli import rows as purge_command
-from eventlog.cli.rows import parse_age
+from eventlog.cli import log_rows as purge_command
+from eventlog.cli.log_rows import parse_age
 from eventlog.errors import ConfigError
 from eventlog.model import LogRow
 from eventlog.sql import migrations
@@ -109,7 +109,10 @@ def test_each_batch_is_a_transaction_of_its_own(
 
 def test_rows_in_flight_stay_whatever_their_letter(home: sa.Engine, purge: Purge) -> None:
     execute(
-        home, """INSERT INTO hr.eventlog_inflight (flight_no, composition) VALUES (1, '[[1,[["1",[[1,1],[7,8]]]]]]')"""
+        home,
+        """INSERT INTO hr.eventlog_inflight (flight_no, composition)
+        VALUES (1, '{"line_format":1,"kind":"publisher",
+            "envelopes":[{"number":1,"rows":[[1,1],[7,8]],"counts":[3]}]}')""",
     )
     assert purge("--older-than", "30d")["rows"] == 1
     assert statuses(home) == "SNEFxSSSN"

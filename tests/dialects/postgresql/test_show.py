@@ -159,7 +159,9 @@ def test_a_bad_row_is_shown_with_the_check_that_fails(home: sa.Engine, show: Sho
 def test_a_row_in_flight_is_shown_as_it_was_recorded(home: sa.Engine, show: Show) -> None:
     execute(home, "INSERT INTO hr.usr VALUES (1, 'Now', 'Frost')")
     log(home, (1, 2, "fname", "Ada", "Eva"), (2, 8, "fname", None, None), (3, 2, "lname", None, "Later"))
-    line = '[[4,[["1",[[1,2]],[[1,1]],3]]]]'
+    events = '{"0":{"dropped":[[1,1]],"sendings":3}}'
+    envelope = f'{{"number":4,"rows":[[1,2]],"counts":[2],"events":{events}}}'
+    line = f'{{"line_format":1,"kind":"publisher","envelopes":[{envelope}]}}'
     execute(home, f"INSERT INTO hr.eventlog_inflight (flight_no, composition) VALUES (7, '{line}')")
     found = show(1)
     assert found["in_flight"] == {"flight": 7, "envelope": 4, "event_id": "1.3", "sendings": 3}
