@@ -20,9 +20,9 @@ from typing import Any
 
 import common
 
+from eventlog.linter.dispatch_tables import QUEUE_COLUMNS, DispatchRow, column_values, dispatch_rows
 from eventlog.linter.emulator import ATTRS, Workload, emulate
 from eventlog.linter.reader import QueueReader, ReaderOptions
-from eventlog.linter.rows import QUEUE_COLUMNS, QueueRow, column_values, queue_rows
 
 
 def main() -> None:
@@ -33,14 +33,14 @@ def main() -> None:
     options = parser.parse_args()
     print(common.python(), flush=True)
     values = _columns(options.rows, options.tables.split(","))
-    rows = list(queue_rows(QUEUE_COLUMNS, values))
+    rows = list(dispatch_rows(QUEUE_COLUMNS, values))
     gc.collect()
     gc.freeze()  # the input, which a driver would not hold in memory
     runs: dict[str, Callable[[], Iterable[Any]]] = {
-        "columns": lambda: queue_rows(QUEUE_COLUMNS, values),
+        "columns": lambda: dispatch_rows(QUEUE_COLUMNS, values),
         "assembly": lambda: _changes(rows, "none"),
-        "raw": lambda: _changes(queue_rows(QUEUE_COLUMNS, values), "none"),
-        "emulator": lambda: _changes(queue_rows(QUEUE_COLUMNS, values), "eventlog-emulator-1"),
+        "raw": lambda: _changes(dispatch_rows(QUEUE_COLUMNS, values), "none"),
+        "emulator": lambda: _changes(dispatch_rows(QUEUE_COLUMNS, values), "eventlog-emulator-1"),
     }
     print(f"rows: {len(values):,} of {options.tables}; rows a second of CPU, median (least to greatest)\n")
     for name, run in runs.items():
@@ -58,7 +58,7 @@ def _columns(count: int, tables: list[str]) -> list[tuple[Any, ...]]:
     return [column_values(row) for row in islice((row for step in steps for row in step.rows), count)]
 
 
-def _changes(rows: Iterable[QueueRow], codec: str) -> Iterable[Any]:
+def _changes(rows: Iterable[DispatchRow], codec: str) -> Iterable[Any]:
     return QueueReader(ATTRS, ReaderOptions(codec=codec)).read(rows, final=True)
 
 

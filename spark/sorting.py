@@ -22,8 +22,8 @@ from pyspark.sql import DataFrame, SparkSession
 from eventlog.changes.format import PROBLEMS_KEPT, Report
 from eventlog.core.options import parse_options
 from eventlog.errors import ConfigError, EventlogError, FormatError, with_location
+from eventlog.linter.dispatch_tables import DispatchRow
 from eventlog.linter.format import export_files, export_reader, read_queue
-from eventlog.linter.rows import QueueRow
 from eventlog.log.format import changes_of_sorted
 from eventlog.log.storage import LogReaderOptions, read_rows
 from eventlog.model import Change, LogRow, full_name
@@ -226,7 +226,7 @@ def _queue_files(capture: Capture, options: Options) -> Sequence[_File]:
     return list(enumerate(file for path in capture.paths for file in export_files(path)[0]))
 
 
-def _queue_rows(file: _File, options: Options, report: Report) -> Iterator[tuple[bytes, QueueRow]]:
+def _dispatch_rows(file: _File, options: Options, report: Report) -> Iterator[tuple[bytes, DispatchRow]]:
     by_date = options.get("order_by") == "oper_date"
     number, path = file
     for place, row in enumerate(read_queue([path])):
@@ -234,7 +234,7 @@ def _queue_rows(file: _File, options: Options, report: Report) -> Iterator[tuple
         yield row.oper_date + key if by_date else key, row
 
 
-def _queue_changes(capture: Capture, rows: Iterator[QueueRow], options: Options, report: Report) -> Iterator[Change]:
+def _queue_changes(capture: Capture, rows: Iterator[DispatchRow], options: Options, report: Report) -> Iterator[Change]:
     reader = export_reader(str(capture.paths[0]), options, report)
     try:
         for change in reader.changes(rows, final=bool(options.get("final", True))):
@@ -244,7 +244,7 @@ def _queue_changes(capture: Capture, rows: Iterator[QueueRow], options: Options,
         raise with_location(error, capture.place) from error.__cause__
 
 
-_LINTER: Final = _SortedFormat(_queue_files, _queue_rows, _queue_changes)
+_LINTER: Final = _SortedFormat(_queue_files, _dispatch_rows, _queue_changes)
 
 
 # --- change tables ----------------------------------------------------------------------------------------------------

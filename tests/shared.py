@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from lxml import etree
 
 from eventlog.errors import XdsError
-from eventlog.linter.rows import QueueRow, queue_rows
+from eventlog.linter.dispatch_tables import DispatchRow, dispatch_rows
 from eventlog.model import Event, Op, Operation
 from eventlog.xds.format import parse_document
 
@@ -108,7 +108,7 @@ class PlainSink:
         pass
 
 
-def rows_of_objects(objects: Iterable[Mapping[str, Any]]) -> Iterator[QueueRow]:
+def rows_of_objects(objects: Iterable[Mapping[str, Any]]) -> Iterator[DispatchRow]:
     """The rows of objects whose members are the columns; each names all of them."""
     for names, alike in groupby(objects, key=tuple):
-        yield from queue_rows(names, (tuple(one.values()) for one in alike))
+        yield from dispatch_rows(names, (tuple(one.values()) for one in alike))

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 from eventlog.core.options import CHARSET
 from eventlog.errors import ConfigError, FormatError, NotExpressible
-from eventlog.linter.rows import ColumnAttrs, TableAttrs
+from eventlog.linter.dispatch_tables import ColumnAttrs, TableAttrs
 from eventlog.model import Lob, Value
 
 

@@ -169,7 +169,7 @@ class Destination(NamedTuple):
     table: str
 
 
-class QueueRow(NamedTuple):
+class DispatchRow(NamedTuple):
     """One row. ``transact_id`` and ``syslog_addr`` are unsigned; ``channel`` and ``rowid_src`` None = not known.
 
     ``blobatr``, ``tabnum_src``, ``rowid_src``, ``destination`` and ``data`` of COMMIT and ROLLBACK are not looked
@@ -216,27 +216,29 @@ def column_positions(
     return positions
 
 
-def queue_rows(names: Sequence[str], values: Iterable[Sequence[Any]], where: Where | None = None) -> Iterator[QueueRow]:
+def dispatch_rows(
+    names: Sequence[str], values: Iterable[Sequence[Any]], where: Where | None = None
+) -> Iterator[DispatchRow]:
     """The rows of a table or an export whose columns are ``names``, in its order; DATA without its padding.
 
     ``where`` says where the row that was taken last stands, for errors. Raises MissingColumn at once, and BadOperDate,
     BadColumnValue when the rows are asked for.
     """
     positions = column_positions(names, QUEUE_COLUMNS, _OPTIONAL_COLUMNS, table="DISPATCH_QUEUE")
-    return _queue_rows(len(names), positions, values, where)
+    return _dispatch_rows(len(names), positions, values, where)
 
 
-def _queue_rows(
+def _dispatch_rows(
     width: int,
     positions: list[int | None],
     values: Iterable[Sequence[Any]],
     where: Where | None,
-) -> Iterator[QueueRow]:
+) -> Iterator[DispatchRow]:
     absent = None in positions
     pick = itemgetter(*(width if position is None else position for position in positions))
     text = _Texts()
     destination = _Destinations()
-    make, row_type = tuple.__new__, QueueRow
+    make, row_type = tuple.__new__, DispatchRow
     for row in values:
         try:
             (
@@ -299,7 +301,7 @@ class _Destinations(dict[Any, Destination]):
         return destination
 
 
-def column_values(row: QueueRow) -> tuple[Any, ...]:
+def column_values(row: DispatchRow) -> tuple[Any, ...]:
     """The row as a table holds it: numbers signed, text and DATA padded (spec/linter-queue.md 8)."""
     server, owner, table = row.destination
     return (

@@ -14,8 +14,16 @@ from random import Random
 from typing import Final, NamedTuple
 
 from eventlog.linter.codec import EmulatorCodec, Typ
+from eventlog.linter.dispatch_tables import (
+    ColumnAttrs,
+    Destination,
+    DispatchRow,
+    TableAttrs,
+    from_utc,
+    table_attrs,
+    to_utc,
+)
 from eventlog.linter.operations import BLOB_OPERATIONS, CLEAR_BLOB, CREATE_BLOB, DELETE, INSERT, INSERT_BLOB, UPDATE
-from eventlog.linter.rows import ColumnAttrs, Destination, QueueRow, TableAttrs, from_utc, table_attrs, to_utc
 from eventlog.linter.writer import SystemLog, first_address
 from eventlog.model import Change, ChangeOp, Value, differing
 
@@ -95,7 +103,7 @@ class Workload:
 class Step(NamedTuple):
     """What one step of the workload writes: rows, and the changes that they commit, as a reader has to give them."""
 
-    rows: list[QueueRow]
+    rows: list[DispatchRow]
     changes: list[Change]
 
 
@@ -201,7 +209,7 @@ class _Emulation:
         row = self._log.end(transaction.number, transaction.channel, oper_date, committed=committed)
         return Step([row], self._changes(transaction, row) if committed else [])
 
-    def _changes(self, transaction: _Transaction, commit: QueueRow) -> list[Change]:
+    def _changes(self, transaction: _Transaction, commit: DispatchRow) -> list[Change]:
         return [
             change._replace(
                 position=f"{commit.syslog_addr:016x}:{change.position}",

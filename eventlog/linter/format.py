@@ -21,17 +21,15 @@ from eventlog.errors import ConfigError, DatabaseError, FormatError, with_locati
 from eventlog.files import tabular
 from eventlog.files.atomic import directory_of, whole_path
 from eventlog.files.text import files_in
-from eventlog.linter.operations import TYP_TABLES, TypTable
-from eventlog.linter.reader import DISPATCH_ATTRS, QueueReader, ReaderOptions
-from eventlog.linter.rows import (
+from eventlog.linter.dispatch_tables import (
     ATTRS_COLUMNS,
     ATTRS_TYPES,
     DATA_SIZE,
     MASK_64,
     QUEUE_COLUMNS,
     QUEUE_TYPES,
+    DispatchRow,
     MissingColumn,
-    QueueRow,
     TableAttrs,
     Where,
     attrs_of_rows,
@@ -41,10 +39,12 @@ from eventlog.linter.rows import (
     column_values,
     data_bytes,
     decode_oper_date,
-    queue_rows,
+    dispatch_rows,
     syslog_addr,
     table_attrs,
 )
+from eventlog.linter.operations import TYP_TABLES, TypTable
+from eventlog.linter.reader import DISPATCH_ATTRS, QueueReader, ReaderOptions
 from eventlog.linter.writer import QueueWriter, WriterOptions, first_address, next_address
 from eventlog.model import Change
 from eventlog.sql.connection import any_database_errors, connect_any
@@ -175,9 +175,9 @@ def export_files(source: Path) -> tuple[list[Path], Path | None]:
     return queue, described[0] if described else None
 
 
-def read_queue(paths: Iterable[Path]) -> Iterator[QueueRow]:
+def read_queue(paths: Iterable[Path]) -> Iterator[DispatchRow]:
     """The rows of all files, in the order of the files. Raises FormatError."""
-    return chain.from_iterable(rows for path in paths for rows in _tables(path, queue_rows))
+    return chain.from_iterable(rows for path in paths for rows in _tables(path, dispatch_rows))
 
 
 def _attrs_of_file(path: Path) -> dict[int, TableAttrs]:
@@ -236,7 +236,7 @@ def _readable(rows: Iterable[tuple[int, _T | FormatError]]) -> Iterator[tuple[in
         yield number, row
 
 
-def write_export(queue: Path, attrs: Path, rows_of_queue: Iterable[QueueRow], tables: Iterable[TableAttrs]) -> None:
+def write_export(queue: Path, attrs: Path, rows_of_queue: Iterable[DispatchRow], tables: Iterable[TableAttrs]) -> None:
     """Write both files; each is whole or not there. Their directory is made, that above must be there.
 
     Raises what the rows raise, ConfigError, OSError.
@@ -312,7 +312,7 @@ def _sql_type(name: str, size: int) -> sa.types.TypeEngine[Any]:
     return sa.CHAR(size) if name == "string" else sa.LargeBinary(size)
 
 
-def insert_rows(connection: sa.Connection, table: sa.Table, queue: Iterable[QueueRow]) -> None:
+def insert_rows(connection: sa.Connection, table: sa.Table, queue: Iterable[DispatchRow]) -> None:
     """Put rows into the queue, some hundred a statement."""
     names = [column_of(table, name).name for name in QUEUE_COLUMNS]
     values = iter(queue)
@@ -402,7 +402,7 @@ class QueuePoller:
             yield from self._reader.changes(rows, final=False)
         yield from self._reader.changes((), final=True)
 
-    def _fetch(self) -> list[QueueRow]:
+    def _fetch(self) -> list[DispatchRow]:
         place = self._place
         with any_database_errors(PLACE), self._engine.connect() as opened:
             connection = opened.execution_options(postgresql_readonly=True)
@@ -416,7 +416,7 @@ class QueuePoller:
             limit = len(self._reader.taken) + place.batch_rows
             statement = _select_queue(self._queue, self._options.order_by, limit)
             result = connection.execute(statement, execution_options={"yield_per": _AT_ONCE})
-            return list(self._reader.fresh(queue_rows(tuple(result.keys()), result)))
+            return list(self._reader.fresh(dispatch_rows(tuple(result.keys()), result)))
 
 
 def _select_queue(table: sa.Table, order_by: str, limit: int) -> sa.Select[Any]:
@@ -460,7 +460,7 @@ def queue_listing(source: str, options: Mapping[str, Any]) -> Iterator[str]:
             raise with_location(error, f"{source}, row {number} of the listing") from None
 
 
-def _row(number: int, row: QueueRow, table: TypTable) -> Iterator[str]:
+def _row(number: int, row: DispatchRow, table: TypTable) -> Iterator[str]:
     file, address = syslog_addr(row.syslog_addr)
     name = table.operations.get(row.typ) or table.ends.get(row.typ, "(unknown)")
     yield f"row {number}  SYSLOG_ADDR {file}:{address}  TYP {row.typ} {name}  transaction {row.transact_id:X}"

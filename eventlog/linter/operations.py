@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from eventlog.errors import FormatError, UnknownOperation
-from eventlog.linter.rows import DATA_SIZE, BadColumnValue, QueueRow, data_bytes, syslog_addr
+from eventlog.linter.dispatch_tables import DATA_SIZE, BadColumnValue, DispatchRow, data_bytes, syslog_addr
 
 DELETE: Final = 1
 INSERT: Final = 2
@@ -67,11 +67,11 @@ class DestinationsDiffer(FormatError):
     cure = "Choose one destination by the option `destination`."
 
 
-Operation = tuple[QueueRow, bytes, bytes]
+Operation = tuple[DispatchRow, bytes, bytes]
 """One operation: its first row, and old and new row image (INSERT: the new one is the first of the two)."""
 
 
-def check_code(row: QueueRow, table: TypTable) -> None:
+def check_code(row: DispatchRow, table: TypTable) -> None:
     """What is checked of a row as soon as it is read: its code, and the lengths of COMMIT and ROLLBACK.
 
     Raises UnknownOperation, BadLength, TypContradiction.
@@ -92,7 +92,7 @@ def check_code(row: QueueRow, table: TypTable) -> None:
         )
 
 
-def parts(rows: Sequence[QueueRow], table: TypTable = FIELDS) -> tuple[bytes, bytes]:
+def parts(rows: Sequence[DispatchRow], table: TypTable = FIELDS) -> tuple[bytes, bytes]:
     """The two parts of the rows of one operation, which are in order of EXTDATA (spec/linter-queue.md 4).
 
     Raises MissingPart, BadLength, TypContradiction, BadColumnValue.
@@ -117,7 +117,7 @@ def parts(rows: Sequence[QueueRow], table: TypTable = FIELDS) -> tuple[bytes, by
     return b"".join([old for old, _ in cut]), b"".join([new for _, new in cut])
 
 
-def _own_parts(row: QueueRow) -> tuple[bytes, bytes]:
+def _own_parts(row: DispatchRow) -> tuple[bytes, bytes]:
     data, len1, end = row.data, row.len1, row.len1 + row.len2
     if type(data) is not bytes:
         data = data_bytes(data)
@@ -130,7 +130,7 @@ def _own_parts(row: QueueRow) -> tuple[bytes, bytes]:
     return data[:len1], data[len1:end]
 
 
-def _check_lengths(row: QueueRow, len1: int, len2: int, table: TypTable) -> None:
+def _check_lengths(row: DispatchRow, len1: int, len2: int, table: TypTable) -> None:
     typ = row.typ
     if typ in BLOB_OPERATIONS:
         return
@@ -141,7 +141,7 @@ def _check_lengths(row: QueueRow, len1: int, len2: int, table: TypTable) -> None
         raise TypContradiction(f"{where(row)}: TYP {typ} has {wanted}, yet LEN1 is {len1} and LEN2 {len2}")
 
 
-def of_transaction(rows: Sequence[QueueRow], table: TypTable, *, every_destination: bool) -> list[Operation]:
+def of_transaction(rows: Sequence[DispatchRow], table: TypTable, *, every_destination: bool) -> list[Operation]:
     """The operations of a transaction, whose rows are in order, those handed out.
 
     ``every_destination`` as option ``destinations``: all of them, else the smallest in byte order (spec/linter-queue.md
@@ -163,7 +163,7 @@ def of_transaction(rows: Sequence[QueueRow], table: TypTable, *, every_destinati
     return operations
 
 
-def _of_one_row(row: QueueRow, table: TypTable) -> Operation:
+def _of_one_row(row: DispatchRow, table: TypTable) -> Operation:
     _, extdata, _, _, _, typ, _, _, _, _, len1, len2, _, data = row
     end = len1 + len2
     # Most rows are a whole operation as it should be; whatever is not is left to the rules.
@@ -179,8 +179,8 @@ def _of_one_row(row: QueueRow, table: TypTable) -> Operation:
 _OF_ONE_PART: Final = frozenset({INSERT, DELETE, CLEAR_BLOB})
 
 
-def _at_one_address(rows: Sequence[QueueRow], table: TypTable, every_destination: bool) -> list[Operation]:
-    groups: dict[tuple[object, ...], list[QueueRow]] = {}
+def _at_one_address(rows: Sequence[DispatchRow], table: TypTable, every_destination: bool) -> list[Operation]:
+    groups: dict[tuple[object, ...], list[DispatchRow]] = {}
     for row in rows:
         groups.setdefault((row.typ, row.blobatr, row.tabnum_src, row.rowid_src), []).append(row)
     handed_out: list[Operation] = []
@@ -204,18 +204,18 @@ def _at_one_address(rows: Sequence[QueueRow], table: TypTable, every_destination
     return handed_out
 
 
-def _destination_order(row: QueueRow) -> tuple[list[bytes], int]:
+def _destination_order(row: DispatchRow) -> tuple[list[bytes], int]:
     return [part.encode("utf-8", "surrogatepass") for part in row.destination], row.extdata
 
 
-def table_number(row: QueueRow) -> int:
+def table_number(row: DispatchRow) -> int:
     """TABNUM_SRC of an operation. Raises BadColumnValue."""
     if not isinstance(row.tabnum_src, int):
         raise BadColumnValue(f"{where(row)}: TABNUM_SRC is {row.tabnum_src}, which is no whole number")
     return row.tabnum_src
 
 
-def where(row: QueueRow) -> str:
+def where(row: DispatchRow) -> str:
     """The place of a row, for messages."""
     file, address = syslog_addr(row.syslog_addr)
     return f"SYSLOG_ADDR {file}:{address} of {row.dbnode!r}"

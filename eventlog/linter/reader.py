@@ -28,6 +28,15 @@ from eventlog.core.options import (
 )
 from eventlog.errors import ConfigError, FormatError, NotExpressible, SchemaMissing
 from eventlog.linter.codec import RowCodec, RowDecodeError, row_codec
+from eventlog.linter.dispatch_tables import (
+    Destination,
+    DispatchRow,
+    TableAttrs,
+    attrs_of_option,
+    blob_attr,
+    stripped,
+    to_utc,
+)
 from eventlog.linter.operations import (
     BLOB_OPERATIONS,
     DELETE,
@@ -40,15 +49,6 @@ from eventlog.linter.operations import (
     of_transaction,
     table_number,
     where,
-)
-from eventlog.linter.rows import (
-    Destination,
-    QueueRow,
-    TableAttrs,
-    attrs_of_option,
-    blob_attr,
-    stripped,
-    to_utc,
 )
 from eventlog.model import Change, ChangeOp, Value, differing, full_name
 
@@ -104,13 +104,13 @@ def place_of_token(token: str, order_by: str) -> tuple[bytes, int]:
     return bytes.fromhex(match[1] or ""), int(match[2], 16)
 
 
-def _restart_token(commit: QueueRow, order_by: str) -> str:
+def _restart_token(commit: DispatchRow, order_by: str) -> str:
     """The token of a transaction by its COMMIT row."""
     address = f"{commit.syslog_addr:016x}"
     return address if order_by == "syslog" else f"{commit.oper_date.hex()}:{address}"
 
 
-def _in_order(rows: Iterable[QueueRow], order_by: str) -> list[QueueRow]:
+def _in_order(rows: Iterable[DispatchRow], order_by: str) -> list[DispatchRow]:
     """The rows in the order of the option ``order_by`` (spec/linter-queue.md 5)."""
     ordered = list(rows)
     for column in reversed(_ORDERS[order_by]):  # one after the other: no tuple a row
@@ -191,19 +191,19 @@ class QueueReader:
         self.restart_token = options.restart
         self.taken: set[tuple[Any, ...]] = set()
         self._present: set[tuple[Any, ...]] = set()
-        self._kept: list[QueueRow] = []  # rows of open transactions
+        self._kept: list[DispatchRow] = []  # rows of open transactions
         self._nodes: set[str] = set()
         self._greatest = bytes(6)  # OPER_DATE so far
         self._warned_of_order = self._warned_of_prose = False
 
-    def read(self, rows: Iterable[QueueRow], *, final: bool = False) -> Iterator[Change]:
+    def read(self, rows: Iterable[DispatchRow], *, final: bool = False) -> Iterator[Change]:
         """The changes of the transactions that end among the rows, which may come in any order; ``final`` as of
         ``changes``. Raises FormatError.
         """
         ordered = _in_order(rows if final else self.fresh(rows), self._options.order_by)
         return self.changes(ordered, final=final)
 
-    def fresh(self, rows: Iterable[QueueRow]) -> Iterator[QueueRow]:
+    def fresh(self, rows: Iterable[DispatchRow]) -> Iterator[DispatchRow]:
         """The rows that no earlier read has taken. To be consumed whole before ``changes``."""
         taken, present = self.taken, set()
         for row in rows:
@@ -219,7 +219,7 @@ class QueueReader:
             self._attrs = attrs
             self._targets.clear()
 
-    def changes(self, rows: Iterable[QueueRow], *, final: bool) -> Iterator[Change]:
+    def changes(self, rows: Iterable[DispatchRow], *, final: bool) -> Iterator[Change]:
         """The changes of the transactions that end among the rows, ``fresh`` ones in the order in force.
 
         ``final``: nothing is kept for another read. Raises FormatError.
@@ -233,7 +233,9 @@ class QueueReader:
                 yield from changes
                 self.restart_token = _restart_token(commit, order_by)
 
-    def _committed(self, rows: Iterable[QueueRow], *, final: bool) -> Iterator[tuple[QueueRow, list[QueueRow]]]:
+    def _committed(
+        self, rows: Iterable[DispatchRow], *, final: bool
+    ) -> Iterator[tuple[DispatchRow, list[DispatchRow]]]:
         """The transactions of a read whose rows are in order, by their COMMIT rows: that row, and those before it.
 
         With a restart token in force those that are not behind it are left out. ``final``: nothing is kept. Raises
@@ -247,7 +249,7 @@ class QueueReader:
             key = attrgetter(*_ORDERS[order_by])
             rows = merge(self._kept, rows, key=key)
         is_operation, commit = table.operations, table.commit
-        open_rows: dict[tuple[str, int], list[QueueRow]] = {}
+        open_rows: dict[tuple[str, int], list[DispatchRow]] = {}
         node, greatest = None, self._greatest
         for row in rows:
             oper_date, _, own_node, transact_id, _, typ, _, _, _, _, _, _, _, _ = row
@@ -295,7 +297,7 @@ class QueueReader:
         self._kept = _in_order((row for its_rows in open_rows.values() for row in its_rows), order_by)
         self.taken = self._present.union(row.identity for row in self._kept)
 
-    def _meet(self, row: QueueRow, token: str | None) -> None:
+    def _meet(self, row: DispatchRow, token: str | None) -> None:
         self._nodes.add(row.dbnode)
         if token is not None and len(self._nodes) > 1:
             raise SeveralNodes(
@@ -303,7 +305,7 @@ class QueueReader:
                 f"be compared with the restart token {token}; choose one with the option dbnode"
             )
 
-    def _late(self, row: QueueRow, greatest: bytes) -> None:
+    def _late(self, row: DispatchRow, greatest: bytes) -> None:
         late = int.from_bytes(greatest, "big") - int.from_bytes(row.oper_date, "big")
         if late > self._options.order_tolerance * 65536:
             self._count("log_order")
@@ -316,7 +318,7 @@ class QueueReader:
                     late >> 16,
                 )
 
-    def _of_transaction(self, commit: QueueRow, done: list[Operation]) -> list[Change]:
+    def _of_transaction(self, commit: DispatchRow, done: list[Operation]) -> list[Change]:
         if any(row.typ in BLOB_OPERATIONS for row, _, _ in done):
             done = [operation for operation in done if self._makes_change(operation[0])]
         commit_address = f"{commit.syslog_addr:016x}:"
@@ -370,7 +372,7 @@ class QueueReader:
             )
         return changes
 
-    def _makes_change(self, row: QueueRow) -> bool:
+    def _makes_change(self, row: DispatchRow) -> bool:
         if row.typ not in BLOB_OPERATIONS:
             return True
         if self._options.blob_operations == "raise":
@@ -381,7 +383,7 @@ class QueueReader:
         self._count("blob_operations")
         return False
 
-    def _target(self, row: QueueRow) -> _ReadTable:
+    def _target(self, row: DispatchRow) -> _ReadTable:
         tabnum, destination = table_number(row), row.destination
         schema, table = self._options.tables.get(tabnum) or (destination.owner or None, destination.table)
         attrs = None
@@ -400,7 +402,7 @@ class QueueReader:
         )
         return target
 
-    def _images(self, row: QueueRow, part1: bytes, part2: bytes, target: _ReadTable) -> _Images | None:
+    def _images(self, row: DispatchRow, part1: bytes, part2: bytes, target: _ReadTable) -> _Images | None:
         """Before, after and changed of an operation; None for a row that goes on as raw parts."""
         assert self._codec is not None
         assert target.attrs is not None
@@ -436,7 +438,7 @@ _Images = tuple[_Image, _Image, frozenset[str] | None]
 _OPS: Mapping[int, ChangeOp] = {DELETE: ChangeOp.DELETE, INSERT: ChangeOp.INSERT}
 
 
-def _blob_column(row: QueueRow, attrs: TableAttrs) -> str:
+def _blob_column(row: DispatchRow, attrs: TableAttrs) -> str:
     number, _ = blob_attr(row.blobatr if isinstance(row.blobatr, int) else 0)
     for column in attrs.columns:
         if column.atrnum == number:
@@ -444,5 +446,5 @@ def _blob_column(row: QueueRow, attrs: TableAttrs) -> str:
     raise SchemaMissing(f"{where(row)}: BLOBATR names column {number}, which DISPATCH_ATTRS does not describe")
 
 
-def _is_for(destination: Sequence[str | None], row: QueueRow) -> bool:
+def _is_for(destination: Sequence[str | None], row: DispatchRow) -> bool:
     return all(wanted in (None, named) for wanted, named in zip(destination, row.destination, strict=True))

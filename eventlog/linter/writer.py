@@ -25,18 +25,18 @@ from eventlog.errors import (
     ValueRange,
 )
 from eventlog.linter.codec import LONGEST, RowCodec, RowEncodeError, Typ, bytes_of, row_codec
-from eventlog.linter.operations import COMMIT, DELETE, INSERT, ROLLBACK, UPDATE
-from eventlog.linter.reader import CODEC_CHARSET, DISPATCH_ATTRS, TABLES, TIMEZONE, parse_place
-from eventlog.linter.rows import (
+from eventlog.linter.dispatch_tables import (
     DATA_SIZE,
     MASK_64,
     QUEUE_TYPES,
     ColumnAttrs,
     Destination,
-    QueueRow,
+    DispatchRow,
     TableAttrs,
     from_utc,
 )
+from eventlog.linter.operations import COMMIT, DELETE, INSERT, ROLLBACK, UPDATE
+from eventlog.linter.reader import CODEC_CHARSET, DISPATCH_ATTRS, TABLES, TIMEZONE, parse_place
 from eventlog.model import Change, ChangeOp, Lob, Row, Value, column_name, full_name
 
 _FIRST_ADDRESS: Final = 24
@@ -80,7 +80,7 @@ class SystemLog:
         parts: Sequence[bytes],
         destinations: Sequence[Destination],
         blobatr: int = 0,
-    ) -> Iterator[QueueRow]:
+    ) -> Iterator[DispatchRow]:
         """The rows of an operation of one or two ``parts``, a full set for each destination, all with one address."""
         old, both = len(parts[0]), b"".join(parts)
         for destination in destinations:
@@ -89,15 +89,15 @@ class SystemLog:
                 own_old = max(0, min(end, old) - start)
                 lengths = (old, len(both) - old) if self._has_totals else (own_old, end - start - own_old)
                 data = both[start:end].ljust(DATA_SIZE, b"\0")
-                yield QueueRow(
+                yield DispatchRow(
                     oper_date, number, self._dbnode, transact_id, self.address, typ, blobatr, channel, tabnum, rowid,
                     *lengths, destination, data,
                 )  # fmt: skip
         self.address = next_address(self.address, len(both))
 
-    def end(self, transact_id: int, channel: int, oper_date: bytes, *, committed: bool = True) -> QueueRow:
+    def end(self, transact_id: int, channel: int, oper_date: bytes, *, committed: bool = True) -> DispatchRow:
         """The row that ends a transaction."""
-        row = QueueRow(
+        row = DispatchRow(
             oper_date, 0, self._dbnode, transact_id, self.address, COMMIT if committed else ROLLBACK, 0, channel, 0, 0,
             0, 0, _NOWHERE, bytes(DATA_SIZE),
         )  # fmt: skip
@@ -173,7 +173,7 @@ class QueueWriter:
         self._next_number = 1
         self._known: dict[int, dict[Key, dict[str, Value]]] = {}
 
-    def rows(self, changes: Iterable[Change]) -> Iterator[QueueRow]:
+    def rows(self, changes: Iterable[Change]) -> Iterator[DispatchRow]:
         """The rows of the changes. A transaction is written when its last change is known; the input is complete.
 
         Raises FormatError.
@@ -182,7 +182,7 @@ class QueueWriter:
             yield from self._transaction(list(transaction))
         self._report.refuse_nothing()
 
-    def _transaction(self, changes: Sequence[Change]) -> Iterator[QueueRow]:
+    def _transaction(self, changes: Sequence[Change]) -> Iterator[DispatchRow]:
         last, channel = changes[-1], self._options.channel
         number = None
         for change in changes:

@@ -17,10 +17,8 @@ from eventlog.changes.json_form import to_json, value_from_json, value_to_json
 from eventlog.core.options import parse_options
 from eventlog.errors import EventlogError, FormatError, UnknownOperation
 from eventlog.linter.codec import EmulatorCodec, Typ
-from eventlog.linter.operations import FIELDS, check_code, parts
-from eventlog.linter.reader import QueueReader, ReaderOptions, SeveralNodes
-from eventlog.linter.rows import (
-    QueueRow,
+from eventlog.linter.dispatch_tables import (
+    DispatchRow,
     TableAttrs,
     attrs_of_option,
     blob_attr,
@@ -29,6 +27,8 @@ from eventlog.linter.rows import (
     oper_date_bytes,
     syslog_addr,
 )
+from eventlog.linter.operations import FIELDS, check_code, parts
+from eventlog.linter.reader import QueueReader, ReaderOptions, SeveralNodes
 from eventlog.model import Change
 
 Case = dict[str, Any]
@@ -104,7 +104,7 @@ def test_image_that_is_refused(linter_image_errors: Case) -> None:
     assert caught.value.column == case["column"]  # type: ignore[attr-defined]
 
 
-def assembled(rows: list[QueueRow]) -> tuple[bytes, bytes]:
+def assembled(rows: list[DispatchRow]) -> tuple[bytes, bytes]:
     for row in rows:
         check_code(row, FIELDS)
     return parts(rows)

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, DatabaseAway, DatabaseError
+from eventlog.linter.dispatch_tables import DispatchRow, MissingColumn
 from eventlog.linter.emulator import ATTRS, Step, Workload, emulate
 from eventlog.linter.format import (
     QueuePoller,
@@ -24,7 +25,6 @@ from eventlog.linter.format import (
     insert_rows,
 )
 from eventlog.linter.reader import ReaderOptions
-from eventlog.linter.rows import MissingColumn, QueueRow
 from eventlog.model import Change
 
 EMULATOR: dict[str, Any] = {"codec": "eventlog-emulator-1"}
@@ -50,12 +50,12 @@ def queue(engine: sa.Engine) -> sa.Table:
     return queue
 
 
-def put(engine: sa.Engine, queue: sa.Table, rows: list[QueueRow]) -> None:
+def put(engine: sa.Engine, queue: sa.Table, rows: list[DispatchRow]) -> None:
     with engine.begin() as connection:
         insert_rows(connection, queue, rows)
 
 
-def remove(engine: sa.Engine, queue: sa.Table, rows: list[QueueRow]) -> None:
+def remove(engine: sa.Engine, queue: sa.Table, rows: list[DispatchRow]) -> None:
     with engine.begin() as connection:
         for row in rows:
             connection.execute(sa.delete(queue).where(queue.c.syslog_addr == row.syslog_addr))
@@ -65,7 +65,7 @@ def poller(engine: sa.Engine, report: Report | None = None, *, batch_rows: int =
     return QueuePoller(engine, ReaderOptions(**{**EMULATOR, **options}), report, SourceOptions(batch_rows=batch_rows))
 
 
-def rows_of(steps: list[Step]) -> list[QueueRow]:
+def rows_of(steps: list[Step]) -> list[DispatchRow]:
     return [row for step in steps for row in step.rows]
 
 
@@ -162,10 +162,10 @@ def test_nothing_is_lost_while_one_session_writes_and_another_removes(engine: sa
 
         return threading.Thread(target=run)
 
-    sent: list[tuple[int, list[QueueRow]]] = []
+    sent: list[tuple[int, list[DispatchRow]]] = []
 
     def write() -> None:
-        open_rows: dict[int, list[QueueRow]] = {}
+        open_rows: dict[int, list[DispatchRow]] = {}
         for start in range(0, len(steps), 3):
             rows = rows_of(steps[start : start + 3])
             put(engine, queue, rows)

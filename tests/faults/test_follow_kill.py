@@ -27,9 +27,9 @@ from eventlog.changes.format import Report
 from eventlog.core.options import toml
 from eventlog.gbase import format
 from eventlog.gbase.workload import T1, drain, new_server, open_session
+from eventlog.linter.dispatch_tables import DispatchRow
 from eventlog.linter.emulator import ATTRS, Workload, emulate
 from eventlog.linter.format import create_tables, insert_attrs, insert_rows
-from eventlog.linter.rows import QueueRow
 from eventlog.model import Change, ChangeOp
 from eventlog.qlik import message_format
 from eventlog.xds.writer import write_event
@@ -112,7 +112,7 @@ class Queue:
         self.settings = {"type": "linter", "url": url_of(engine), "reader": reader}
         self.whole = events_of([change for step in steps for change in step.changes])
 
-    def _put(self, rows: list[QueueRow]) -> None:
+    def _put(self, rows: list[DispatchRow]) -> None:
         with self.engine.begin() as connection:
             insert_rows(connection, self.table, rows)
 

@@ -20,10 +20,10 @@ from eventlog.changes.format import Report
 from eventlog.config.load import load
 from eventlog.errors import ConfigError, ReceiverAway
 from eventlog.gbase.session import Capture
+from eventlog.linter.dispatch_tables import DispatchRow
 from eventlog.linter.emulator import Workload, emulate
 from eventlog.linter.format import SourceOptions, create_tables, insert_attrs, insert_rows
 from eventlog.linter.reader import ReaderOptions
-from eventlog.linter.rows import QueueRow
 from eventlog.model import Answer
 from eventlog.publisher.context import Counters
 from eventlog.publisher.liveness import patience
@@ -152,7 +152,7 @@ def test_status_of_a_source_that_cannot_be_asked_shows_the_rest(
     assert found["position"]["commit"] is not None
 
 
-def queue_of(directory: Path, rows: Sequence[QueueRow]) -> DispatchQueue:
+def queue_of(directory: Path, rows: Sequence[DispatchRow]) -> DispatchQueue:
     """A queue in a database, as a source."""
     url = f"sqlite:///{directory / 'queue.db'}"
     engine = sa.create_engine(url, poolclass=sa.NullPool)

@@ -14,7 +14,7 @@ from eventlog.errors import EventlogError
 from eventlog.gbase.layout import parse_type
 from eventlog.gbase.values import codec
 from eventlog.linter.codec import Typ
-from eventlog.linter.rows import ColumnAttrs, integer
+from eventlog.linter.dispatch_tables import ColumnAttrs, integer
 from eventlog.linter.writer import column_value
 from eventlog.model import Value
 from eventlog.qlik.columns import QlikColumn

@@ -12,20 +12,20 @@ from shared import rows_of_objects
 
 from eventlog.core.moments import time_zone_named
 from eventlog.errors import ConfigError, ValueRange
-from eventlog.linter.rows import (
+from eventlog.linter.dispatch_tables import (
     QUEUE_COLUMNS,
     BadColumnValue,
     BadOperDate,
+    DispatchRow,
     MissingColumn,
-    QueueRow,
     blob_attr,
     column_values,
     data_bytes,
     decode_oper_date,
+    dispatch_rows,
     encode_oper_date,
     from_utc,
     oper_date_bytes,
-    queue_rows,
     stripped,
     syslog_addr,
     to_utc,
@@ -106,8 +106,8 @@ VALUES: dict[str, Any] = dict(
 
 def test_columns_are_found_in_any_case_and_order_among_others() -> None:
     given = {"more": 1} | {name.lower(): value for name, value in reversed(VALUES.items())}
-    (row,) = queue_rows(list(given), [list(given.values())])
-    assert row == QueueRow(
+    (row,) = dispatch_rows(list(given), [list(given.values())])
+    assert row == DispatchRow(
         b"\0" * 6, 0, "N", (1 << 64) - 1, (1 << 64) - 1, 2, 773, 3, 7, 9, 1, 0, ("S", "O", "T"), b"x"
     )
     assert dict(zip(QUEUE_COLUMNS, column_values(row), strict=True)) == VALUES | {
@@ -134,7 +134,7 @@ def test_padding_of_data_is_not_kept(data: Any, extdata: int, len1: int, len2: i
 def test_a_missing_column_is_named(name: str) -> None:
     names = [other for other in QUEUE_COLUMNS if other != name]
     with pytest.raises(MissingColumn, match=f"column {name} of DISPATCH_QUEUE is missing"):
-        list(queue_rows(names, []))
+        list(dispatch_rows(names, []))
 
 
 @pytest.mark.parametrize("name", ["CHANNEL", "ROWID_SRC"])

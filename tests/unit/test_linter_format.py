@@ -18,10 +18,10 @@ from shared import rows_of_objects
 
 from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, DatabaseError, FormatError, NotExpressible
+from eventlog.linter.dispatch_tables import ATTRS_COLUMNS, QUEUE_COLUMNS, DispatchRow, MissingColumn, column_values
 from eventlog.linter.emulator import ATTRS, DOCUMENT, ITEM, READING, Workload, emulate
 from eventlog.linter.format import FORMAT, create_tables
 from eventlog.linter.reader import QueueReader, ReaderOptions
-from eventlog.linter.rows import ATTRS_COLUMNS, QUEUE_COLUMNS, MissingColumn, QueueRow, column_values
 from eventlog.model import Change, ChangeOp
 from eventlog.sql.connection import connect_any
 
@@ -229,7 +229,7 @@ def damaged_queues(draw: st.DrawFn) -> list[dict[str, Any]]:
     return draw(st.permutations(lines))
 
 
-def _line(row: QueueRow) -> dict[str, Any]:
+def _line(row: DispatchRow) -> dict[str, Any]:
     values = (value.hex() if isinstance(value, bytes) else value for value in column_values(row))
     return dict(zip(QUEUE_COLUMNS, values, strict=True))
 

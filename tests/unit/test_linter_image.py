@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from eventlog.errors import ConfigError
 from eventlog.linter.codec import EmulatorCodec, RowDecodeError, RowEncodeError, Typ
-from eventlog.linter.rows import ColumnAttrs, TableAttrs, attrs_of_rows, table_attrs
+from eventlog.linter.dispatch_tables import ColumnAttrs, TableAttrs, attrs_of_rows, table_attrs
 from eventlog.model import Lob
 
 CODEC = EmulatorCodec()

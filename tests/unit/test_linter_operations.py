@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from linter_queue import commit, read, rollback, row
 
 from eventlog.errors import ConfigError, UnknownOperation
+from eventlog.linter.dispatch_tables import BadColumnValue, Destination, DispatchRow
 from eventlog.linter.operations import FIELDS, BadLength, MissingPart, TypContradiction, parts
-from eventlog.linter.rows import BadColumnValue, Destination, QueueRow
 from eventlog.linter.writer import SystemLog
 
 # TYP, LEN1, LEN2 of a row, and what each table says: an operation (op), the end of a transaction, or an error.
@@ -79,7 +79,7 @@ def test_an_unknown_table_of_codes_is_refused() -> None:
         read(typ_table="guess")
 
 
-def rows_of(*shapes: tuple[int, int, int, int, bytes]) -> list[QueueRow]:
+def rows_of(*shapes: tuple[int, int, int, int, bytes]) -> list[DispatchRow]:
     return [row(typ, 100, data, extdata=extdata, len1=len1, len2=len2) for typ, extdata, len1, len2, data in shapes]
 
 
@@ -104,7 +104,7 @@ FULL = bytes(range(250)) * 14  # 3500 bytes, cut to 3400 below
         (rows_of((3, 0, 4000, -4000, b"a")), BadLength),
     ],
 )
-def test_rows_that_are_no_operation(rows: list[QueueRow], error: type[Exception]) -> None:
+def test_rows_that_are_no_operation(rows: list[DispatchRow], error: type[Exception]) -> None:
     with pytest.raises(error, match="SYSLOG_ADDR 0:100"):
         parts(rows)
 
@@ -139,7 +139,7 @@ def test_what_is_written_in_rows_is_assembled_again(old: bytes, new: bytes, leng
 @pytest.mark.parametrize(
     "bad", [row(2, 100, b"a", len1=5), row(2, 100, b"a", extdata=1), row(1, 100, b"ab", len1=1, len2=1)]
 )
-def test_what_is_rolled_back_raises_nothing(bad: QueueRow) -> None:
+def test_what_is_rolled_back_raises_nothing(bad: DispatchRow) -> None:
     assert read(bad, rollback(200)) == []
     assert len(read(bad, rollback(200), row(2, 300, b"a"), commit(400))) == 1
 

@@ -15,17 +15,17 @@ from linter_queue import DATE, TO, addresses, commit, counted, read, rollback, r
 
 from eventlog.errors import ConfigError, NotExpressible, SchemaMissing
 from eventlog.linter.codec import EmulatorCodec, RowDecodeError
+from eventlog.linter.dispatch_tables import Destination, DispatchRow, TableAttrs
 from eventlog.linter.emulator import ATTRS, DOCUMENT, ITEM, Workload, emulate
 from eventlog.linter.operations import DestinationsDiffer
 from eventlog.linter.reader import QueueReader, ReaderOptions, SeveralNodes
-from eventlog.linter.rows import Destination, QueueRow, TableAttrs
 from eventlog.model import Change, ChangeOp, Value
 
 LATER = bytes.fromhex("42414bb00000")
 EMULATOR: dict[str, Any] = {"codec": "eventlog-emulator-1"}
 
 
-def of(address: int, transaction: int = 1, **given: Any) -> QueueRow:
+def of(address: int, transaction: int = 1, **given: Any) -> DispatchRow:
     return row(2, address, b"a", transaction=transaction, **given)
 
 
@@ -157,7 +157,7 @@ def test_a_reader_that_starts_from_a_token_gives_what_came_after_it(seed: int, c
 # --- restart tokens ---------------------------------------------------------------------------------------------------
 
 
-def token(*rows: QueueRow, **options: Any) -> str | None:
+def token(*rows: DispatchRow, **options: Any) -> str | None:
     reader = QueueReader(ATTRS, ReaderOptions(**options))
     list(reader.read(rows, final=True))
     return reader.restart_token
@@ -199,7 +199,7 @@ def test_a_token_does_not_go_with_several_databases() -> None:
 SERVERS = [Destination("Z", "APP", "T"), Destination("A", "APP", "T2"), Destination("A", "APP", "Ä")]
 
 
-def sent(*data: bytes) -> list[QueueRow]:
+def sent(*data: bytes) -> list[DispatchRow]:
     parts = [of(1, destination=to)._replace(data=part) for to, part in zip(SERVERS, data or [b"a"] * 3, strict=False)]
     return [*parts, commit(2)]
 

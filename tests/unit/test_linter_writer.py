@@ -20,9 +20,9 @@ from eventlog.errors import (
     ValueRange,
 )
 from eventlog.linter.codec import RowEncodeError, Typ
+from eventlog.linter.dispatch_tables import QUEUE_COLUMNS, DispatchRow, column_values, dispatch_rows
 from eventlog.linter.emulator import ATTRS, DOCUMENT, ITEM, READING, Workload, emulate
 from eventlog.linter.reader import QueueReader, ReaderOptions
-from eventlog.linter.rows import QUEUE_COLUMNS, QueueRow, column_values, queue_rows
 from eventlog.linter.writer import QueueWriter, WriterOptions
 from eventlog.model import Change, ChangeOp, Lob, Row, Value
 
@@ -40,13 +40,13 @@ def writer(report: Report | None = None, **options: Any) -> QueueWriter:
     return QueueWriter(WriterOptions(**{"tables": TABLES, "dispatch_attrs": DESCRIBED, **options}), report)
 
 
-def written(*changes: Change, **options: Any) -> list[QueueRow]:
+def written(*changes: Change, **options: Any) -> list[DispatchRow]:
     return list(writer(**options).rows(changes))
 
 
-def read_back(rows: Iterable[QueueRow], **options: Any) -> list[Change]:
+def read_back(rows: Iterable[DispatchRow], **options: Any) -> list[Change]:
     options = {"codec": "eventlog-emulator-1", **options}
-    table = queue_rows(QUEUE_COLUMNS, map(column_values, rows))
+    table = dispatch_rows(QUEUE_COLUMNS, map(column_values, rows))
     return list(QueueReader(ATTRS, ReaderOptions(**options)).read(table, final=True))
 
 
@@ -62,7 +62,7 @@ def item(op: ChangeOp, **given: Any) -> Change:
     return Change("APP", "ITEM", op, **{"key": key, **images, **given})
 
 
-def kinds(rows: Iterable[QueueRow]) -> list[int]:
+def kinds(rows: Iterable[DispatchRow]) -> list[int]:
     return [row.typ for row in rows]
 
 

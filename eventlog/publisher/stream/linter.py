@@ -16,9 +16,9 @@ import sqlalchemy as sa
 
 from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, NeedsRowCodec
+from eventlog.linter.dispatch_tables import signed, stripped
 from eventlog.linter.format import PLACE, QueuePoller, SourceOptions, column_of, find_table
 from eventlog.linter.reader import ReaderOptions, place_of_token
-from eventlog.linter.rows import signed, stripped
 from eventlog.model import Change
 from eventlog.publisher.stream import Backlog, BadToken, Failure, Mark, Read, Step
 from eventlog.sql.connection import any_database_errors, connect_any
