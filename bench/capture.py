@@ -37,7 +37,7 @@ from eventlog.core.catalog import build_catalog
 from eventlog.sql import migrations
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.log_table import locate_log
-from eventlog.sql.triggers.watch import Capture, Style, Watch
+from eventlog.sql.triggers.watch import Capture, Style, WatchedTable
 
 DEBIAN = Path("/usr/lib/postgresql/15")
 PGQ = Path("/usr/share/postgresql/15/extension/pgq.control")
@@ -173,7 +173,9 @@ def unprivileged() -> str | None:
 def install(bench: common.Server, found: list[Variant]) -> None:
     """The tables, each with its trigger; one log for all of ours."""
     bench.run(f"CREATE SCHEMA {common.SCHEMA}", *(TABLE.format(name=name(variant)) for variant in found))
-    watches = [Watch(variant.table, variant.style, variant.capture) for variant in found if variant.capture is not None]
+    watches = [
+        WatchedTable(variant.table, variant.style, variant.capture) for variant in found if variant.capture is not None
+    ]
     with bench.engine.execution_options(isolation_level="READ COMMITTED").connect() as conn, conn.begin():
         migrations.upgrade(conn, log_table="eventlog", schema=common.SCHEMA)
         log = locate_log(conn, DIALECT, name="eventlog", schema=common.SCHEMA)
@@ -194,7 +196,7 @@ def install_as_before(url: str) -> None:
     engine = sa.create_engine(url, poolclass=sa.NullPool)
     with engine.begin() as conn:
         conn.execute(sa.text(f"CREATE SCHEMA {BEFORE}"))
-        watches = [Watch(f"field_{one}", "field", one) for one in CAPTURES]
+        watches = [WatchedTable(f"field_{one}", "field", one) for one in CAPTURES]
         for watch in watches:
             conn.execute(sa.text(TABLE.format(name=f"{BEFORE}.{watch.table}")))
         migrations.upgrade(conn, log_table="eventlog", schema=BEFORE)

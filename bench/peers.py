@@ -39,7 +39,7 @@ from eventlog.core.catalog import build_catalog
 from eventlog.sql import migrations
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.log_table import locate_log
-from eventlog.sql.triggers.watch import Watch
+from eventlog.sql.triggers.watch import WatchedTable
 
 TRANSACTION = 1000
 """Changes a transaction."""
@@ -165,7 +165,7 @@ def install(bench: common.Server, sizes: tuple[int, ...]) -> None:
         migrations.upgrade(conn, log_table="eventlog", schema=common.SCHEMA)
         log = locate_log(conn, DIALECT, name="eventlog", schema=common.SCHEMA)
         database = DIALECT.reflect(conn, common.SCHEMA)
-        watches = [Watch("usr", "field", "statement")]
+        watches = [WatchedTable("usr", "field", "statement")]
         DIALECT.triggers.apply(
             conn, DIALECT.triggers.plan(conn, database, build_catalog(database, tables=["usr"]), log, watches)
         )

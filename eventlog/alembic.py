@@ -21,7 +21,7 @@ from eventlog.model import LogRow
 from eventlog.publisher.open_log import declared_watches
 from eventlog.sql.log_table import LogTable, split_name
 from eventlog.sql.migrations.autogenerate import OPTION, Declared
-from eventlog.sql.triggers.watch import Watch
+from eventlog.sql.triggers.watch import WatchedTable
 
 __all__ = ["hides", "options"]
 
@@ -43,7 +43,7 @@ def options(
     = the connection's current one) say where. ``include_object``: your own; what it leaves out stays left out. Raises
     ConfigError.
     """
-    watches: tuple[Watch, ...] = ()
+    watches: tuple[WatchedTable, ...] = ()
     if config is not None:
         loaded = load(Path(config), os.environ)
         if patterns := [watch.name for watch in loaded.watches if watch.tables is not None]:

@@ -58,18 +58,18 @@ from spark.output import COMPRESSIONS, format_named
 from spark.preflight import counting_cores, preflight, waiting_parts
 from spark.session import (
     Done,
-    Watch,
+    Progress,
     as_spark_failed,
     by_number,
     context_of,
     cores_of,
     is_local,
     job_group,
+    no_progress,
     open_session,
     running_session,
     shown,
     spark_progress,
-    unwatched,
 )
 from spark.write import IDS, REPORT_SCHEMA, Recorded, write_flights, write_part
 
@@ -95,8 +95,8 @@ class Request:
     are numbered. ``form`` (None = the format's usual one), ``compression``, ``max_file_bytes``: of the files.
     ``partition_rows`` at most are read by one task; ``connections`` at most are open at once beside the driver's two,
     0 = as many as tasks run at once. ``copy``: no row is held, and none can be marked. ``conf``: settings of the Spark
-    that is started. ``acknowledge``: mark or delete, in place of what ``delete_from_log`` says. ``watch``: the monitor,
-    or another that is told how far the job is.
+    that is started. ``acknowledge``: mark or delete, in place of what ``delete_from_log`` says. ``progress``: the
+    monitor, or another that is told how far the job is.
     """
 
     out: str
@@ -114,7 +114,7 @@ class Request:
     partition_rows: int = PARTITION_ROWS
     connections: int = 0
     quiet: bool = False
-    watch: Watch = unwatched
+    progress: Progress = no_progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ def run(config: Config, request: Request) -> Report:
             converted = time.monotonic()
         marked = None
         if request.mark:
-            marked = mark(context, directory, manifest, request.connections, request.quiet, request.watch)
+            marked = mark(context, directory, manifest, request.connections, request.quiet, request.progress)
         if marked:
             warn_of_loopback(context, manifest.totals.get("rows_loopback", 0))
     ended = time.monotonic()
@@ -332,7 +332,7 @@ def _run_job(spark: SparkSession, job: Job, request: Request) -> list[PartReport
     what_then = "nothing was marked and nothing is lost; run the same command again"
     with (
         job_group(spark, job.name, "event log to documents"),
-        shown("converting", progress, request.quiet, request.watch),
+        shown("converting", progress, request.quiet, request.progress),
         as_spark_failed(what_then),
     ):
         written = reports.collect()

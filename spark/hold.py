@@ -43,7 +43,7 @@ from eventlog.sql.rows import (
 from eventlog.sql.windows import to_ranges
 from spark.directory import MANIFEST, SUCCESS, Directory, job_in, masked
 from spark.job import BadLine, FlightReport, OutputFile, PartReport, part_report
-from spark.session import Done, Watch, shown
+from spark.session import Done, Progress, shown
 
 # --- the manifest -----------------------------------------------------------------------------------------------------
 
@@ -256,7 +256,7 @@ _Range = tuple[int, int]
 
 
 def mark(
-    context: Context, directory: Directory, manifest: Manifest, connections: int, quiet: bool, watch: Watch
+    context: Context, directory: Directory, manifest: Manifest, connections: int, quiet: bool, progress: Progress
 ) -> int:
     """Mark the rows that a finished directory holds, and hold them no more; how many rows changed.
 
@@ -281,7 +281,7 @@ def mark(
     def done(rows: int) -> None:
         seen[0] += rows
 
-    with shown("marking", lambda: Done(seen[0] / max(1, total), seen[0], 0, total=total), quiet, watch):
+    with shown("marking", lambda: Done(seen[0] / max(1, total), seen[0], 0, total=total), quiet, progress):
         marked = _mark_rows(context, directory, manifest, threads, done)
     _release(context, hold)
     return marked

@@ -328,11 +328,11 @@ class Done:
     total: int = 0
 
 
-Watch = Callable[[str, Callable[[], Done]], AbstractContextManager[None]]
+Progress = Callable[[str, Callable[[], Done]], AbstractContextManager[None]]
 """Is told what is done while a block runs, and how to ask how far it is."""
 
 
-def unwatched(_what: str, _done: Callable[[], Done]) -> AbstractContextManager[None]:
+def no_progress(_what: str, _done: Callable[[], Done]) -> AbstractContextManager[None]:
     """Nobody is told."""
     return nullcontext()
 
@@ -356,13 +356,13 @@ def spark_progress(context: SparkContext, group: str, rows: int, events: Callabl
 
 
 @contextmanager
-def shown(what: str, done: Callable[[], Done], quiet: bool, watch: Watch = unwatched) -> Iterator[None]:
+def shown(what: str, done: Callable[[], Done], quiet: bool, progress: Progress = no_progress) -> Iterator[None]:
     """Show progress on standard error until the end of the block: a bar on a terminal, else now and then a line.
 
-    ``watch`` is told of it too.
+    ``progress`` is told of it too.
     """
     if quiet:
-        with watch(what, done):
+        with progress(what, done):
             yield
         return
     from rich.console import Console
@@ -374,7 +374,7 @@ def shown(what: str, done: Callable[[], Done], quiet: bool, watch: Watch = unwat
     thread = Thread(target=draw, args=(console, what, done, stop, began), name="eventlog-progress", daemon=True)
     thread.start()
     try:
-        with watch(what, done):
+        with progress(what, done):
             yield
     finally:
         stop.set()

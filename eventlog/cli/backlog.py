@@ -149,8 +149,8 @@ def backlog(
     config = context.config(format__type="xds")
     if not context.quiet:
         note("Spark starts, which takes some seconds")
-    with _monitoring(config, location, file_format) as watch:
-        report = spark.run(config, request if watch is None else replace(request, watch=watch))
+    with _monitoring(config, location, file_format) as progress:
+        report = spark.run(config, request if progress is None else replace(request, progress=progress))
     if as_json:
         print_json({**asdict(report), "files": [asdict(file) for file in report.manifest.files]})
     elif not context.quiet:

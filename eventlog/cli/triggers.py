@@ -56,7 +56,7 @@ from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable, new_log, quoted, split_name
 from eventlog.sql.triggers import LOCK_TIMEOUT, TriggerPlan
 from eventlog.sql.triggers.declared import declared_triggers
-from eventlog.sql.triggers.watch import Watch
+from eventlog.sql.triggers.watch import WatchedTable
 
 _NOTHING: Final = "Nothing to drop."
 
@@ -317,7 +317,7 @@ def _print_compiled(context: Context, dialect: Dialect, catalog_file: Path) -> N
     log = new_log(dialect, own_schema or config.database.schema_name or database.schema, name)
     config = with_tables(config, database, log)
     catalog = catalog_of(config, database, class_names(config)[1], log)
-    watches = declared_watches(config) or tuple(Watch(cls.name) for cls in catalog.classes if not cls.is_view)
+    watches = declared_watches(config) or tuple(WatchedTable(cls.name) for cls in catalog.classes if not cls.is_view)
     plan = TriggerPlan.of_new(dialect.triggers.compile(database, catalog, log, watches))
     sys.stdout.write(dialect.triggers.script(plan, LOCK_TIMEOUT))
 

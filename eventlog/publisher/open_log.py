@@ -64,7 +64,7 @@ from eventlog.sql.log_table import LogTable, locate_log, split_name
 from eventlog.sql.rows import extent
 from eventlog.sql.triggers import column_changes, key_change
 from eventlog.sql.triggers.watch import (
-    Watch,
+    WatchedTable,
     attribute_names,
     choose_tables,
     excluded_columns,
@@ -375,9 +375,9 @@ def captured_tables(config: Config, catalog: Catalog) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*tables, *bases]))
 
 
-def declared_watches(config: Config) -> tuple[Watch, ...]:
+def declared_watches(config: Config) -> tuple[WatchedTable, ...]:
     """The watches of the configuration, as the triggers are compiled from them."""
-    return tuple(Watch(**{**same_fields(watch, Watch), "table": watch.name}) for watch in config.watches)
+    return tuple(WatchedTable(**{**same_fields(watch, WatchedTable), "table": watch.name}) for watch in config.watches)
 
 
 # --- the options ------------------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from eventlog.sql.migrations.operations import (
     from_literals,
     with_tables,
 )
-from eventlog.sql.triggers.watch import Watch
+from eventlog.sql.triggers.watch import WatchedTable
 
 STYLES = ("field", "remove_all", "field_query_back", "row_query_back")
 
@@ -51,7 +51,7 @@ TABLES = st.builds(
     st.booleans(),
 )
 WATCHES = st.builds(
-    Watch,
+    WatchedTable,
     NAMES,
     st.sampled_from(STYLES),
     st.sampled_from(["row", "statement"]),
@@ -125,13 +125,13 @@ def test_an_argument_that_is_unknown_is_named() -> None:
 
 
 def test_a_version_that_is_not_there_yet_is_refused() -> None:
-    definition = WatchDefinition(Watch("usr"), "eventlog", "hr", "hr", (), TEMPLATE_VERSION + 1)
+    definition = WatchDefinition(WatchedTable("usr"), "eventlog", "hr", "hr", (), TEMPLATE_VERSION + 1)
     with pytest.raises(ConfigError, match="watch usr: template_version 2 is unknown, the only one is 1"):
         compile_definition(definition, "postgresql")
 
 
 def test_a_watch_of_no_table_is_refused() -> None:
-    definition = WatchDefinition(Watch("nobody"), "eventlog", "hr", "hr", None)
+    definition = WatchDefinition(WatchedTable("nobody"), "eventlog", "hr", "hr", None)
     with pytest.raises(EventlogError, match="watch nobody: there is no such table; make it before it is watched"):
         with_tables(definition, Database("postgresql", "hr", ()))
 

@@ -29,7 +29,7 @@ from eventlog.sql.migrations.operations import (
     compile_definition,
     with_tables,
 )
-from eventlog.sql.triggers.watch import Watch
+from eventlog.sql.triggers.watch import WatchedTable
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "migrations"
 NICK = ('    sa.Column("password_hash"', '    sa.Column("nick", sa.Text),\n    sa.Column("password_hash"')
@@ -342,7 +342,7 @@ def test_triggers_that_another_hand_made_are_taken_over(example: Tree) -> None:
     example.upgrade()
     with example.engine.begin() as conn:
         example_database = load_dialect("postgresql").reflect(conn, None)
-        definition = WatchDefinition(Watch("usr", style="remove_all"), "eventlog", "public", "public", None)
+        definition = WatchDefinition(WatchedTable("usr", style="remove_all"), "eventlog", "public", "public", None)
         for table in compile_definition(with_tables(definition, example_database), "postgresql"):
             for statement in (*table.drop, *table.create):
                 conn.exec_driver_sql(statement, execution_options={"no_parameters": True})
@@ -367,7 +367,7 @@ def test_the_plan_agrees_with_the_operations_whatever_the_types_and_names(exampl
     dialect = load_dialect("postgresql")
     with example.engine.connect() as conn:
         database = dialect.reflect(conn, None)
-        watch = Watch("usr", exclude=("password_hash",))
+        watch = WatchedTable("usr", exclude=("password_hash",))
         catalog = build_catalog(database, tables=["usr"])
         plan = dialect.triggers.plan(conn, database, catalog, new_log(dialect, "public", "eventlog"), [watch])
     assert plan.changes == ()

@@ -17,7 +17,7 @@ from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.dialects.postgresql.compile import render_quote_function
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.triggers import TriggerPlan
-from eventlog.sql.triggers.watch import Capture, Style, Watch
+from eventlog.sql.triggers.watch import Capture, Style, WatchedTable
 
 LOG = LogTable("log", "eventlog", LogRow._fields)
 LOG_DDL = (
@@ -59,7 +59,7 @@ class Watched:
     def catalog(self, *tables: str) -> Catalog:
         return build_catalog(DIALECT.reflect(self.conn, None), tables=tables or None)
 
-    def plan(self, *watches: Watch, tables: Sequence[str] | None = None) -> TriggerPlan:
+    def plan(self, *watches: WatchedTable, tables: Sequence[str] | None = None) -> TriggerPlan:
         """``capture`` is that of every watch. Raises TriggerError for a watch that is refused."""
         database = DIALECT.reflect(self.conn, None)
         names = tables if tables is not None else [watch.table for watch in watches]
@@ -70,7 +70,7 @@ class Watched:
             raise TriggerError("; ".join(plan.refused))
         return plan
 
-    def watch(self, *watches: Watch) -> TriggerPlan:
+    def watch(self, *watches: WatchedTable) -> TriggerPlan:
         plan = self.plan(*watches)
         DIALECT.triggers.apply(self.conn, plan)
         return plan

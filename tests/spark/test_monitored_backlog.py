@@ -47,7 +47,7 @@ def test_stages_rows_and_rates_are_told_while_a_job_runs(log: sa.Engine, tmp_pat
                     done.set()
                     looking.join()
 
-        report = convert(config, tmp_path / "out", mark=True, watch=watch)
+        report = convert(config, tmp_path / "out", mark=True, progress=watch)
         assert read("/livez") == "ok\n"
         metrics = read("/metrics")
         page = read("/")

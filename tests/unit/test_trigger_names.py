@@ -19,7 +19,7 @@ from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import quote_identifier
 from eventlog.sql.triggers import first_free
 from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, compile_watch, secret_names
-from eventlog.sql.triggers.watch import Style, Watch, exclusions
+from eventlog.sql.triggers.watch import Style, WatchedTable, exclusions
 
 INTEGER, TEXT = parse_type("integer"), parse_type("text")
 
@@ -48,7 +48,7 @@ def with_unique_keys(*keys: tuple[str, ...]) -> ObjectClass:
     return usr(Database("postgresql", "indirect", (USR, phone)))
 
 
-def compiled(watch: Watch, cls: ObjectClass | None = None) -> tuple[ClassTriggers, list[ChildTriggers]]:
+def compiled(watch: WatchedTable, cls: ObjectClass | None = None) -> tuple[ClassTriggers, list[ChildTriggers]]:
     own, *children = compile_watch(cls or usr(), watch, exclusions(DATABASE, [watch], ["usr"]))
     assert isinstance(own, ClassTriggers)
     return own, [child for child in children if isinstance(child, ChildTriggers)]
@@ -59,13 +59,13 @@ def compiled(watch: Watch, cls: ObjectClass | None = None) -> tuple[ClassTrigger
     [("field", 1, 2, 2), ("remove_all", 1, 3, 2), ("field_query_back", 7, 8, 8), ("row_query_back", 5, 6, 8)],
 )
 def test_each_style_has_its_event_types(style: Style, insert: int, update: int, child: int) -> None:
-    own, (phone,) = compiled(Watch("usr", style))
+    own, (phone,) = compiled(WatchedTable("usr", style))
     assert (own.insert_type, own.update_type, phone.event_type) == (insert, update, child)
 
 
 @pytest.mark.parametrize("style", ["field", "remove_all", "field_query_back", "row_query_back"])
 def test_an_insert_into_a_class_of_key_columns_alone_is_a_row(style: Style) -> None:
-    own, _ = compiled(Watch("usr", style, columns=("idu",)))
+    own, _ = compiled(WatchedTable("usr", style, columns=("idu",)))
     assert own.columns == ()
     assert own.insert_type == EventType.INSERT_ROW_QUERY_BACK
 
@@ -81,22 +81,22 @@ def test_an_insert_into_a_class_of_key_columns_alone_is_a_row(style: Style) -> N
     ],
 )
 def test_a_child_that_may_hold_a_value_twice_is_read_back(unique_keys: list[tuple[str, ...]], event_type: int) -> None:
-    _, (phone,) = compiled(Watch("usr"), with_unique_keys(*unique_keys))
+    _, (phone,) = compiled(WatchedTable("usr"), with_unique_keys(*unique_keys))
     assert phone.event_type == event_type
 
 
 @pytest.mark.parametrize(
     ("watch", "columns", "children"),
     [
-        (Watch("usr"), ["fname", "lname"], ["usr_phone.phoneno"]),
-        (Watch("usr", exclude=("LNAME",)), ["fname"], ["usr_phone.phoneno"]),
-        (Watch("usr", columns=("lname",)), ["lname"], []),
-        (Watch("usr", columns=("idu", "lname", "usr_phone.phoneno")), ["lname"], ["usr_phone.phoneno"]),
-        (Watch("usr", exclude=("usr_phone.phoneno",)), ["fname", "lname"], []),
-        (Watch("USR", exclude=("fname",)), ["lname"], ["usr_phone.phoneno"]),
+        (WatchedTable("usr"), ["fname", "lname"], ["usr_phone.phoneno"]),
+        (WatchedTable("usr", exclude=("LNAME",)), ["fname"], ["usr_phone.phoneno"]),
+        (WatchedTable("usr", columns=("lname",)), ["lname"], []),
+        (WatchedTable("usr", columns=("idu", "lname", "usr_phone.phoneno")), ["lname"], ["usr_phone.phoneno"]),
+        (WatchedTable("usr", exclude=("usr_phone.phoneno",)), ["fname", "lname"], []),
+        (WatchedTable("USR", exclude=("fname",)), ["lname"], ["usr_phone.phoneno"]),
     ],
 )
-def test_what_is_excluded_is_not_logged(watch: Watch, columns: Sequence[str], children: Sequence[str]) -> None:
+def test_what_is_excluded_is_not_logged(watch: WatchedTable, columns: Sequence[str], children: Sequence[str]) -> None:
     own, of_children = compiled(watch)
     assert [each.name for each in own.columns] == columns
     assert [each.attribute for each in of_children] == children
@@ -111,12 +111,15 @@ def test_what_is_excluded_is_not_logged(watch: Watch, columns: Sequence[str], ch
 @pytest.mark.parametrize(
     ("watch", "message"),
     [
-        (Watch("usr", exclude=("idu",)), "exclude: 'idu' is a key column"),
-        (Watch("usr", exclude=("name",)), "exclude: 'name' is no attribute of the class; it has idu, fname, lname"),
-        (Watch("usr", columns=("name",)), "columns: 'name' is no attribute"),
+        (WatchedTable("usr", exclude=("idu",)), "exclude: 'idu' is a key column"),
+        (
+            WatchedTable("usr", exclude=("name",)),
+            "exclude: 'name' is no attribute of the class; it has idu, fname, lname",
+        ),
+        (WatchedTable("usr", columns=("name",)), "columns: 'name' is no attribute"),
     ],
 )
-def test_names_that_fit_nothing_are_refused(watch: Watch, message: str) -> None:
+def test_names_that_fit_nothing_are_refused(watch: WatchedTable, message: str) -> None:
     with pytest.raises(TriggerError, match=message):
         exclusions(DATABASE, [watch])
 
@@ -125,7 +128,7 @@ def test_a_view_is_watched_by_its_base_tables() -> None:
     view = Table("view_usr", "view", (column("pk_idu", INTEGER), column("fname")))
     cls = build_catalog(Database("postgresql", "direct", (view,))).class_named("view_usr")
     with pytest.raises(TriggerError, match="view_usr is a view: name its base tables"):
-        compile_watch(cls, Watch("view_usr"))
+        compile_watch(cls, WatchedTable("view_usr"))
 
 
 @pytest.mark.parametrize(
@@ -134,7 +137,7 @@ def test_a_view_is_watched_by_its_base_tables() -> None:
 )
 def test_columns_that_look_like_secrets_are_named(name: str, is_secret: bool) -> None:
     triggers = ClassTriggers(
-        watch=Watch("usr"), class_name="t", table=USR, key=USR.columns[:1], columns=(column(name),),
+        watch=WatchedTable("usr"), class_name="t", table=USR, key=USR.columns[:1], columns=(column(name),),
         insert_type=EventType.INSERT_FIELD, update_type=EventType.UPDATE_FIELD,
     )  # fmt: skip
     assert secret_names(triggers) == ((name,) if is_secret else ())

@@ -109,7 +109,7 @@ _SHORT: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2
 _LONG: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 86400.0)
 
 
-class Watched(ABC):
+class Monitored(ABC):
     """What the monitor watches: a publisher, or a job.
 
     ``interval``: seconds between samples, of which ``history`` is made; ``patience``: seconds within which whoever
@@ -161,13 +161,13 @@ class Watched(ABC):
 # --- a publisher ------------------------------------------------------------------------------------------------------
 
 
-class Activity(Watched, Observer):
+class Activity(Monitored, Observer):
     """The listener of one publisher. What costs a statement it wants to be told every ``interval``
     seconds, or less often if that takes long.
     """
 
     def __init__(self, counters: Counters, interval: float, patience: float, **clocks: Callable[[], float]) -> None:
-        """``clocks``: others than those of ``Watched``."""
+        """``clocks``: others than those of ``Monitored``."""
         super().__init__(interval, patience, **clocks)
         self.counters = counters
         self.state = State(Doing.CONNECTING, self.progress_time)
@@ -412,14 +412,14 @@ class _Seen(NamedTuple):
     parts: str = ""
 
 
-class JobActivity(Watched):
+class JobActivity(Monitored):
     """What the monitor of a backlog job shows. Progress is asked for every ``interval`` seconds, never for a scrape.
 
     It is ready when Spark and the database are there, and the work has begun.
     """
 
     def __init__(self, interval: float, patience: float, **clocks: Callable[[], float]) -> None:
-        """``clocks``: others than those of ``Watched``."""
+        """``clocks``: others than those of ``Monitored``."""
         super().__init__(interval, patience, **clocks)
         self.stage, self.seen = STARTING, _Seen()
         self.begun = self.progress_time

@@ -43,7 +43,7 @@ from eventlog.model import Status
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.doctor import Compare, examine
 from eventlog.publisher.explain import explain, explanation_data, read_refusals, refusals_data
-from eventlog.publisher.monitor.activity import Watched
+from eventlog.publisher.monitor.activity import Monitored
 from eventlog.publisher.monitor.connections import Connections
 from eventlog.publisher.monitor.openmetrics import exposition
 from eventlog.publisher.monitor.status import HIDDEN
@@ -111,7 +111,7 @@ class Monitor:
     """
 
     listen: str
-    activity: Watched
+    activity: Monitored
     metrics: Collector
     status: Callable[[], dict[str, Any]]
     questions: Questions | None

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from eventlog import __version__
 from eventlog.publisher.context import Counters, Looked
-from eventlog.publisher.monitor.activity import Activity, JobActivity, Watched
+from eventlog.publisher.monitor.activity import Activity, JobActivity, Monitored
 
 VERSION: Final = 1
 HIDDEN: Final = "•••"
@@ -46,7 +46,7 @@ def shape(**known: Any) -> dict[str, Any]:
 
 
 def _status_of(
-    watched: Watched,
+    watched: Monitored,
     state: str,
     seconds: float,
     *,

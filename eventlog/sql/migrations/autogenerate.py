@@ -44,7 +44,7 @@ from eventlog.sql.migrations.operations import (
     with_tables,
 )
 from eventlog.sql.statements import quote_identifier, run_as_it_stands
-from eventlog.sql.triggers.watch import Watch
+from eventlog.sql.triggers.watch import WatchedTable
 
 _log = logging.getLogger("eventlog.alembic")
 
@@ -64,7 +64,7 @@ class Declared:
     log: str = "eventlog"
     log_schema: str | None = None
     schema: str | None = None
-    watches: tuple[Watch, ...] = ()
+    watches: tuple[WatchedTable, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ def _differences(case: _Case, wanted: Sequence[_Compiled]) -> tuple[list[_Compil
 # --- what is declared -------------------------------------------------------------------------------------------------
 
 
-def _watches_of_tables(case: _Case) -> Iterable[Watch]:
+def _watches_of_tables(case: _Case) -> Iterable[WatchedTable]:
     """The watches in the ``info`` of the models' tables: ``info={"eventlog": {"style": "field"}}``, or True."""
     current = case.connection.dialect.default_schema_name
     for table in case.context.sorted_tables:
@@ -152,7 +152,9 @@ def _watches_of_tables(case: _Case) -> Iterable[Watch]:
         yield watch_of(case.dialect.spelled(str(table.name)), settings)
 
 
-def _definitions(case: _Case, watches: Sequence[Watch], changes: Sequence[MigrateOperation]) -> list[WatchDefinition]:
+def _definitions(
+    case: _Case, watches: Sequence[WatchedTable], changes: Sequence[MigrateOperation]
+) -> list[WatchDefinition]:
     """The watches with the tables as they are after ``changes``, or without them if that cannot be told."""
     if not changes:
         return [_definition(case, watch, case.before) for watch in watches]
@@ -165,13 +167,13 @@ def _definitions(case: _Case, watches: Sequence[Watch], changes: Sequence[Migrat
     return [_definition_by_names(case, watch, changes) for watch in watches]
 
 
-def _definition(case: _Case, watch: Watch, tables: Database | None) -> WatchDefinition:
+def _definition(case: _Case, watch: WatchedTable, tables: Database | None) -> WatchDefinition:
     """A watch with its tables; without ``tables`` they are reflected when the migration runs."""
     definition = WatchDefinition(watch, case.log.name, case.log.schema, case.before.schema, None)
     return definition if tables is None else with_facts(definition, case.dialect, case.connection, tables)
 
 
-def _definition_by_names(case: _Case, watch: Watch, changes: Sequence[MigrateOperation]) -> WatchDefinition:
+def _definition_by_names(case: _Case, watch: WatchedTable, changes: Sequence[MigrateOperation]) -> WatchDefinition:
     """A table that no change names stays as it is; others are left to be reflected when the migration runs."""
     changed = {getattr(operation, "table_name", None) for operation in changes}
     with suppress(TriggerError):
@@ -181,7 +183,9 @@ def _definition_by_names(case: _Case, watch: Watch, changes: Sequence[MigrateOpe
     return _definition(case, watch, None)
 
 
-def _tried_out(case: _Case, watches: Sequence[Watch], changes: Sequence[MigrateOperation]) -> list[WatchDefinition]:
+def _tried_out(
+    case: _Case, watches: Sequence[WatchedTable], changes: Sequence[MigrateOperation]
+) -> list[WatchDefinition]:
     """The watches with the tables as they are after ``changes``, which are taken back."""
     operations = Operations(case.context.migration_context)
     savepoint = case.connection.begin_nested()
@@ -273,7 +277,7 @@ def _guessed(case: _Case, wanted: Sequence[_Compiled], tables: Collection[str]) 
     """A watch that no migration holds, since `eventlog triggers apply` made it: as good as can be told."""
     classes = build_catalog(case.before, ignore=case.log.own_tables).classes
     declared = [one.definition.watch for one in wanted]
-    for watch in (*declared, *(Watch(cls.name) for cls in classes)):
+    for watch in (*declared, *(WatchedTable(cls.name) for cls in classes)):
         with suppress(EventlogError):
             one = _compile(case, _definition(case, watch, case.before))
             if one.tables.keys() & set(tables):

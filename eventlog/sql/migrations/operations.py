@@ -30,7 +30,7 @@ from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import new_log
 from eventlog.sql.migrations import downgrade, run_or_print, upgrade
 from eventlog.sql.triggers import TableSql
-from eventlog.sql.triggers.watch import Watch
+from eventlog.sql.triggers.watch import WatchedTable
 
 _Literals = Mapping[str, Any]
 
@@ -50,7 +50,7 @@ class WatchDefinition:
     when the migration runs. ``facts``: what else the dialect needs to know of them.
     """
 
-    watch: Watch
+    watch: WatchedTable
     log: str
     log_schema: str | None
     schema: str | None
@@ -63,7 +63,7 @@ class WatchDefinition:
         their default.
         """
         keywords = {
-            **_unusual(self.watch, Watch(self.watch.table)),
+            **_unusual(self.watch, WatchedTable(self.watch.table)),
             "log": self.log,
             "log_schema": self.log_schema,
             "schema": self.schema,
@@ -124,7 +124,7 @@ def with_tables(definition: WatchDefinition, database: Database) -> WatchDefinit
 
 # --- as literals ------------------------------------------------------------------------------------------------------
 
-WATCH_OPTIONS: Final = tuple(one.name for one in fields(Watch) if one.name != "table")
+WATCH_OPTIONS: Final = tuple(one.name for one in fields(WatchedTable) if one.name != "table")
 """What may be said of a watch beside its table."""
 
 
@@ -146,7 +146,7 @@ def from_literals(table: str, arguments: _Literals) -> WatchDefinition:
     return definition
 
 
-def watch_of(table: str, options: _Literals) -> Watch:
+def watch_of(table: str, options: _Literals) -> WatchedTable:
     """A watch of ``WATCH_OPTIONS`` as they are written: lists for tuples. Raises TriggerError for an unknown style."""
     legal = {"style": tuple(STYLES), "capture": ("row", "statement")}
     for name, values in legal.items():
@@ -155,7 +155,7 @@ def watch_of(table: str, options: _Literals) -> Watch:
     arguments: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in options.items()
     }
-    return Watch(table, **arguments)
+    return WatchedTable(table, **arguments)
 
 
 def _plain(value: Any) -> Any:
@@ -176,7 +176,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _unusual(value: Watch | Table, usual: Watch | Table) -> dict[str, Any]:
+def _unusual(value: WatchedTable | Table, usual: WatchedTable | Table) -> dict[str, Any]:
     """The fields that are not as usual, as literals."""
     names = [one.name for one in fields(value)]
     return {name: _plain(getattr(value, name)) for name in names if getattr(value, name) != getattr(usual, name)}

@@ -26,7 +26,7 @@ from eventlog.sql.connection import AS_OWNER, as_database_errors, load_dialect
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import quote_identifier
 from eventlog.sql.triggers.declared import ClassTriggers, TableTriggers, declared_triggers, warnings_of
-from eventlog.sql.triggers.watch import Watch
+from eventlog.sql.triggers.watch import WatchedTable
 
 LOCK_TIMEOUT: Final = 5.0
 """Seconds that applying waits for a table. Whoever writes it meanwhile waits behind."""
@@ -203,7 +203,7 @@ class Triggers(ABC):
         database: Database,
         catalog: Catalog,
         log: LogTable,
-        watches: Sequence[Watch],
+        watches: Sequence[WatchedTable],
         facts: Mapping[str, Any] = _NO_FACTS,
     ) -> tuple[TableSql, ...]:
         """The SQL of what is declared, table by table, from the catalogue and from ``facts`` alone.
@@ -222,7 +222,7 @@ class Triggers(ABC):
         database: Database,
         catalog: Catalog,
         log: LogTable,
-        watches: Sequence[Watch],
+        watches: Sequence[WatchedTable],
         refused: Mapping[str, EventlogError] = MappingProxyType({}),
     ) -> TriggerPlan:
         """Return what brings the triggers that write a log to what is declared: one action a table, with its reason.

@@ -16,7 +16,7 @@ from eventlog.core.options import STYLES
 from eventlog.errors import EventlogError, TriggerError
 from eventlog.model import EventType
 from eventlog.sql.log_table import split_name
-from eventlog.sql.triggers.watch import Watch, excluded_columns
+from eventlog.sql.triggers.watch import WatchedTable, excluded_columns
 
 _BaseTable = tuple[Table, str | None]
 """A table that a view is made of, and its schema."""
@@ -29,7 +29,7 @@ class _Declared:
     ``names``: what the log calls a column where it is not its own name; ``schema``: the table's, None = the class's.
     """
 
-    watch: Watch
+    watch: WatchedTable
     class_name: str
     table: Table
     key: tuple[Column, ...]
@@ -151,7 +151,7 @@ class DeclaredTriggers(NamedTuple):
 def declared_triggers(
     database: Database,
     catalog: Catalog,
-    watches: Sequence[Watch],
+    watches: Sequence[WatchedTable],
     reflect: Callable[[str | None], Database] | None = None,
     refused: Mapping[str, EventlogError] = MappingProxyType({}),
 ) -> DeclaredTriggers:
@@ -192,7 +192,7 @@ def declared_triggers(
     return DeclaredTriggers(declared, warnings, refused)
 
 
-def _watched_table(watch: Watch, database: Database, tables: Mapping[str, Table]) -> Table:
+def _watched_table(watch: WatchedTable, database: Database, tables: Mapping[str, Table]) -> Table:
     name = match_name(watch.table, tables)
     if name is not None:
         return tables[name]
@@ -202,7 +202,9 @@ def _watched_table(watch: Watch, database: Database, tables: Mapping[str, Table]
     raise TriggerError(f"watch {watch.table}: {reason}")
 
 
-def _class_of(watch: Watch, name: str, classes: Mapping[str, ObjectClass], watched: Collection[str]) -> ObjectClass:
+def _class_of(
+    watch: WatchedTable, name: str, classes: Mapping[str, ObjectClass], watched: Collection[str]
+) -> ObjectClass:
     if name not in classes:
         raise TriggerError(f"watch {watch.table}: {name} is not among the classes; add it to `tables`")
     if name in watched:
@@ -211,7 +213,7 @@ def _class_of(watch: Watch, name: str, classes: Mapping[str, ObjectClass], watch
 
 
 def _base_tables(
-    home: Database, watch: Watch, reflect: Callable[[str | None], Database] | None
+    home: Database, watch: WatchedTable, reflect: Callable[[str | None], Database] | None
 ) -> dict[str, _BaseTable]:
     """The tables that a view's watch names as its base, by these names. Raises TriggerError for one that is missing."""
     tables = {}
@@ -263,7 +265,7 @@ class _Source:
 
 def compile_watch(
     cls: ObjectClass,
-    watch: Watch,
+    watch: WatchedTable,
     excluded: Mapping[str, Collection[str]] = MappingProxyType({}),
     base: Mapping[str, _BaseTable] = MappingProxyType({}),
 ) -> tuple[TableTriggers, ...]:
@@ -299,7 +301,7 @@ def _is_unique(table: Table, columns: Iterable[Column]) -> bool:
 
 
 def _view(
-    cls: ObjectClass, watch: Watch, logged: Collection[str], base: Mapping[str, _BaseTable]
+    cls: ObjectClass, watch: WatchedTable, logged: Collection[str], base: Mapping[str, _BaseTable]
 ) -> tuple[TableTriggers, ...]:
     if not watch.base:
         raise TriggerError(
@@ -318,7 +320,7 @@ def _view(
     return tuple(triggers)
 
 
-def _source(cls: ObjectClass, watch: Watch, base: _BaseTable, columns: Mapping[str, str]) -> _Source:
+def _source(cls: ObjectClass, watch: WatchedTable, base: _BaseTable, columns: Mapping[str, str]) -> _Source:
     table, schema = base
     where = f"watch {watch.table}, base {table.name}"
     by_name = {column.name: column for column in table.columns}
@@ -349,7 +351,7 @@ def _source(cls: ObjectClass, watch: Watch, base: _BaseTable, columns: Mapping[s
     )
 
 
-def _owner(cls: ObjectClass, watch: Watch, sources: Sequence[_Source]) -> _Source:
+def _owner(cls: ObjectClass, watch: WatchedTable, sources: Sequence[_Source]) -> _Source:
     """The base table whose rows are the view's objects: the first with a key and values, else with a key alone."""
     able = [source for source in sources if source.makes_objects]
     for source in sorted(able, key=lambda source: not source.columns):
@@ -361,7 +363,7 @@ def _owner(cls: ObjectClass, watch: Watch, sources: Sequence[_Source]) -> _Sourc
 
 
 def _object_source(
-    cls: ObjectClass, watch: Watch, source: _Source, columns: tuple[Column, ...], *, decides: bool = False
+    cls: ObjectClass, watch: WatchedTable, source: _Source, columns: tuple[Column, ...], *, decides: bool = False
 ) -> ClassTriggers:
     keys = {column.name for column in source.key}
     others = tuple(column for column in source.table.columns if column.name not in keys)
@@ -379,7 +381,9 @@ def _object_source(
     )
 
 
-def _value_source(cls: ObjectClass, watch: Watch, source: _Source, column: Column, owner: _Source) -> ChildTriggers:
+def _value_source(
+    cls: ObjectClass, watch: WatchedTable, source: _Source, column: Column, owner: _Source
+) -> ChildTriggers:
     by_value = _is_unique(source.table, (*source.key, column)) and watch.style in ("field", "remove_all")
     return ChildTriggers(
         watch=watch,

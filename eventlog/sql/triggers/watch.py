@@ -26,7 +26,7 @@ VALUE_LIMIT: Final = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
+class WatchedTable:
     """A class whose changes are to be logged (spec/triggers.md 1, 3).
 
     ``table``: the table, or the view, which needs ``base``: base table -> its columns -> the view's columns. A base
@@ -51,7 +51,7 @@ class Watch:
 
 
 def exclusions(
-    database: Database, watches: Iterable[Watch], tables: Collection[str] | None = None
+    database: Database, watches: Iterable[WatchedTable], tables: Collection[str] | None = None
 ) -> dict[str, tuple[str, ...]]:
     """Columns by table that are no attributes because of the watches: ``exclude`` of ``catalog.build_catalog``.
 
@@ -74,7 +74,7 @@ def exclusions(
 
 
 def excluded_columns(
-    database: Database, watch: Watch, tables: Collection[str] | None = None
+    database: Database, watch: WatchedTable, tables: Collection[str] | None = None
 ) -> Mapping[str, Collection[str]]:
     """Return the columns that one watch leaves out, by table. Arguments and errors as of ``exclusions``."""
     present = {table.name: table for table in database.tables}
@@ -111,7 +111,7 @@ def attribute_names(database: Database, table: Table, tables: Collection[str] | 
 
 
 def _named(
-    watch: Watch,
+    watch: WatchedTable,
     option: str,
     names: Iterable[str],
     known: Mapping[str, tuple[str, str]],
@@ -155,7 +155,7 @@ _OWN_COLUMNS: Final = tuple(
 class TableChoice:
     """The tables that the patterns of one watch mean.
 
-    ``left_out``: attributes by class, named as in ``Watch.exclude``, whose child tables are not to be watched;
+    ``left_out``: attributes by class, named as in ``WatchedTable.exclude``, whose child tables are not to be watched;
     ``without_key``: tables that match and are no class, since they have no primary key. ``refused``: names and patterns
     that mean no table that can be a class, each with the reason.
     """

@@ -22,7 +22,7 @@ from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import statements
 from eventlog.sql.triggers import Action, TriggerPlan
 from eventlog.sql.triggers.declared import declared_triggers
-from eventlog.sql.triggers.watch import Watch, exclusions
+from eventlog.sql.triggers.watch import WatchedTable, exclusions
 from eventlog.sql.windows import Selection, Walk
 
 Cases = Mapping[str, tuple[str, ...]]
@@ -172,32 +172,32 @@ ODD_LOG = LogTable(
     True,
 )
 
-WATCHES: Mapping[str, tuple[LogTable, Watch]] = {
-    "field": (LOG, Watch("EVERY_TYPE")),
-    "remove_all": (OWN_LOG, Watch("EVERY_TYPE", "remove_all", exclude=("L", "X", "BFI"))),
-    "field_query_back": (OWN_LOG, Watch("EVERY_TYPE", "field_query_back")),
-    "row_query_back": (OWN_LOG, Watch("EVERY_TYPE", "row_query_back")),
-    "statement": (OWN_LOG, Watch("EVERY_TYPE", capture="statement", columns=("V", "N", "D", "CL"))),
-    "statement_row_query_back": (OWN_LOG, Watch("USR", "row_query_back", "statement")),
-    "lob_values": (OWN_LOG, Watch("EVERY_TYPE", columns=("V", "CL", "NCL", "B"), lob_values=True)),
+WATCHES: Mapping[str, tuple[LogTable, WatchedTable]] = {
+    "field": (LOG, WatchedTable("EVERY_TYPE")),
+    "remove_all": (OWN_LOG, WatchedTable("EVERY_TYPE", "remove_all", exclude=("L", "X", "BFI"))),
+    "field_query_back": (OWN_LOG, WatchedTable("EVERY_TYPE", "field_query_back")),
+    "row_query_back": (OWN_LOG, WatchedTable("EVERY_TYPE", "row_query_back")),
+    "statement": (OWN_LOG, WatchedTable("EVERY_TYPE", capture="statement", columns=("V", "N", "D", "CL"))),
+    "statement_row_query_back": (OWN_LOG, WatchedTable("USR", "row_query_back", "statement")),
+    "lob_values": (OWN_LOG, WatchedTable("EVERY_TYPE", columns=("V", "CL", "NCL", "B"), lob_values=True)),
     "lob_values_by_statement": (
         OWN_LOG,
-        Watch("EVERY_TYPE", capture="statement", columns=("V", "CL"), lob_values=True),
+        WatchedTable("EVERY_TYPE", capture="statement", columns=("V", "CL"), lob_values=True),
     ),
-    "lob_always": (OWN_LOG, Watch("EVERY_TYPE", columns=("V", "CL", "B"), lob_always=True)),
-    "children": (OWN_LOG, Watch("USR")),
-    "children_query_back": (OWN_LOG, Watch("USR", "field_query_back")),
-    "children_by_statement": (OWN_LOG, Watch("USR", "remove_all", "statement", exclude=("PHOTO",))),
-    "composite_key": (OWN_LOG, Watch("ACC")),
-    "key_only": (OWN_LOG, Watch("LINK")),
-    "long_names": (OWN_LOG, Watch(LONG_NAME)),
-    "odd_names": (OWN_LOG, Watch(ODD_NAME)),
-    "wide_key": (OWN_LOG, Watch("WIDE_KEY")),
-    "long_values": (OWN_LOG, Watch("LONG_VALUES")),
-    "view": (OWN_LOG, Watch("VIEW_EMP", base=BASE)),
-    "view_row_query_back": (OWN_LOG, Watch("VIEW_EMP", "row_query_back", base=BASE)),
-    "odd_log": (ODD_LOG, Watch("EMP")),
-    "generic_types": (OWN_LOG, Watch("generic")),
+    "lob_always": (OWN_LOG, WatchedTable("EVERY_TYPE", columns=("V", "CL", "B"), lob_always=True)),
+    "children": (OWN_LOG, WatchedTable("USR")),
+    "children_query_back": (OWN_LOG, WatchedTable("USR", "field_query_back")),
+    "children_by_statement": (OWN_LOG, WatchedTable("USR", "remove_all", "statement", exclude=("PHOTO",))),
+    "composite_key": (OWN_LOG, WatchedTable("ACC")),
+    "key_only": (OWN_LOG, WatchedTable("LINK")),
+    "long_names": (OWN_LOG, WatchedTable(LONG_NAME)),
+    "odd_names": (OWN_LOG, WatchedTable(ODD_NAME)),
+    "wide_key": (OWN_LOG, WatchedTable("WIDE_KEY")),
+    "long_values": (OWN_LOG, WatchedTable("LONG_VALUES")),
+    "view": (OWN_LOG, WatchedTable("VIEW_EMP", base=BASE)),
+    "view_row_query_back": (OWN_LOG, WatchedTable("VIEW_EMP", "row_query_back", base=BASE)),
+    "odd_log": (ODD_LOG, WatchedTable("EMP")),
+    "generic_types": (OWN_LOG, WatchedTable("generic")),
 }
 
 CATALOG = build_catalog(DATABASE)
@@ -211,7 +211,7 @@ def attributes_of(name: str) -> tuple[Attribute, ...]:
     return tuple(attribute for attribute in class_of(name).attributes if not attribute.is_key)
 
 
-def triggers_of(to: LogTable, watch: Watch) -> tuple[str, ...]:
+def triggers_of(to: LogTable, watch: WatchedTable) -> tuple[str, ...]:
     catalog = build_catalog(DATABASE, exclude=exclusions(DATABASE, [watch], [cls.name for cls in CATALOG.classes]))
     declared, _, _ = declared_triggers(DATABASE, catalog, [watch])
     compiled = OracleTriggers().compile_declared(DATABASE.schema, to, declared)

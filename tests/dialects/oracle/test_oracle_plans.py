@@ -22,7 +22,7 @@ from eventlog.sql.doctor import findings
 from eventlog.sql.triggers import Action, TriggerPlan
 from eventlog.sql.triggers.declared import declared_triggers
 from eventlog.sql.triggers.marked import Compiled, Installed, StoredTrigger
-from eventlog.sql.triggers.watch import Watch
+from eventlog.sql.triggers.watch import WatchedTable
 
 TRIGGERS = OracleTriggers()
 
@@ -34,7 +34,7 @@ def compared(compiled: Sequence[Compiled], there: Installed) -> Action:
 
 
 def compiled_link() -> list[Compiled]:
-    declared, _, _ = declared_triggers(DATABASE, build_catalog(DATABASE), [Watch("LINK")])
+    declared, _, _ = declared_triggers(DATABASE, build_catalog(DATABASE), [WatchedTable("LINK")])
     return TRIGGERS.compile_declared("APP", LOG, declared)
 
 
@@ -136,7 +136,9 @@ class Schema:
 
     def apply(self, *watched: str) -> list[str]:
         """The statements that watching these tables runs."""
-        declared, _, _ = declared_triggers(DATABASE, build_catalog(DATABASE), [Watch(table) for table in watched])
+        declared, _, _ = declared_triggers(
+            DATABASE, build_catalog(DATABASE), [WatchedTable(table) for table in watched]
+        )
         compiled = TRIGGERS.compile_declared("APP", LOG, declared)
         statements = [text for action in TRIGGERS.actions(compiled, self.installed()) for text in action.statements]
         for statement in statements:
@@ -146,7 +148,7 @@ class Schema:
 
 @pytest.mark.parametrize("renamed", [[("LINK", "LINK_OLD")], [("LINK", "X"), ("EMP", "LINK"), ("X", "EMP")]])
 def test_a_renamed_table_gives_the_names_of_its_triggers_to_the_new_one(renamed: list[tuple[str, str]]) -> None:
-    declared, _, _ = declared_triggers(DATABASE, build_catalog(DATABASE), [Watch("LINK"), Watch("EMP")])
+    declared, _, _ = declared_triggers(DATABASE, build_catalog(DATABASE), [WatchedTable("LINK"), WatchedTable("EMP")])
     schema = Schema(TRIGGERS.compile_declared("APP", LOG, declared))
     for old, new in renamed:
         schema.rename(old, new)
@@ -162,7 +164,9 @@ def test_a_schema_of_many_tables_is_compared_in_time_that_grows_with_their_numbe
 ) -> None:
     link = table("LINK", [number("ID")], ("ID",))
     database = replace(DATABASE, tables=tuple(replace(link, name=f"T{n}") for n in range(100)))
-    declared, _, _ = declared_triggers(database, build_catalog(database), [Watch(one.name) for one in database.tables])
+    declared, _, _ = declared_triggers(
+        database, build_catalog(database), [WatchedTable(one.name) for one in database.tables]
+    )
     compiled = TRIGGERS.compile_declared("APP", LOG, declared)
     looked_at: list[str] = []
     read_log = StoredTrigger.log.fget  # type: ignore[attr-defined]
@@ -173,7 +177,7 @@ def test_a_schema_of_many_tables_is_compared_in_time_that_grows_with_their_numbe
 
 
 def test_always_is_said_to_have_no_effect() -> None:
-    for watch, said in ((Watch("LINK"), 0), (Watch("LINK", always=True), 1)):
+    for watch, said in ((WatchedTable("LINK"), 0), (WatchedTable("LINK", always=True), 1)):
         declared, _, _ = declared_triggers(DATABASE, build_catalog(DATABASE), [watch])
         warnings = TRIGGERS.warnings(LOG, TRIGGERS.compile_declared("APP", LOG, declared), installed())
         assert sum("always has no effect on LINK" in warning for warning in warnings) == said
@@ -185,7 +189,7 @@ def foreign(event: str = "INSERT OR UPDATE OR DELETE", schema: str = "APP") -> S
 
 
 def order_warnings(trigger: StoredTrigger, *follows: tuple[str, str]) -> list[str]:
-    declared, _, _ = declared_triggers(DATABASE, build_catalog(DATABASE), [Watch("LINK")])
+    declared, _, _ = declared_triggers(DATABASE, build_catalog(DATABASE), [WatchedTable("LINK")])
     there = installed(replace(trigger, follows=frozenset(follows)))
     warnings = TRIGGERS.warnings(LOG, TRIGGERS.compile_declared("APP", LOG, declared), there)
     return [warning.partition("give it FOLLOWS ")[2] for warning in warnings if "give it FOLLOWS" in warning]
@@ -233,22 +237,22 @@ def test_dropping_all_triggers_says_what_that_breaks() -> None:
 def test_a_user_who_is_shown_no_triggers_is_not_told_that_they_are_missing() -> None:
     recorder = conn([("LOGS", "EVENTLOG")], [], [("PUBLISHER",)])
     with pytest.raises(DatabaseError, match=r"shows user PUBLISHER no trigger of schema APP, .* run it as APP"):
-        TRIGGERS.plan(recorder, DATABASE, build_catalog(DATABASE), LOG, [Watch("LINK")])
+        TRIGGERS.plan(recorder, DATABASE, build_catalog(DATABASE), LOG, [WatchedTable("LINK")])
     assert recorder.run[1][1] == {"owner": "APP"}
     assert not load_dialect("oracle").sees_triggers(conn([]), "APP")
     assert load_dialect("oracle").sees_triggers(conn([(1,)]), "APP")
 
 
 def test_a_name_that_somebody_else_has_is_left_to_him() -> None:
-    declared, _, _ = declared_triggers(DATABASE, build_catalog(DATABASE), [Watch("LINK")])
+    declared, _, _ = declared_triggers(DATABASE, build_catalog(DATABASE), [WatchedTable("LINK")])
     (made,) = TRIGGERS.compile_declared("APP", LOG, declared, {("APP", "TGR_LINK_I_1")})
     assert [trigger.name for trigger in made.triggers] == ["TGR_LINK_I_2", "TGR_LINK_U_1", "TGR_LINK_D_1"]
 
 
 def test_the_sql_of_a_table_has_a_way_back_and_a_digest_that_follows_it() -> None:
-    (made,) = TRIGGERS.compile(DATABASE, build_catalog(DATABASE), LOG, [Watch("LINK")])
+    (made,) = TRIGGERS.compile(DATABASE, build_catalog(DATABASE), LOG, [WatchedTable("LINK")])
     assert len(made.create) == len(made.drop) == 3
-    other = Watch("LINK", "field_query_back", "statement")
+    other = WatchedTable("LINK", "field_query_back", "statement")
     assert TRIGGERS.compile(DATABASE, build_catalog(DATABASE), LOG, [other])[0].digest != made.digest
 
 
@@ -260,7 +264,7 @@ def test_compiling_twice_gives_the_same_text() -> None:
 def test_a_class_that_no_trigger_can_hold_is_refused_with_advice() -> None:
     wide = table("WIDE", [number("ID"), *(text(f"C{n:03}_{'X' * 60}") for n in range(200))], ["ID"])
     database_ = type(DATABASE)("oracle", "APP", (wide,))
-    declared, _, _ = declared_triggers(database_, build_catalog(database_), [Watch("WIDE")])
+    declared, _, _ = declared_triggers(database_, build_catalog(database_), [WatchedTable("WIDE")])
     with pytest.raises(TriggerError, match="32768"):
         TRIGGERS.compile_declared("APP", LOG, declared)
 
@@ -358,7 +362,7 @@ def test_a_name_that_would_end_a_statement_of_the_script_is_refused() -> None:
 def types_of(watched: Table, field: str = "table_key") -> set[str]:
     """The types of a field of the log rows that the triggers of a table keep."""
     database_ = type(DATABASE)("oracle", "APP", (watched,))
-    declared, _, _ = declared_triggers(database_, build_catalog(database_), [Watch(watched.name)])
+    declared, _, _ = declared_triggers(database_, build_catalog(database_), [WatchedTable(watched.name)])
     (made,) = TRIGGERS.compile_declared("APP", LOG, declared)
     found = [re.search(rf"^        {field} ([^,\n]+)", one.statement, re.MULTILINE) for one in made.triggers]
     return {one[1] for one in found if one is not None}

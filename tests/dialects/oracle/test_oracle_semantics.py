@@ -17,7 +17,7 @@ from eventlog.core import table_key
 from eventlog.core.catalog import build_catalog
 from eventlog.sql.dialects.oracle.triggers import OracleTriggers, create_functions
 from eventlog.sql.triggers.declared import declared_triggers
-from eventlog.sql.triggers.watch import Watch
+from eventlog.sql.triggers.watch import WatchedTable
 
 QUOTE, BASE64 = map(function, create_functions(LOG))
 UTF8 = Charset("UTF8")
@@ -64,7 +64,7 @@ def every(id_: int, **values: Any) -> Row:
 
 
 def test_a_national_text_is_compared_whole_and_logged_in_the_database_character_set() -> None:
-    (_, update, _) = triggers_of(OWN_LOG, Watch("EVERY_TYPE", columns=("NV",)))
+    (_, update, _) = triggers_of(OWN_LOG, WatchedTable("EVERY_TYPE", columns=("NV",)))
     latin = Charset("WE8MSWIN1252")
     change = (every(1, NV=National("\u65e5")), every(1, NV=National("\u672c")))
     assert fire(update, [change], charset=latin) == [(2, "ID=1", "NV", "?", "?")]
@@ -73,7 +73,7 @@ def test_a_national_text_is_compared_whole_and_logged_in_the_database_character_
 
 
 def test_a_national_large_object_is_logged_in_the_database_character_set() -> None:
-    (insert, *_) = triggers_of(OWN_LOG, Watch("EVERY_TYPE", columns=("NCL",), lob_values=True))
+    (insert, *_) = triggers_of(OWN_LOG, WatchedTable("EVERY_TYPE", columns=("NCL",), lob_values=True))
     assert 'TO_CLOB(:NEW."NCL")' in insert
     assert fire(insert, [(None, every(1, NCL=National("\u65e5")))]) == [(1, "ID=1", "NCL", None, "\u65e5")]
 
@@ -81,7 +81,7 @@ def test_a_national_large_object_is_logged_in_the_database_character_set() -> No
 @pytest.mark.parametrize("size", [10, 16_384, 32_767])
 @pytest.mark.parametrize("tail", ["b", "\0"])
 def test_long_texts_are_compared_without_their_hexadecimal_digits(size: int, tail: str) -> None:
-    (_, update, _) = triggers_of(OWN_LOG, Watch("LONG_VALUES", columns=("V",)))
+    (_, update, _) = triggers_of(OWN_LOG, WatchedTable("LONG_VALUES", columns=("V",)))
     text = "a" * (size - 1)
     old, new = every(1, V=text), every(1, V=text + tail)
     assert [row[0] for row in fire(update, [(old, new)])] == [2]
@@ -89,7 +89,7 @@ def test_long_texts_are_compared_without_their_hexadecimal_digits(size: int, tai
 
 
 def test_long_binary_values_are_compared_without_their_hexadecimal_digits() -> None:
-    (_, update, _) = triggers_of(OWN_LOG, Watch("LONG_VALUES", "field_query_back", columns=("R",)))
+    (_, update, _) = triggers_of(OWN_LOG, WatchedTable("LONG_VALUES", "field_query_back", columns=("R",)))
     old, new = every(1, R=Raw(b"a" * 20_000)), every(1, R=Raw(b"a" * 20_000 + b"\0"))
     assert fire(update, [(old, new)]) == [(8, "ID=1", "R", None, None)]
     assert fire(update, [(old, dict(old))]) == []
@@ -98,7 +98,7 @@ def test_long_binary_values_are_compared_without_their_hexadecimal_digits() -> N
 def test_a_child_value_too_long_to_be_found_again_is_read_back() -> None:
     long = replace(USR_PHONE, columns=(USR_PHONE.columns[0], column("PHONENO", "VARCHAR2", 32767)))
     database = replace(DATABASE, tables=(USR, long))
-    declared, _, _ = declared_triggers(database, build_catalog(database), [Watch("USR", exclude=("PHOTO",))])
+    declared, _, _ = declared_triggers(database, build_catalog(database), [WatchedTable("USR", exclude=("PHOTO",))])
     compiled = OracleTriggers().compile_declared("APP", OWN_LOG, declared)
     update = next(one for table in compiled if table.declared.table is long for one in table.triggers[1:2]).statement
     value = "x" * 32_000
@@ -113,7 +113,7 @@ def log_of(
     style: str, capture: str, table: int, *changes: tuple[Row | None, Row | None], named: Any = ()
 ) -> list[Logged]:
     """What one statement logs; ``table``: 0 the class, 1 its notes, 2 its phones."""
-    triggers = triggers_of(OWN_LOG, Watch("USR", style, capture))  # type: ignore[arg-type]
+    triggers = triggers_of(OWN_LOG, WatchedTable("USR", style, capture))  # type: ignore[arg-type]
     old, new = changes[0]
     place = 3 * table + (0 if old is None else 2 if new is None else 1)
     return fire(triggers[place], changes, named)
@@ -250,9 +250,9 @@ def test_a_child_table_of_large_objects_is_read_back() -> None:
 
 def test_large_objects_by_value_and_always() -> None:
     row: Row = {"ID": 1, "V": "a", "CL": "x", "NCL": None, "B": None}
-    by_value = triggers_of(OWN_LOG, Watch("EVERY_TYPE", columns=("V", "CL"), lob_values=True))
+    by_value = triggers_of(OWN_LOG, WatchedTable("EVERY_TYPE", columns=("V", "CL"), lob_values=True))
     assert fire(by_value[1], [(row, {**row, "CL": "y"})]) == [(2, "ID=1", "CL", "x", "y")]
-    always = triggers_of(OWN_LOG, Watch("EVERY_TYPE", columns=("V", "CL", "B"), lob_always=True))
+    always = triggers_of(OWN_LOG, WatchedTable("EVERY_TYPE", columns=("V", "CL", "B"), lob_always=True))
     assert fire(always[1], [(row, {**row, "V": "b"})]) == [
         (2, "ID=1", "V", "a", "b"),
         (8, "ID=1", "CL", None, None),
@@ -299,21 +299,21 @@ def large(id_: int, v: str | None, cl: str | None) -> Row:
 def test_no_locator_of_a_large_object_is_kept_beyond_its_row(
     capture: str, changes: list[tuple[Row | None, Row | None]], expected: list[Logged]
 ) -> None:
-    watch = Watch("EVERY_TYPE", capture=capture, columns=("V", "CL"), lob_values=True)  # type: ignore[arg-type]
+    watch = WatchedTable("EVERY_TYPE", capture=capture, columns=("V", "CL"), lob_values=True)  # type: ignore[arg-type]
     insert, update, _ = triggers_of(OWN_LOG, watch)
     assert fire(insert if changes[0][0] is None else update, of_large_objects(*changes)) == expected
 
 
 def test_an_insert_of_nothing_but_nulls_is_not_lost() -> None:
-    triggers = triggers_of(OWN_LOG, Watch("EMP"))
+    triggers = triggers_of(OWN_LOG, WatchedTable("EMP"))
     empty: Row = {"EMPNO": 7, "FNAME": None, "MANAGER": None}
     assert fire(triggers[0], [(None, empty)]) == [(1, "EMPNO=7", "FNAME", None, None)]
-    query_back = triggers_of(OWN_LOG, Watch("EMP", "field_query_back"))
+    query_back = triggers_of(OWN_LOG, WatchedTable("EMP", "field_query_back"))
     assert fire(query_back[0], [(None, empty)]) == [(7, "EMPNO=7", "FNAME", None, None)]
 
 
 def test_a_class_of_key_columns_alone_logs_rows() -> None:
-    insert, update, _ = triggers_of(OWN_LOG, Watch("LINK"))
+    insert, update, _ = triggers_of(OWN_LOG, WatchedTable("LINK"))
     assert fire(insert, [(None, {"A": 1, "B": 2})]) == [(5, "A=1+B=2", None, None, None)]
     assert fire(update, [({"A": 1, "B": 2}, {"A": 1, "B": 3})]) == [
         (4, "A=1+B=2", None, None, None),
@@ -322,7 +322,7 @@ def test_a_class_of_key_columns_alone_logs_rows() -> None:
 
 
 def test_the_base_tables_of_a_view_log_the_view() -> None:
-    triggers = triggers_of(OWN_LOG, Watch("VIEW_EMP", base=BASE))
+    triggers = triggers_of(OWN_LOG, WatchedTable("VIEW_EMP", base=BASE))
     emp: Row = {"EMPNO": 1, "FNAME": "Jack", "MANAGER": None}
     assert fire(triggers[1], [(emp, {**emp, "FNAME": "John"})]) == [(2, "PK_EMPNO=1", "SV_FNAME", "Jack", "John")]
     assert fire(triggers[3], [(None, {"EMPNO": 1, "NO": "5"})]) == [(2, "PK_EMPNO=1", "MV_PHONENO", None, "5")]
@@ -333,7 +333,7 @@ def test_the_base_tables_of_a_view_log_the_view() -> None:
 
 
 def test_a_composite_key_is_written_in_canonical_text() -> None:
-    insert = triggers_of(OWN_LOG, Watch("ACC", "row_query_back"))[0]
+    insert = triggers_of(OWN_LOG, WatchedTable("ACC", "row_query_back"))[0]
     row: Row = {
         "BRANCH": "O'Brien", "CODE": "AB  ", "HASH": Raw(b"\xaa\xaa"), "AMOUNT": "-.5", "DAY": "2024-01-02 00:00:00",
         "MOMENT": "2024-01-02 03:04:05.000000000Z", "RATE": "1E+20", "OWNER": None,
@@ -347,7 +347,7 @@ def test_a_composite_key_is_written_in_canonical_text() -> None:
     assert [part.value for part in table_key.parse(key)][1] == "O'Brien"
 
 
-KEYED = triggers_of(OWN_LOG, Watch("EMP"))[1]
+KEYED = triggers_of(OWN_LOG, WatchedTable("EMP"))[1]
 
 
 @settings(deadline=None)  # a busy machine

@@ -9,7 +9,7 @@ from trigger_log import STYLES, Logged, Watched, fields, run
 
 from eventlog.errors import TriggerError
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.triggers.watch import Capture, Style, Watch
+from eventlog.sql.triggers.watch import Capture, Style, WatchedTable
 
 Base = Mapping[str, Mapping[str, str]]
 
@@ -38,8 +38,8 @@ def direct(empty: Watched, request: pytest.FixtureRequest) -> Watched:
     return Watched(empty.conn, capture=capture)
 
 
-def view(style: Style = "field", base: Base = BASE, **more: tuple[str, ...]) -> Watch:
-    return Watch("view_emp", style, base=base, **more)  # type: ignore[arg-type]
+def view(style: Style = "field", base: Base = BASE, **more: tuple[str, ...]) -> WatchedTable:
+    return WatchedTable("view_emp", style, base=base, **more)  # type: ignore[arg-type]
 
 
 def test_the_statement_of_the_specification(direct: Watched) -> None:
@@ -115,9 +115,9 @@ def test_what_follows_the_key_of_its_owner(direct: Watched) -> None:
     assert direct.logged("DELETE FROM emp WHERE empno = 7") == [(4, "pk_empno=7", None, None, None)]
 
 
-def active(style: Style) -> Watch:
+def active(style: Style) -> WatchedTable:
     base = {"emp": {"empno": "pk_empno", "fname": "sv_fname"}, "active": {"empno": "pk_empno"}}
-    return Watch("view_active", style, base=base)
+    return WatchedTable("view_active", style, base=base)
 
 
 @pytest.mark.parametrize("style", STYLES)
@@ -144,7 +144,7 @@ def test_an_object_stays_while_one_row_that_decides_stands(direct: Watched) -> N
         " FROM emp JOIN grant_ USING (empno)",
     )
     base = {"emp": {"empno": "pk_empno", "fname": "sv_fname"}, "grant_": {"empno": "pk_empno"}}
-    direct.watch(Watch("view_granted", "row_query_back", base=base))
+    direct.watch(WatchedTable("view_granted", "row_query_back", base=base))
     five, six, four = ((number, "pk_empno=1", None, None, None) for number in (5, 6, 4))
     assert direct.logged("INSERT INTO grant_ VALUES (1, 'a'), (1, 'b'), (NULL, 'c')") == [five, five]
     assert direct.logged("UPDATE grant_ SET what = 'd' WHERE what = 'b'") == [six]
@@ -173,7 +173,7 @@ def test_a_single_value_of_another_table_is_read_back(direct: Watched) -> None:
         "title": {"title": "sv_title", "empno": "PK_EMPNO"},
         "EMP": {"empno": "pk_empno", "fname": "sv_fname"},
     }
-    direct.watch(Watch("view_titled", base={"EMP": base["EMP"], "title": base["title"]}))
+    direct.watch(WatchedTable("view_titled", base={"EMP": base["EMP"], "title": base["title"]}))
     assert (
         direct.logged("INSERT INTO title VALUES (1, 'Dr')", "DELETE FROM title")
         == [(8, "pk_empno=1", "sv_title", None, None)] * 2
@@ -192,7 +192,7 @@ def test_keys_of_several_columns_stand_in_the_order_of_the_view(empty: Watched) 
         "acc": {"num": "pk_num", "branch": "pk_branch", "v": "v"},
         "tag": {"n": "pk_num", "b": "pk_branch", "t": "mv_t"},
     }
-    empty.watch(Watch("view_acc", base=base))
+    empty.watch(WatchedTable("view_acc", base=base))
     key = 'pk_branch="N+W"+pk_num=7'
     assert empty.logged("INSERT INTO acc VALUES (7, 'N+W', 'x')") == [(1, key, "v", None, "x")]
     # Types that differ: the owner's spelling counts.
@@ -210,9 +210,9 @@ def test_base_tables_of_another_schema(empty: Watched) -> None:
         'CREATE VIEW view_emp AS SELECT id AS pk_id, v, no AS mv_no FROM hr."Emp.x" LEFT JOIN hr.phone USING (id)',
     )
     base = {'hr."Emp.x"': {"id": "pk_id", "v": "v"}, "hr.phone": {"id": "pk_id", "no": "mv_no"}}
-    plan = empty.watch(Watch("view_emp", base=base))
+    plan = empty.watch(WatchedTable("view_emp", base=base))
     assert [(action.kind, action.table) for action in plan.actions] == [("create", "hr.Emp.x"), ("create", "hr.phone")]
-    assert empty.plan(Watch("view_emp", base=base)).changes == ()
+    assert empty.plan(WatchedTable("view_emp", base=base)).changes == ()
     rows = empty.logged("INSERT INTO hr.\"Emp.x\" VALUES (1, 'x')", "INSERT INTO hr.phone VALUES (1, 'a')")
     assert rows == [(1, "pk_id=1", "v", None, "x"), (2, "pk_id=1", "mv_no", None, "a")]
     assert empty.logged('DELETE FROM hr."Emp.x"') == [(4, "pk_id=1", None, None, None)]
@@ -230,7 +230,7 @@ def names_on(direct: Watched, table: str) -> list[tuple[str, str]]:
 
 
 def test_one_table_serves_several_views_and_is_watched_itself(direct: Watched) -> None:
-    watches = (Watch("emp"), view("field_query_back"), active("row_query_back"))
+    watches = (WatchedTable("emp"), view("field_query_back"), active("row_query_back"))
     plan = direct.watch(*watches)
     # A child table of emp, with one column beside its reference, and what decides of view_active.
     assert sorted(action.table for action in plan.actions) == [
@@ -247,7 +247,7 @@ def test_one_table_serves_several_views_and_is_watched_itself(direct: Watched) -
         (8, "pk_empno=1", "sv_fname", None, None),
         (6, "pk_empno=1", None, None, None),
     ]
-    plan = direct.watch(Watch("emp"), active("row_query_back"))
+    plan = direct.watch(WatchedTable("emp"), active("row_query_back"))
     assert {action.table: action.kind for action in plan.actions} == {
         "public.emp": "replace",
         "public.active": "unchanged",
@@ -255,8 +255,8 @@ def test_one_table_serves_several_views_and_is_watched_itself(direct: Watched) -
         "public.phone": "drop",
     }
     assert len(names_on(direct, "emp")) == 8
-    plan = direct.watch(Watch("emp"))
-    assert {action.kind for action in direct.plan(Watch("emp")).actions} == {"unchanged"}
+    plan = direct.watch(WatchedTable("emp"))
+    assert {action.kind for action in direct.plan(WatchedTable("emp")).actions} == {"unchanged"}
     DIALECT.triggers.drop(direct.conn, direct.log)
     assert names_on(direct, "emp") == []
     assert direct.conn.exec_driver_sql("SELECT count(*) FROM pg_proc WHERE prosecdef").scalar_one() == 0
@@ -273,7 +273,7 @@ def test_a_table_that_feeds_two_columns_has_triggers_for_each(direct: Watched) -
         "emp": {"empno": "pk_empno", "fname": "sv_fname"},
         "address": {"empno": "pk_empno", "street": "mv_street", "town": "mv_town"},
     }
-    direct.watch(Watch("view_home", base=base))
+    direct.watch(WatchedTable("view_home", base=base))
     assert direct.logged("INSERT INTO address VALUES (1, 'Elm St', 'Ulm')") == [
         (8, "pk_empno=1", "mv_street", None, None),
         (8, "pk_empno=1", "mv_town", None, None),
@@ -301,7 +301,7 @@ def test_secrets_are_named_by_the_column_or_by_that_of_the_view(direct: Watched)
         "CREATE VIEW view_acc AS SELECT id AS pk_id, code AS token, password_hash AS h FROM acc",
     )
     base = {"acc": {"id": "pk_id", "code": "token", "password_hash": "h"}}
-    code, hash_ = direct.plan(Watch("view_acc", base=base)).warnings
+    code, hash_ = direct.plan(WatchedTable("view_acc", base=base)).warnings
     assert "acc.code looks like a secret" in code
     assert "acc.password_hash looks like a secret" in hash_
 
@@ -327,12 +327,12 @@ WRONG: list[tuple[Base | None, str]] = [
 @pytest.mark.parametrize(("base", "message"), WRONG)
 def test_base_tables_that_cannot_be_are_refused(direct: Watched, base: Base | None, message: str) -> None:
     with pytest.raises(Exception, match=message):
-        direct.plan(Watch("view_emp", base=base))
+        direct.plan(WatchedTable("view_emp", base=base))
 
 
 def test_a_table_has_no_base_and_a_key_is_not_left_out(direct: Watched) -> None:
     with pytest.raises(TriggerError, match="emp is a table, and only a view has base tables"):
-        direct.plan(Watch("emp", base={"emp": EMP}))
+        direct.plan(WatchedTable("emp", base={"emp": EMP}))
     with pytest.raises(TriggerError, match="'pk_empno' is a key column"):
         direct.plan(view(exclude=("pk_empno",)))
 

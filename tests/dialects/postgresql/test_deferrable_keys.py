@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from trigger_log import STYLES, Logged, Watched, fields, run
 
-from eventlog.sql.triggers.watch import Capture, Style, Watch
+from eventlog.sql.triggers.watch import Capture, Style, WatchedTable
 
 
 @pytest.fixture(params=["row", "statement"])
@@ -24,7 +24,7 @@ def six(key: int) -> Logged:
 
 
 def test_an_update_that_shifts_all_keys(shifting: Watched) -> None:
-    shifting.watch(Watch("t"))
+    shifting.watch(WatchedTable("t"))
     run(shifting.conn, "INSERT INTO t VALUES (1, 'a'), (2, 'b'), (3, 'c')")
     assert shifting.logged("UPDATE t SET id = id + 1") == [
         four(1),
@@ -36,7 +36,7 @@ def test_an_update_that_shifts_all_keys(shifting: Watched) -> None:
 
 @pytest.mark.parametrize("style", STYLES)
 def test_a_swap_changes_both_objects_and_deletes_none(shifting: Watched, style: Style) -> None:
-    shifting.watch(Watch("t", style))
+    shifting.watch(WatchedTable("t", style))
     run(shifting.conn, "INSERT INTO t VALUES (1, 'a'), (2, 'b')")
     rows = shifting.logged("UPDATE t SET id = 3 - id")
     assert [(row[1], row[3], row[4]) for row in rows] == [
@@ -47,13 +47,13 @@ def test_a_swap_changes_both_objects_and_deletes_none(shifting: Watched, style: 
 
 
 def test_a_rotation_of_equal_rows_logs_nothing(shifting: Watched) -> None:
-    shifting.watch(Watch("t"))
+    shifting.watch(WatchedTable("t"))
     run(shifting.conn, "INSERT INTO t VALUES (1, 'a'), (2, 'a'), (3, 'a')")
     assert shifting.logged("UPDATE t SET id = id % 3 + 1") == []
 
 
 def test_a_key_that_another_row_has_by_now_is_not_deleted(shifting: Watched) -> None:
-    shifting.watch(Watch("t"))
+    shifting.watch(WatchedTable("t"))
     run(shifting.conn, "INSERT INTO t VALUES (1, 'a'), (2, 'b')")
     run(shifting.conn, "SET CONSTRAINTS ALL DEFERRED")
     assert shifting.logged("UPDATE t SET id = 2 WHERE id = 1") == [four(1), *fields(1, "id=2", ("name", None, "a"))]
@@ -65,7 +65,7 @@ def test_a_key_that_another_row_has_by_now_is_not_deleted(shifting: Watched) -> 
 
 
 def test_keys_that_are_equal_for_a_while_are_paired_one_by_one(shifting: Watched) -> None:
-    shifting.watch(Watch("t", "row_query_back"))
+    shifting.watch(WatchedTable("t", "row_query_back"))
     run(shifting.conn, "INSERT INTO t VALUES (1, 'a'), (2, 'b'), (3, 'c')", "SET CONSTRAINTS ALL DEFERRED")
     assert shifting.logged("UPDATE t SET id = 5") == [
         *(four(key) for key in (1, 2, 3)),
@@ -80,18 +80,18 @@ def test_keys_that_are_equal_for_a_while_are_paired_one_by_one(shifting: Watched
 
 def test_inserts_and_deletes_stay_by_row_and_updates_do_not(empty: Watched) -> None:
     run(empty.conn, "CREATE TABLE t (id integer PRIMARY KEY DEFERRABLE, name text)")
-    empty.watch(Watch("t"))
+    empty.watch(WatchedTable("t"))
     shown = empty.conn.exec_driver_sql(
         "SELECT tgname, tgtype & 1 FROM pg_trigger WHERE tgname LIKE '\\_tgr%' ORDER BY 1",
         execution_options={"no_parameters": True},
     )
     assert [tuple(row) for row in shown] == [("_tgr_t_d_1", 1), ("_tgr_t_i_1", 1), ("_tgr_t_t_1", 0), ("_tgr_t_u_1", 0)]
-    assert empty.plan(Watch("t")).changes == ()
+    assert empty.plan(WatchedTable("t")).changes == ()
 
 
 def test_a_key_that_is_unique_at_every_moment_too_cannot_shift(empty: Watched) -> None:
     run(empty.conn, "CREATE TABLE t (id integer PRIMARY KEY DEFERRABLE, name text, UNIQUE (id))")
-    plan = empty.watch(Watch("t"))
+    plan = empty.watch(WatchedTable("t"))
     assert plan.warnings == ()
     assert "REFERENCING" not in "".join(plan.actions[0].statements)
 
@@ -115,7 +115,7 @@ def test_rows_that_stand_are_found_whatever_the_type_of_the_key(
         "DROP TABLE t",
         f"CREATE TABLE t (id {type} PRIMARY KEY DEFERRABLE INITIALLY DEFERRED, name text)",
     )
-    shifting.watch(Watch("t"))
+    shifting.watch(WatchedTable("t"))
     run(shifting.conn, f"INSERT INTO t VALUES ({first}, 'old'), ({other}, 'other')", f"INSERT INTO t VALUES ({first})")
     assert shifting.logged("DELETE FROM t WHERE name = 'old'") == [(6, key, None, None, None)]
     assert shifting.logged("DELETE FROM t WHERE name IS NULL") == [(4, key, None, None, None)]
@@ -127,7 +127,7 @@ def test_only_a_row_of_the_same_spelling_is_the_same_object(shifting: Watched) -
         "DROP TABLE t",
         "CREATE TABLE t (id double precision PRIMARY KEY DEFERRABLE INITIALLY DEFERRED, name text)",
     )
-    shifting.watch(Watch("t"))
+    shifting.watch(WatchedTable("t"))
     run(shifting.conn, "INSERT INTO t VALUES ('-0', 'a'), ('0', 'b')")
     assert shifting.logged("DELETE FROM t WHERE name = 'a'") == [(4, "id=-0", None, None, None)]
 
@@ -138,7 +138,7 @@ def test_partitioned_tables_stay_by_row_and_plan_says_so(empty: Watched) -> None
         "CREATE TABLE t (id integer PRIMARY KEY DEFERRABLE, name text) PARTITION BY LIST (id)",
         "CREATE TABLE every PARTITION OF t DEFAULT",
     )
-    (warning,) = empty.watch(Watch("t")).warnings
+    (warning,) = empty.watch(WatchedTable("t")).warnings
     assert "DEFERRABLE: an UPDATE is still logged row by row, since the table is partitioned" in warning
     run(empty.conn, "INSERT INTO t VALUES (1, 'a'), (2, 'b')")
     # The rows of the end state: what still stands is read back.
@@ -156,7 +156,7 @@ def test_plan_says_what_is_not_promised_and_what_comes_before(shifting: Watched)
         "CREATE FUNCTION app() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
         "CREATE TRIGGER behind AFTER UPDATE ON t FOR EACH ROW EXECUTE FUNCTION app()",
     )
-    key, order = shifting.plan(Watch("t")).warnings
+    key, order = shifting.plan(WatchedTable("t")).warnings
     assert "DEFERRABLE: an UPDATE is logged a statement" in key
     assert "order of two sessions' changes of one key is not promised" in key
     assert "trigger behind of t fires for each row, before ours for the statement" in order

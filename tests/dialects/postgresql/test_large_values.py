@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from trigger_log import Watched, run
 
-from eventlog.sql.triggers.watch import Capture, Watch
+from eventlog.sql.triggers.watch import Capture, WatchedTable
 
 TABLE = "CREATE TABLE t (id integer PRIMARY KEY, name text, photo bytea)"
 SMALL, LARGE = "decode(repeat('00', 3), 'hex')", "decode(repeat('00', 11), 'hex')"
@@ -17,7 +17,7 @@ SMALL, LARGE = "decode(repeat('00', 3), 'hex')", "decode(repeat('00', 11), 'hex'
 def test_a_row_with_a_value_that_is_too_large_is_read_back(empty: Watched, capture: Capture) -> None:
     run(empty.conn, TABLE)
     empty = replace(empty, capture=capture)
-    empty.watch(Watch("t", value_limit=10))
+    empty.watch(WatchedTable("t", value_limit=10))
     assert empty.logged(f"INSERT INTO t VALUES (1, 'a', {SMALL})") == [
         (1, "id=1", "name", None, "a"),
         (1, "id=1", "photo", None, "AAAA"),
@@ -37,7 +37,7 @@ def test_a_row_with_a_value_that_is_too_large_is_read_back(empty: Watched, captu
 def test_a_write_of_hundreds_of_mebibytes_does_not_fail(empty: Watched, capture: Capture) -> None:
     run(empty.conn, TABLE, "ALTER TABLE t ALTER photo SET STORAGE EXTERNAL")
     empty = replace(empty, capture=capture)
-    empty.watch(Watch("t"))
+    empty.watch(WatchedTable("t"))
     value = f"convert_to(repeat('x', {400 * 1024 * 1024}), 'UTF8')"
     assert empty.logged(f"INSERT INTO t VALUES (1, 'a', {value})") == [(5, "id=1", None, None, None)]
     assert empty.logged("UPDATE t SET photo = photo || '\\x00'") == [(6, "id=1", None, None, None)]

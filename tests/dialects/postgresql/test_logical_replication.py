@@ -23,7 +23,7 @@ from eventlog.sql import embedded
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.doctor import LogTrigger, ask
 from eventlog.sql.triggers import TriggerPlan
-from eventlog.sql.triggers.watch import Watch
+from eventlog.sql.triggers.watch import WatchedTable
 
 pytestmark = pytest.mark.xdist_group("logical_replication")
 
@@ -73,7 +73,7 @@ class Replication:
     source: Connection
     target: Watched
 
-    def watch(self, watch: Watch) -> TriggerPlan:
+    def watch(self, watch: WatchedTable) -> TriggerPlan:
         """Apply a plan on the subscriber: in a transaction, which CREATE SUBSCRIPTION cannot be in."""
         with self.target.conn.engine.execution_options(isolation_level="READ COMMITTED").begin() as conn:
             return replace(self.target, conn=conn).watch(watch)
@@ -131,7 +131,7 @@ def replication(servers: tuple[str, str]) -> Iterator[Replication]:
 def test_what_a_subscriber_applies_is_logged_once_by_statement_triggers_row_by_row(replication: Replication) -> None:
     target = replication.target
     run(replication.source, "INSERT INTO t VALUES (1, 'a'), (2, 'b')", "INSERT INTO tag VALUES (1, 'x')")
-    plan = replication.watch(Watch("t", always=True))
+    plan = replication.watch(WatchedTable("t", always=True))
     assert not any("replication" in sentence for sentence in plan.not_captured)
     assert [sentence for sentence in plan.warnings if "logged row by row" in sentence] == [
         f"{table}: changes are logged a statement, but what a replication applies is logged row by row, since an apply "
@@ -170,7 +170,7 @@ def test_what_a_subscriber_applies_is_logged_once_by_statement_triggers_row_by_r
 
 def test_what_applications_do_on_a_subscriber_is_logged_once_by_statement(replication: Replication) -> None:
     target = replication.target
-    replication.watch(Watch("t", always=True))
+    replication.watch(WatchedTable("t", always=True))
     replication.subscribe()
     assert target.logged("INSERT INTO t VALUES (1, 'a'), (2, 'b')", "UPDATE t SET name = 'c'", "TRUNCATE t, tag") == [
         *fields(1, "id=1", ("name", None, "a")),
@@ -190,10 +190,10 @@ def test_updates_of_a_key_that_may_shift_are_logged_on_a_subscriber(replication:
         "ALTER TABLE tag DROP CONSTRAINT tag_id_fkey",
         "ALTER TABLE t DROP CONSTRAINT t_pkey, ADD PRIMARY KEY (id) DEFERRABLE INITIALLY DEFERRED",
     )
-    plan = replication.watch(Watch("t", always=True))
+    plan = replication.watch(WatchedTable("t", always=True))
     assert not any("replication" in sentence for sentence in plan.not_captured)
     assert any("t: UPDATEs are logged a statement, but what a replication applies" in one for one in plan.warnings)
-    assert target.plan(Watch("t", always=True)).changes == ()
+    assert target.plan(WatchedTable("t", always=True)).changes == ()
     # By a key that is deferrable an apply worker finds no row.
     run(replication.source, "ALTER TABLE t REPLICA IDENTITY FULL", "INSERT INTO t VALUES (1, 'a')")
     replication.subscribe()
@@ -212,8 +212,8 @@ def installed_triggers(target: Watched) -> list[LogTrigger]:
 
 def test_triggers_that_only_missed_what_is_replicated_are_replaced(replication: Replication) -> None:
     target = replication.target
-    replication.watch(Watch("t", always=True))
-    (unchanged, *_) = target.plan(Watch("t", always=True)).actions
+    replication.watch(WatchedTable("t", always=True))
+    (unchanged, *_) = target.plan(WatchedTable("t", always=True)).actions
     assert unchanged.kind == "unchanged"
     assert all(trigger.enabled for trigger in installed_triggers(target))
     # As eventlog made them before: no trigger for rows, those of statements for all.
@@ -223,11 +223,11 @@ def test_triggers_that_only_missed_what_is_replicated_are_replaced(replication: 
         *(f"ALTER TABLE t ENABLE ALWAYS TRIGGER _tgr_t_{operation}_1" for operation in "iud"),
         "DROP FUNCTION proc_t_2",
     )
-    (change,) = target.plan(Watch("t", always=True)).changes
+    (change,) = target.plan(WatchedTable("t", always=True)).changes
     assert (change.kind, change.table) == ("replace", "public.t")
-    replication.watch(Watch("t", always=True))
-    assert target.plan(Watch("t", always=True)).changes == ()
-    replication.watch(Watch("t"))
+    replication.watch(WatchedTable("t", always=True))
+    assert target.plan(WatchedTable("t", always=True)).changes == ()
+    replication.watch(WatchedTable("t"))
     left = target.conn.exec_driver_sql("SELECT tgname FROM pg_trigger WHERE tgenabled IN ('R', 'A')").all()
     assert left == []
     # One that fires for what is replicated alone is right beside another that logs all else, and nowhere else.

@@ -6,7 +6,7 @@ import pytest
 from trigger_log import STYLES, Logged, Watched, catalogue, fields, run
 
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.triggers.watch import Style, Watch
+from eventlog.sql.triggers.watch import Style, WatchedTable
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def sales(empty: Watched) -> Watched:
 
 
 def test_writes_to_the_root_and_to_partitions_are_rows_of_the_root(sales: Watched) -> None:
-    sales.watch(Watch("sale"))
+    sales.watch(WatchedTable("sale"))
     for table in ("sale", "sale_n"):
         assert sales.logged(f"INSERT INTO {table} (region, id, amount) VALUES ('n', 1, 5)") == [
             (1, "region=n+id=1", "amount", None, "5")
@@ -41,7 +41,7 @@ def test_writes_to_the_root_and_to_partitions_are_rows_of_the_root(sales: Watche
 
 @pytest.mark.parametrize("style", STYLES)
 def test_a_row_that_moves_is_deleted_and_inserted(sales: Watched, style: Style) -> None:
-    sales.watch(Watch("sale", style))
+    sales.watch(WatchedTable("sale", style))
     run(sales.conn, "INSERT INTO sale VALUES ('s', 1, 5)")
     first, *rest = sales.logged("UPDATE sale SET id = 11")
     assert first == (4, "region=s+id=1", None, None, None)
@@ -51,7 +51,7 @@ def test_a_row_that_moves_is_deleted_and_inserted(sales: Watched, style: Style) 
 
 
 def test_values_of_a_row_that_moves_follow_it(sales: Watched) -> None:
-    sales.watch(Watch("sale"))
+    sales.watch(WatchedTable("sale"))
     run(sales.conn, "INSERT INTO sale VALUES ('s', 1, 5)", "INSERT INTO note VALUES ('s', 1, 'x')")
     assert sales.logged("UPDATE sale SET region = 'n'") == [
         (4, "region=s+id=1", None, None, None),
@@ -66,7 +66,7 @@ def gone(*keys: str) -> list[Logged]:
 
 
 def test_partitions_that_come_later_are_captured_and_the_plan_names_them(sales: Watched) -> None:
-    sales.watch(Watch("sale"))
+    sales.watch(WatchedTable("sale"))
     run(
         sales.conn,
         "CREATE TABLE sale_w PARTITION OF sale FOR VALUES IN ('w')",
@@ -80,12 +80,12 @@ def test_partitions_that_come_later_are_captured_and_the_plan_names_them(sales: 
     ]
     assert sales.logged("SAVEPOINT s", "TRUNCATE sale CASCADE") == gone("region=e+id=1", "region=w+id=1")
     run(sales.conn, "ROLLBACK TO s")
-    (change,) = sales.plan(Watch("sale")).changes
+    (change,) = sales.plan(WatchedTable("sale")).changes
     assert change.reason == "TRUNCATE of partitions sale_e, sale_w is not captured yet"
     # Nothing but the new partitions is locked.
     assert all('"sale_e"' in statement or '"sale_w"' in statement for statement in change.statements)
-    sales.watch(Watch("sale"))
-    assert sales.plan(Watch("sale")).changes == ()
+    sales.watch(WatchedTable("sale"))
+    assert sales.plan(WatchedTable("sale")).changes == ()
     assert sales.logged("TRUNCATE sale_e CASCADE") == gone("region=e+id=1")
     assert sales.logged("TRUNCATE sale CASCADE") == gone("region=w+id=1")
     DIALECT.triggers.drop(sales.conn, sales.log)
@@ -93,7 +93,7 @@ def test_partitions_that_come_later_are_captured_and_the_plan_names_them(sales: 
 
 
 def test_truncate_of_the_root_or_of_a_partition_logs_every_row_once(sales: Watched) -> None:
-    plan = sales.watch(Watch("sale"))
+    plan = sales.watch(WatchedTable("sale"))
     assert plan.not_captured[0].startswith("sale: DETACH and DROP of a partition; TRUNCATE of a partition alone")
     rows = "INSERT INTO sale VALUES ('n', 1, 1), ('s', 1, 1), ('s', 12, 1)"
     n, s1, s2 = "region=n+id=1", "region=s+id=1", "region=s+id=12"
@@ -131,7 +131,7 @@ def test_a_cascade_through_foreign_keys_of_partitions_is_captured(empty: Watched
             f"('2022-0{month + 1}-01')",
             f"ALTER TABLE payment_{month} ADD FOREIGN KEY (customer_id) REFERENCES customer",
         )
-    empty.watch(Watch("customer"), Watch("payment"))
+    empty.watch(WatchedTable("customer"), WatchedTable("payment"))
     run(
         empty.conn,
         "INSERT INTO customer VALUES (1, 'a')",
@@ -145,28 +145,28 @@ def test_a_cascade_through_foreign_keys_of_partitions_is_captured(empty: Watched
 def test_triggers_of_partitions_come_and_go_with_them(sales: Watched) -> None:
     run(sales.conn, "DROP TABLE note")
     before = catalogue(sales.conn)
-    sales.watch(Watch("sale"))
+    sales.watch(WatchedTable("sale"))
     installed = DIALECT.triggers.digests(sales.conn, sales.log)
     assert set(installed) == {"public.sale"}
     run(sales.conn, "ALTER TABLE sale DETACH PARTITION sale_n", "INSERT INTO sale_n VALUES (1, 1, 'n')")
     assert sales.logged("SAVEPOINT s", "TRUNCATE sale_n") == []
     run(sales.conn, "ROLLBACK TO s")
-    (change,) = sales.plan(Watch("sale")).changes
+    (change,) = sales.plan(WatchedTable("sale")).changes
     assert (change.kind, change.table, change.statements) == (
         "drop", "public.sale_n", ('DROP TRIGGER "_tgr_sale_n_t_1" ON "public"."sale_n"',)
     )  # fmt: skip
     assert DIALECT.triggers.digests(sales.conn, sales.log) == installed
     # Left there or taken away, it is no obstacle to the partition's coming back.
     run(sales.conn, "SAVEPOINT s")
-    sales.watch(Watch("sale"))
+    sales.watch(WatchedTable("sale"))
     for _ in range(2):
         run(sales.conn, "ALTER TABLE sale ATTACH PARTITION sale_n FOR VALUES IN ('n')")
-        sales.watch(Watch("sale"))
-        assert sales.plan(Watch("sale")).changes == ()
+        sales.watch(WatchedTable("sale"))
+        assert sales.plan(WatchedTable("sale")).changes == ()
         assert sales.logged("TRUNCATE sale_n CASCADE") == gone("region=n+id=1")
         run(sales.conn, "ROLLBACK TO s")
     run(sales.conn, "DROP TABLE sale_s2")
-    assert [one.table for one in sales.plan(Watch("sale")).changes] == ["public.sale_n"]
+    assert [one.table for one in sales.plan(WatchedTable("sale")).changes] == ["public.sale_n"]
     run(sales.conn, "ROLLBACK TO s", "ALTER TABLE sale ATTACH PARTITION sale_n FOR VALUES IN ('n')")
     DIALECT.triggers.drop(sales.conn, sales.log)
     assert [row for row in catalogue(sales.conn) if row[0] != "trigger"] == [r for r in before if r[0] != "trigger"]
@@ -197,27 +197,27 @@ def test_triggers_of_partitions_come_and_go_with_them(sales: Watched) -> None:
     ],
 )
 def test_what_is_otherwise_on_a_partition_is_brought_back(sales: Watched, statement: str, reason: str) -> None:
-    sales.watch(Watch("sale"))
+    sales.watch(WatchedTable("sale"))
     before = [row[2] for row in catalogue(sales.conn)]
     run(sales.conn, statement)
-    (change,) = sales.watch(Watch("sale")).changes
+    (change,) = sales.watch(WatchedTable("sale")).changes
     assert (change.kind, change.table, change.reason) == ("replace", "public.sale", reason)
-    assert sales.plan(Watch("sale")).changes == ()
+    assert sales.plan(WatchedTable("sale")).changes == ()
     assert sorted(map(str, before)) == sorted(str(row[2]) for row in catalogue(sales.conn))
 
 
 def test_triggers_of_before_are_replaced_with_those_of_partitions(sales: Watched) -> None:
-    sales.watch(Watch("sale"))
+    sales.watch(WatchedTable("sale"))
     run(
         sales.conn,
         *(f"DROP TRIGGER _tgr_{name}_t_1 ON {name}" for name in ("sale_n", "sale_s", "sale_s1", "sale_s2")),
         "CREATE OR REPLACE FUNCTION proc_sale_1() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
         "COMMENT ON FUNCTION proc_sale_1() IS 'eventlog sha256:" + "0" * 64 + ' log "log"."eventlog"\'',
     )
-    (change,) = sales.plan(Watch("sale")).changes
+    (change,) = sales.plan(WatchedTable("sale")).changes
     assert (change.kind, change.table) == ("replace", "public.sale")
-    sales.watch(Watch("sale"))
-    assert sales.plan(Watch("sale")).changes == ()
+    sales.watch(WatchedTable("sale"))
+    assert sales.plan(WatchedTable("sale")).changes == ()
     run(sales.conn, "INSERT INTO sale VALUES ('n', 1, 1)")
     assert sales.logged("TRUNCATE sale_n CASCADE") == gone("region=n+id=1")
 
@@ -235,7 +235,7 @@ def test_a_script_and_a_migration_make_the_triggers_of_the_partitions_that_are_t
     before = catalogue(sales.conn)
     for always in (False, True):
         run(sales.conn, "SAVEPOINT s")
-        watches = (Watch("sale", always=always),)
+        watches = (WatchedTable("sale", always=always),)
         made = DIALECT.triggers.compile(database, sales.catalog("sale"), sales.log, watches)
         run(sales.conn, *(statement for one in made for statement in one.create))
         assert sales.plan(*watches).changes == ()
@@ -266,18 +266,18 @@ def test_partitions_of_another_role_are_warned_of_and_the_root_still_logs_their_
         "SET search_path = own",
         f"SET SESSION AUTHORIZATION {writer}",
     )
-    (warning,) = sales.watch(Watch("sale")).warnings
+    (warning,) = sales.watch(WatchedTable("sale")).warnings
     assert warning.startswith("TRUNCATE of partition own.sale_s of sale is not captured: the role")
-    assert sales.plan(Watch("sale")).changes == ()
+    assert sales.plan(WatchedTable("sale")).changes == ()
     run(sales.conn, "RESET SESSION AUTHORIZATION", "SAVEPOINT s")
     assert sales.logged("TRUNCATE own.sale_s") == []
     run(sales.conn, "ROLLBACK TO s")
     assert sorted(sales.logged("TRUNCATE own.sale")) == gone("region=n+id=1", "region=s+id=1")
     # Who may makes it; and who may not leaves it alone.
     run(sales.conn, f"GRANT {writer} TO CURRENT_USER")
-    assert sales.watch(Watch("sale")).changes
+    assert sales.watch(WatchedTable("sale")).changes
     run(sales.conn, f"SET SESSION AUTHORIZATION {writer}")
-    plan = sales.plan(Watch("sale"))
+    plan = sales.plan(WatchedTable("sale"))
     assert (plan.changes, plan.warnings) == ((), ())
     run(sales.conn, "RESET SESSION AUTHORIZATION")
 
@@ -295,7 +295,7 @@ def test_a_row_of_another_partition_that_has_the_key_keeps_the_object(sales: Wat
         "INSERT INTO member VALUES (1, 1), (1, 2), (2, 1)",
     )
     base = {"usr": {"id": "pk_id", "name": "sv_name"}, "member": {"id": "pk_id"}}
-    sales.watch(Watch("view_usr", "row_query_back", base=base))
+    sales.watch(WatchedTable("view_usr", "row_query_back", base=base))
     back = (5, "pk_id=1", None, None, None)
     assert sorted(sales.logged("TRUNCATE member_1")) == [*gone("pk_id=1", "pk_id=2"), back]
     assert sales.logged("TRUNCATE member") == gone("pk_id=1")
@@ -308,7 +308,7 @@ def test_a_child_table_may_be_partitioned_too(sales: Watched) -> None:
         " UNIQUE (region, id, tag)) PARTITION BY LIST (region)",
         "CREATE TABLE tag_any PARTITION OF tag DEFAULT",
     )
-    sales.watch(Watch("sale"))
+    sales.watch(WatchedTable("sale"))
     run(sales.conn, "INSERT INTO sale VALUES ('n', 1, 1)")
     assert sales.logged("INSERT INTO tag VALUES ('n', 1, 'a')", "UPDATE tag_any SET tag = 'b'", "DELETE FROM tag") == [
         (2, "region=n+id=1", "tag.tag", None, "a"),
@@ -327,7 +327,7 @@ def test_a_partitioned_base_table_of_a_view(sales: Watched) -> None:
         "CREATE VIEW view_sale AS SELECT region AS pk_region, id AS pk_id, amount AS sv_amount FROM sale",
     )
     base = {"sale": {"id": "pk_id", "region": "pk_region", "amount": "sv_amount"}}
-    sales.watch(Watch("view_sale", base=base))
+    sales.watch(WatchedTable("view_sale", base=base))
     run(sales.conn, "INSERT INTO sale VALUES ('s', 1, 5)")
     assert sales.logged("UPDATE sale SET region = 'n'") == [
         (4, "pk_region=s+pk_id=1", None, None, None),
@@ -336,7 +336,7 @@ def test_a_partitioned_base_table_of_a_view(sales: Watched) -> None:
 
 
 def test_a_replication_apply_worker_is_captured_on_partitions_with_always(sales: Watched) -> None:
-    sales.watch(Watch("sale", always=True))
+    sales.watch(WatchedTable("sale", always=True))
     run(sales.conn, "CREATE TABLE sale_w PARTITION OF sale FOR VALUES IN ('w')")
     run(sales.conn, "SET session_replication_role = replica")
     rows = sales.logged("INSERT INTO sale VALUES ('n', 1, 1), ('w', 1, 1)")
@@ -347,7 +347,7 @@ def test_a_replication_apply_worker_is_captured_on_partitions_with_always(sales:
 
 def test_rows_of_tables_that_inherit_are_no_objects(empty: Watched) -> None:
     run(empty.conn, "CREATE TABLE base (k integer PRIMARY KEY, v text)", "CREATE TABLE heir () INHERITS (base)")
-    plan = empty.watch(Watch("base"))
+    plan = empty.watch(WatchedTable("base"))
     assert plan.not_captured[0] == "base: writes to the tables that inherit from it"
     run(empty.conn, "INSERT INTO heir VALUES (1, 'x')")
     assert empty.logged("UPDATE base SET v = 'y'", "TRUNCATE base") == []

@@ -21,7 +21,7 @@ from eventlog.sql import migrations
 from eventlog.sql.connection import connect
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.log_table import locate_log
-from eventlog.sql.triggers.watch import Watch
+from eventlog.sql.triggers.watch import WatchedTable
 from eventlog.xds.format import read_events
 
 SCHEMA = """
@@ -48,7 +48,7 @@ def fill(database: sa.Engine) -> None:
         log = locate_log(conn, DIALECT, name="eventlog")
         found = DIALECT.reflect(conn, None)
         classes = build_catalog(found, ignore=log.own_tables)
-        watches = (Watch("price"), Watch("slot", "row_query_back"))
+        watches = (WatchedTable("price"), WatchedTable("slot", "row_query_back"))
         DIALECT.triggers.apply(conn, DIALECT.triggers.plan(conn, found, classes, log, watches))
 
 

@@ -38,7 +38,7 @@ from test_trigger_values import (  # noqa: F401 - tests that hold for both kinds
 from trigger_log import PHONE, STYLES, Logged, Watched, fields, run
 
 from eventlog.errors import TriggerError
-from eventlog.sql.triggers.watch import Style, Watch
+from eventlog.sql.triggers.watch import Style, WatchedTable
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def usr(usr: Watched) -> Watched:
 
 
 def test_the_rows_of_an_object_stand_together_and_objects_in_the_order_of_the_statement(usr: Watched) -> None:
-    usr.watch(Watch("usr"))
+    usr.watch(WatchedTable("usr"))
     assert usr.logged("INSERT INTO usr VALUES (2, 'b', 'B'), (1, 'a', 'A')") == [
         *fields(1, "idu=2", ("fname", None, "b"), ("lname", None, "B")),
         *fields(1, "idu=1", ("fname", None, "a"), ("lname", None, "A")),
@@ -83,14 +83,14 @@ def test_the_rows_of_an_object_stand_together_and_objects_in_the_order_of_the_st
 def test_a_key_that_a_statement_frees_and_takes_again_is_one_object_that_changed(
     usr: Watched, style: Style, changed: list[Logged], new: list[Logged]
 ) -> None:
-    usr.watch(Watch("usr", style))
+    usr.watch(WatchedTable("usr", style))
     # In this order no row meets the old key of another, so that no check fails.
     run(usr.conn, "INSERT INTO usr VALUES (2, 'b'), (1, 'a')")
     assert usr.logged("UPDATE usr SET idu = idu + 1") == [(4, "idu=1", None, None, None), *new, *changed]
 
 
 def test_type_4_rows_stand_before_all_others(usr: Watched) -> None:
-    usr.watch(Watch("usr"))
+    usr.watch(WatchedTable("usr"))
     run(usr.conn, "INSERT INTO usr VALUES (1, 'a'), (2, 'b')")
     assert usr.logged("UPDATE usr SET idu = idu + 10") == [
         (4, "idu=1", None, None, None),
@@ -101,7 +101,7 @@ def test_type_4_rows_stand_before_all_others(usr: Watched) -> None:
 
 
 def test_what_follows_a_changed_key_is_logged_after_the_new_object(usr: Watched) -> None:
-    usr.watch(Watch("usr"))
+    usr.watch(WatchedTable("usr"))
     run(usr.conn, "INSERT INTO usr VALUES (1, 'a'), (2, 'b')", "INSERT INTO usr_phone VALUES (1, 'x')")
     assert usr.logged("UPDATE usr SET idu = idu + 10") == [
         (4, "idu=1", None, None, None),
@@ -113,7 +113,7 @@ def test_what_follows_a_changed_key_is_logged_after_the_new_object(usr: Watched)
 
 
 def test_a_merge_that_deletes_and_inserts_one_key_leaves_the_object(usr: Watched) -> None:
-    usr.watch(Watch("usr"))
+    usr.watch(WatchedTable("usr"))
     run(usr.conn, "INSERT INTO usr VALUES (1, 'old')", "INSERT INTO usr_phone VALUES (1, 'x')")
     merge = (
         "MERGE INTO {t} USING (VALUES (1, 'x', 1), (1, 'x', 2)) AS v (k, n, w) ON idu = k AND w = 1"
@@ -131,14 +131,14 @@ def test_a_merge_that_deletes_and_inserts_one_key_leaves_the_object(usr: Watched
 
 
 def test_a_row_that_is_deleted_and_inserted_in_one_statement_is_there(usr: Watched) -> None:
-    usr.watch(Watch("usr"))
+    usr.watch(WatchedTable("usr"))
     run(usr.conn, "INSERT INTO usr VALUES (1, 'old')")
     moved = "WITH gone AS (DELETE FROM usr RETURNING idu) INSERT INTO usr SELECT idu, 'new' FROM gone"
     assert usr.logged(moved) == [(4, "idu=1", None, None, None), (1, "idu=1", "fname", None, "new")]
 
 
 def test_a_statement_without_rows_logs_nothing(usr: Watched) -> None:
-    usr.watch(Watch("usr"))
+    usr.watch(WatchedTable("usr"))
     assert usr.logged("UPDATE usr SET fname = 'x'", "DELETE FROM usr", "INSERT INTO usr SELECT 1 WHERE false") == []
 
 
@@ -149,7 +149,7 @@ def test_columns_may_have_the_names_that_the_functions_use(empty: Watched) -> No
         empty.conn, "CREATE TABLE o (r integer REFERENCES t ON DELETE CASCADE, event_time text, UNIQUE (r, event_time))"
     )
     for style in STYLES:
-        empty.watch(Watch("t", style))
+        empty.watch(WatchedTable("t", style))
         assert len(empty.logged("INSERT INTO t (x, k) VALUES (1, 'a')")) == 1
         assert len(empty.logged("UPDATE t SET event_time = 'b', x = 2")) == (2 if style == "row_query_back" else 3)
         assert len(empty.logged("INSERT INTO o VALUES (2, 'a')", "UPDATE o SET event_time = 'b'", "DELETE FROM o")) == 3
@@ -169,7 +169,7 @@ def test_a_plan_that_was_made_for_one_row_serves_many(empty: Watched, style: Sty
         "INSERT INTO tag VALUES (0, 'x')",
         "ANALYZE",
     )
-    empty.watch(Watch("t", style))
+    empty.watch(WatchedTable("t", style))
     # Nested loops or sequential look-ups would take minutes.
     run(empty.conn, "SET statement_timeout = '60s'")
     changes = (
@@ -214,7 +214,7 @@ def test_tables_whose_rows_a_statement_would_not_see_are_refused(
 ) -> None:
     run(empty.conn, *ddl)
     with pytest.raises(TriggerError, match=message):
-        empty.plan(Watch("t"))
+        empty.plan(WatchedTable("t"))
 
 
 def test_triggers_of_others_that_fire_before_the_end_of_the_statement_are_named(empty: Watched) -> None:
@@ -229,32 +229,32 @@ def test_triggers_of_others_that_fire_before_the_end_of_the_statement_are_named(
         'CREATE TRIGGER "A before" BEFORE UPDATE ON t FOR EACH ROW EXECUTE FUNCTION app()',
         'CREATE TRIGGER "A truncate" AFTER TRUNCATE ON t EXECUTE FUNCTION app()',
     )
-    statement, row = empty.plan(Watch("t"), tables=["t"]).warnings
+    statement, row = empty.plan(WatchedTable("t"), tables=["t"]).warnings
     assert "trigger A statement of t fires before ours" in statement
     assert "trigger zz_row of t fires for each row" in row
 
 
 def test_a_trigger_whose_rows_were_renamed_is_replaced(usr: Watched) -> None:
-    usr.watch(Watch("usr"))
+    usr.watch(WatchedTable("usr"))
     run(
         usr.conn,
         "CREATE OR REPLACE TRIGGER _tgr_usr_i_1 AFTER INSERT ON usr REFERENCING NEW TABLE AS others"
         " EXECUTE FUNCTION proc_usr_1()",
     )
-    (change,) = usr.watch(Watch("usr")).changes
+    (change,) = usr.watch(WatchedTable("usr")).changes
     assert change.reason == "trigger _tgr_usr_i_1 was changed by hand"
-    assert usr.plan(Watch("usr")).changes == ()
+    assert usr.plan(WatchedTable("usr")).changes == ()
 
 
 def test_capture_of_another_kind_replaces_the_triggers(usr: Watched) -> None:
     row = Watched(usr.conn)
-    row.watch(Watch("usr"))
-    assert [action.kind for action in usr.watch(Watch("usr")).actions] == ["replace", "replace"]
-    assert [action.kind for action in row.watch(Watch("usr")).actions] == ["replace", "replace"]
+    row.watch(WatchedTable("usr"))
+    assert [action.kind for action in usr.watch(WatchedTable("usr")).actions] == ["replace", "replace"]
+    assert [action.kind for action in row.watch(WatchedTable("usr")).actions] == ["replace", "replace"]
 
 
 def test_a_writer_of_another_role_writes_the_log_by_statement(usr: Watched, writer: str) -> None:
-    usr.watch(Watch("usr"))
+    usr.watch(WatchedTable("usr"))
     run(usr.conn, f"SET SESSION AUTHORIZATION {writer}", "SET jit = on", "SET enable_hashjoin = off")
     assert usr.conn.exec_driver_sql("SHOW enable_seqscan").scalar_one() == "on"
     run(usr.conn, "INSERT INTO usr VALUES (1, 'a')", "UPDATE usr SET fname = 'b'", "RESET SESSION AUTHORIZATION")

@@ -6,12 +6,12 @@ import pytest
 from trigger_log import JACK, LOG, PHONE, STYLES, Watched, run
 
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.triggers.watch import Style, Watch
+from eventlog.sql.triggers.watch import Style, WatchedTable
 
 
 @pytest.mark.parametrize("style", STYLES)
 def test_delete_and_truncate(usr: Watched, style: Style) -> None:
-    usr.watch(Watch("usr", style))
+    usr.watch(WatchedTable("usr", style))
     run(usr.conn, JACK, "INSERT INTO usr (idu) VALUES (2), (3)")
     assert usr.logged("DELETE FROM usr WHERE idu = 1") == [(4, "idu=1", None, None, None)]
     assert usr.logged("TRUNCATE usr CASCADE") == [(4, f"idu={key}", None, None, None) for key in (2, 3)]
@@ -19,7 +19,7 @@ def test_delete_and_truncate(usr: Watched, style: Style) -> None:
 
 
 def test_the_other_fields_of_a_row(usr: Watched) -> None:
-    usr.watch(Watch("usr"))
+    usr.watch(WatchedTable("usr"))
     before = usr.conn.exec_driver_sql("SELECT clock_timestamp() AT TIME ZONE 'UTC'").scalar_one()
     run(usr.conn, "SET TimeZone = 'Asia/Tokyo'", JACK, "INSERT INTO usr_phone VALUES (1, '555-1')")
     after = usr.conn.exec_driver_sql("SELECT clock_timestamp() AT TIME ZONE 'UTC'").scalar_one()
@@ -31,7 +31,7 @@ def test_the_other_fields_of_a_row(usr: Watched) -> None:
 
 
 def test_upserts_merges_and_copies_are_captured(usr: Watched) -> None:
-    usr.watch(Watch("usr"))
+    usr.watch(WatchedTable("usr"))
     upsert = "INSERT INTO usr VALUES (1, '{}') ON CONFLICT (idu) DO UPDATE SET fname = excluded.fname"
     assert usr.logged(upsert.format("Jack")) == [(1, "idu=1", "fname", None, "Jack")]
     assert usr.logged(upsert.format("John")) == [(2, "idu=1", "fname", "Jack", "John")]
@@ -49,7 +49,7 @@ def test_upserts_merges_and_copies_are_captured(usr: Watched) -> None:
 
 def test_a_child_row_may_come_before_its_owner(usr: Watched) -> None:
     run(usr.conn, "ALTER TABLE usr_phone ALTER CONSTRAINT usr_phone_idu_fkey DEFERRABLE INITIALLY DEFERRED")
-    usr.watch(Watch("usr"))
+    usr.watch(WatchedTable("usr"))
     assert usr.logged("INSERT INTO usr_phone VALUES (1, 'a')", "INSERT INTO usr VALUES (1)") == [
         (2, "idu=1", PHONE, None, "a"),
         (1, "idu=1", "fname", None, None),
@@ -63,7 +63,7 @@ def test_a_composite_owner_and_types_that_differ(empty: Watched) -> None:
         "CREATE TABLE acc_tag (tag text, b varchar(9), amount numeric, num bigint,"
         " FOREIGN KEY (b, num, amount) REFERENCES acc (branch, num, n), PRIMARY KEY (b, num, amount, tag))",
     )
-    empty.watch(Watch("acc"))
+    empty.watch(WatchedTable("acc"))
     run(empty.conn, "INSERT INTO acc VALUES ('N+W', 7, 1.50)")
     key = 'num=7+branch="N+W"+n=1.5'
     assert empty.logged("INSERT INTO acc_tag VALUES ('x', 'N+W', 1.500, 7)") == [(2, key, "acc_tag.tag", None, "x")]
@@ -77,7 +77,7 @@ def test_equal_keys_of_other_spelling_mean_the_owner_as_it_is_spelled(empty: Wat
         "CREATE TABLE f (k double precision PRIMARY KEY, v text)",
         "CREATE TABLE f_tag (k double precision REFERENCES f ON DELETE CASCADE, tag text, UNIQUE (k, tag))",
     )
-    empty.watch(Watch("f"))
+    empty.watch(WatchedTable("f"))
     run(empty.conn, "INSERT INTO f VALUES ('-0'), (1)")
     assert empty.logged("INSERT INTO f_tag VALUES ('0', 'x')") == [(2, "k=-0", "f_tag.tag", None, "x")]
     assert empty.logged("UPDATE f_tag SET k = '-0'") == []
@@ -96,9 +96,9 @@ def test_rows_of_partitions_are_rows_of_their_root(empty: Watched) -> None:
         "ALTER TABLE p ATTACH PARTITION low FOR VALUES FROM (0) TO (10)",
         "CREATE TABLE tag (k integer REFERENCES p ON DELETE CASCADE, tag text, UNIQUE (k, tag))",
     )
-    empty.watch(Watch("p"))
+    empty.watch(WatchedTable("p"))
     run(empty.conn, "CREATE TABLE high PARTITION OF p FOR VALUES FROM (10) TO (20)")
-    assert [action.reason for action in empty.plan(Watch("p")).changes] == [
+    assert [action.reason for action in empty.plan(WatchedTable("p")).changes] == [
         "TRUNCATE of partition high is not captured yet"
     ]
     assert empty.logged("INSERT INTO p VALUES (1, 'x')") == [(1, "k=1", "v", None, "x")]

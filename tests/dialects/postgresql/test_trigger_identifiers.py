@@ -8,7 +8,7 @@ from trigger_log import LOG, Watched, run
 from eventlog.core import table_key
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.statements import quote_identifier
-from eventlog.sql.triggers.watch import Watch
+from eventlog.sql.triggers.watch import WatchedTable
 
 NAMES = [
     "usr",
@@ -49,8 +49,8 @@ def test_any_identifier_is_a_name_and_nothing_else(empty: Watched, name: str, co
         f"CREATE TABLE child ({quoted} text REFERENCES {quoted} ON DELETE CASCADE, {value} text,"
         f" UNIQUE ({quoted}, {value}))",
     )
-    empty.watch(Watch(name))
-    assert {action.kind for action in empty.plan(Watch(name)).actions} == {"unchanged"}
+    empty.watch(WatchedTable(name))
+    assert {action.kind for action in empty.plan(WatchedTable(name)).actions} == {"unchanged"}
     key = table_key.key_text([(name, "x")])
     column = name[:28] + "2"
     assert empty.logged(f"INSERT INTO {quoted} VALUES ('x', 'v')") == [(1, key, column, None, "v")]
@@ -63,12 +63,12 @@ def test_any_identifier_is_a_name_and_nothing_else(empty: Watched, name: str, co
 
 def test_the_printed_script_does_what_apply_does(committed_usr: Watched) -> None:
     run(committed_usr.conn, 'CREATE TABLE "line\nDROP TABLE usr; --" ("it\'s 100%" integer PRIMARY KEY, v text)')
-    script = DIALECT.triggers.script(committed_usr.plan(Watch("line\nDROP TABLE usr; --")))
+    script = DIALECT.triggers.script(committed_usr.plan(WatchedTable("line\nDROP TABLE usr; --")))
     settings = "SET LOCAL search_path = pg_catalog, pg_temp;\nSET LOCAL lock_timeout = 5000;\n"
     assert script.startswith(f"BEGIN;\n{settings}\n-- create ")
     assert script.endswith("COMMIT;\n")
     run(committed_usr.conn, script)
-    plan = committed_usr.plan(Watch("line\nDROP TABLE usr; --"))
+    plan = committed_usr.plan(WatchedTable("line\nDROP TABLE usr; --"))
     assert [action.kind for action in plan.actions] == ["unchanged"]
     assert DIALECT.triggers.script(plan) == "-- Nothing to do: the triggers are as declared.\n"
 
@@ -77,7 +77,7 @@ def test_long_names_stay_apart_and_fit(empty: Watched) -> None:
     names = ["t" * 62 + last for last in "ab"]
     for name in names:
         run(empty.conn, f"CREATE TABLE {name} (k integer PRIMARY KEY, v text)")
-    empty.watch(*map(Watch, names))
+    empty.watch(*map(WatchedTable, names))
     functions = empty.conn.exec_driver_sql("SELECT proname FROM pg_proc WHERE prosecdef").scalars().all()
     assert len(set(functions)) == 2
     assert all(len(name) == 63 and name.startswith("proc_tttt") for name in functions)
@@ -92,8 +92,8 @@ def test_somebody_elses_function_and_trigger_keep_their_names(usr: Watched) -> N
         'CREATE TRIGGER "_tgr_usr_i_1" AFTER INSERT ON usr FOR EACH ROW EXECUTE FUNCTION proc_usr_1()',
     )
     run(usr.conn, *theirs)
-    usr.watch(Watch("usr"))
-    assert {action.kind for action in usr.plan(Watch("usr")).actions} == {"unchanged"}
+    usr.watch(WatchedTable("usr"))
+    assert {action.kind for action in usr.plan(WatchedTable("usr")).actions} == {"unchanged"}
     names = usr.conn.exec_driver_sql(
         "SELECT t.tgname, p.proname FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid"
         " WHERE t.tgrelid = 'usr'::regclass AND NOT t.tgisinternal ORDER BY 1"

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from trigger_log import Watched, run
 
 from eventlog.core import table_key
-from eventlog.sql.triggers.watch import Watch
+from eventlog.sql.triggers.watch import WatchedTable
 
 TEXTS = [
     "",
@@ -49,7 +49,7 @@ def test_every_text_is_a_canonical_key(empty: Watched, conforming: str) -> None:
     texts = list(dict.fromkeys(TEXTS))
     run(empty.conn, 'CREATE TABLE t (n text, "a b" text, PRIMARY KEY (n, "a b"))')
     run(empty.conn, f"SET standard_conforming_strings = {conforming}", "SET escape_string_warning = off")
-    empty.watch(Watch("t"))
+    empty.watch(WatchedTable("t"))
     empty.conn.execute(sa.text("INSERT INTO t VALUES (:t, :t)"), [{"t": each} for each in texts])
     cls = empty.catalog("t").class_named("t")
     keys = [str(row.table_key) for row in empty.rows()]
@@ -85,14 +85,14 @@ KEYS = [
 @pytest.mark.parametrize(("type", "value", "key"), KEYS)
 def test_keys_of_every_type_are_canonical(empty: Watched, type: str, value: str, key: str) -> None:
     run(empty.conn, f"CREATE TABLE t (k {type} PRIMARY KEY, v text)")
-    empty.watch(Watch("t"))
+    empty.watch(WatchedTable("t"))
     assert empty.logged(f"INSERT INTO t VALUES ({value}, 'x')") == [(1, key, "v", None, "x")]
     assert empty.catalog("t").class_named("t").canonical_key(key) == key
 
 
 def test_the_key_has_changed_if_its_text_has(empty: Watched) -> None:
     run(empty.conn, "CREATE TABLE t (k numeric PRIMARY KEY, v text)")
-    empty.watch(Watch("t"))
+    empty.watch(WatchedTable("t"))
     run(empty.conn, "INSERT INTO t VALUES (1.0, 'x')")
     assert empty.logged("UPDATE t SET k = 1.00") == []
     assert empty.logged("UPDATE t SET k = 1.000, v = 'y'") == [(2, "k=1", "v", "x", "y")]
@@ -154,7 +154,7 @@ def test_a_change_is_a_change_of_bytes(
         run(empty.conn, f"INSERT INTO t VALUES (1, {old})")
     except sa.exc.DBAPIError as error:
         pytest.skip(f"the server has no {type}: {error.orig}")
-    empty.watch(Watch("t", "field_query_back", columns=columns))
+    empty.watch(WatchedTable("t", "field_query_back", columns=columns))
     assert bool(empty.logged(f"UPDATE t SET v = {new}")) is is_changed
 
 
@@ -168,7 +168,7 @@ def test_text_of_a_coarse_collation_is_compared_and_quoted_by_bytes(empty: Watch
         "CREATE TABLE t (k text COLLATE ci PRIMARY KEY, v text COLLATE ci)",
         "CREATE TABLE tag (k text COLLATE ci REFERENCES t ON DELETE CASCADE, v text, UNIQUE (k, v))",
     )
-    empty.watch(Watch("t"))
+    empty.watch(WatchedTable("t"))
     assert empty.logged("INSERT INTO t VALUES ('a+', 'x')") == [(1, 'k="a+"', "v", None, "x")]
     assert empty.logged("UPDATE t SET v = 'X'") == [(2, 'k="a+"', "v", "x", "X")]
     assert empty.logged("INSERT INTO tag VALUES ('A+', 'x')") == [(2, 'k="a+"', "tag.v", None, "x")]
@@ -186,7 +186,7 @@ def test_a_type_with_an_equality_of_its_own_is_compared_by_it_and_logged_by_byte
         "CREATE TABLE t (k ext.citext PRIMARY KEY, v ext.citext)",
         "CREATE TABLE tag (k ext.citext REFERENCES t ON DELETE CASCADE, v text, UNIQUE (k, v))",
     )
-    empty.watch(Watch("t"))
+    empty.watch(WatchedTable("t"))
     assert empty.logged("INSERT INTO t VALUES ('a', 'x')") == [(1, "k=a", "v", None, "x")]
     assert empty.logged("UPDATE t SET v = 'X'") == [(2, "k=a", "v", "x", "X")]
     assert empty.logged("INSERT INTO tag VALUES ('A', 'x')") == [(2, "k=a", "tag.v", None, "x")]

@@ -11,12 +11,12 @@ from eventlog.model import LogRow
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.dialects.postgresql.compile import render_quote_function
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.triggers.watch import Watch
+from eventlog.sql.triggers.watch import WatchedTable
 
 
 def test_drop_leaves_the_catalogue_as_it_was(usr: Watched) -> None:
     before = catalogue(usr.conn)
-    usr.watch(Watch("usr"), Watch("keyed"))
+    usr.watch(WatchedTable("usr"), WatchedTable("keyed"))
     assert catalogue(usr.conn) != before
     dropped = DIALECT.triggers.drop(usr.conn, LOG)
     assert catalogue(usr.conn) == before
@@ -29,12 +29,12 @@ def test_drop_leaves_the_catalogue_as_it_was(usr: Watched) -> None:
 
 
 def test_applying_twice_changes_nothing(usr: Watched) -> None:
-    first = usr.watch(Watch("usr"), Watch("keyed", "row_query_back"))
+    first = usr.watch(WatchedTable("usr"), WatchedTable("keyed", "row_query_back"))
     assert [(action.kind, action.reason) for action in first.actions] == [
         ("create", "watched, and not captured yet")
     ] * 3
     before = catalogue(usr.conn)
-    second = usr.watch(Watch("usr"), Watch("keyed", "row_query_back"))
+    second = usr.watch(WatchedTable("usr"), WatchedTable("keyed", "row_query_back"))
     assert {(action.kind, action.reason) for action in second.actions} == {("unchanged", "as declared")}
     assert second.changes == ()
     assert catalogue(usr.conn) == before
@@ -42,12 +42,12 @@ def test_applying_twice_changes_nothing(usr: Watched) -> None:
 
 def test_the_sessions_search_path_is_left_alone(usr: Watched) -> None:
     run(usr.conn, "SET search_path = public, log")
-    usr.watch(Watch("usr"))
+    usr.watch(WatchedTable("usr"))
     assert usr.conn.exec_driver_sql("SHOW search_path").scalar_one() == "public, log"
 
 
 def test_a_plan_is_applied_as_a_whole_or_not_at_all(usr: Watched) -> None:
-    plan = usr.plan(Watch("usr"), Watch("keyed"))
+    plan = usr.plan(WatchedTable("usr"), WatchedTable("keyed"))
     before = catalogue(usr.conn)
     run(usr.conn, "ALTER TABLE keyed RENAME TO gone")
     with pytest.raises(DatabaseError, match="keyed"):
@@ -56,8 +56,8 @@ def test_a_plan_is_applied_as_a_whole_or_not_at_all(usr: Watched) -> None:
 
 
 def test_what_is_no_longer_watched_is_dropped(usr: Watched) -> None:
-    usr.watch(Watch("usr"), Watch("keyed"))
-    plan = usr.watch(Watch("usr", exclude=(PHONE,)))
+    usr.watch(WatchedTable("usr"), WatchedTable("keyed"))
+    plan = usr.watch(WatchedTable("usr", exclude=(PHONE,)))
     assert [(action.kind, action.table, action.reason) for action in plan.actions] == [
         ("unchanged", "public.usr", "as declared"),
         ("drop", "public.keyed", "no longer watched"),
@@ -68,7 +68,7 @@ def test_what_is_no_longer_watched_is_dropped(usr: Watched) -> None:
 
 def test_the_function_of_a_table_that_is_gone_is_dropped(usr: Watched) -> None:
     before = usr.conn.exec_driver_sql("SELECT count(*) FROM pg_proc").scalar_one()
-    usr.watch(Watch("keyed"))
+    usr.watch(WatchedTable("keyed"))
     run(usr.conn, "DROP TABLE keyed")
     plan = usr.watch()
     assert [(action.table, action.reason) for action in plan.actions] == [
@@ -78,24 +78,26 @@ def test_the_function_of_a_table_that_is_gone_is_dropped(usr: Watched) -> None:
 
 
 def test_triggers_that_were_all_dropped_by_hand_come_back(usr: Watched) -> None:
-    usr.watch(Watch("keyed"))
+    usr.watch(WatchedTable("keyed"))
     run(usr.conn, *(f"DROP TRIGGER _tgr_keyed_{operation}_1 ON keyed" for operation in "iudt"))
-    assert [(action.kind, action.table) for action in usr.watch(Watch("keyed")).changes] == [("create", "public.keyed")]
-    assert usr.plan(Watch("keyed")).changes == ()
+    assert [(action.kind, action.table) for action in usr.watch(WatchedTable("keyed")).changes] == [
+        ("create", "public.keyed")
+    ]
+    assert usr.plan(WatchedTable("keyed")).changes == ()
     assert usr.logged("INSERT INTO keyed VALUES (1, 'x')") == [(5, "b=x+a=1", None, None, None)]
 
 
 def test_a_table_that_was_renamed_gets_new_names(usr: Watched) -> None:
-    usr.watch(Watch("keyed"))
+    usr.watch(WatchedTable("keyed"))
     run(usr.conn, "ALTER TABLE keyed RENAME TO locked")
-    plan = usr.watch(Watch("locked"))
+    plan = usr.watch(WatchedTable("locked"))
     assert [(action.kind, action.reason) for action in plan.actions] == [
         (
             "replace",
             "its triggers call proc_keyed_1, made for the name that the table had: they log that name until then",
         )
     ]
-    assert [action.kind for action in usr.plan(Watch("locked")).actions] == ["unchanged"]
+    assert [action.kind for action in usr.plan(WatchedTable("locked")).actions] == ["unchanged"]
     assert usr.conn.exec_driver_sql("SELECT proname FROM pg_proc WHERE prosecdef").scalars().all() == ["proc_locked_1"]
     assert usr.logged("INSERT INTO locked VALUES (1, 'x')") == [(5, "b=x+a=1", None, None, None)]
 
@@ -140,23 +142,23 @@ BY_HAND = [
 
 @pytest.mark.parametrize(("statement", "reason"), BY_HAND)
 def test_changes_by_hand_are_noticed_and_undone(usr: Watched, statement: str, reason: str) -> None:
-    usr.watch(Watch("usr"))
+    usr.watch(WatchedTable("usr"))
     run(usr.conn, statement)
-    plan = usr.plan(Watch("usr"))
+    plan = usr.plan(WatchedTable("usr"))
     assert [(action.kind, action.reason) for action in plan.actions] == [
         ("replace", reason),
         ("unchanged", "as declared"),
     ]
     DIALECT.triggers.apply(usr.conn, plan)
-    assert {action.kind for action in usr.plan(Watch("usr")).actions} == {"unchanged"}
+    assert {action.kind for action in usr.plan(WatchedTable("usr")).actions} == {"unchanged"}
     assert usr.logged(JACK)[0] == (1, "idu=1", "fname", None, "Jack")
     DIALECT.triggers.drop(usr.conn, LOG)
     assert usr.conn.exec_driver_sql("SELECT count(*) FROM pg_trigger WHERE NOT tgisinternal").scalar_one() == 0
 
 
 def test_another_style_replaces_the_triggers(usr: Watched) -> None:
-    usr.watch(Watch("usr"))
-    plan = usr.watch(Watch("usr", "remove_all"))
+    usr.watch(WatchedTable("usr"))
+    plan = usr.watch(WatchedTable("usr", "remove_all"))
     assert [action.kind for action in plan.actions] == ["replace", "unchanged"]
     run(usr.conn, JACK)
     assert usr.logged("UPDATE usr SET fname = 'John'") == [(3, "idu=1", "fname", "Jack", "John")]
@@ -166,17 +168,17 @@ def test_two_logs_of_one_table_do_not_touch_each_other(usr: Watched) -> None:
     other = LogTable("log", "second", LogRow._fields)
     run(usr.conn, LOG_DDL[1].replace("log.eventlog", "log.second"), render_quote_function(other))
     second = Watched(usr.conn, other)
-    usr.watch(Watch("usr"))
-    assert {action.kind for action in second.watch(Watch("usr", "row_query_back")).actions} == {"create"}
+    usr.watch(WatchedTable("usr"))
+    assert {action.kind for action in second.watch(WatchedTable("usr", "row_query_back")).actions} == {"create"}
     for watched, style in ((usr, "field"), (second, "row_query_back")):
-        assert {action.kind for action in watched.plan(Watch("usr", style)).actions} == {"unchanged"}  # type: ignore[arg-type]
+        assert {action.kind for action in watched.plan(WatchedTable("usr", style)).actions} == {"unchanged"}  # type: ignore[arg-type]
     run(usr.conn, "INSERT INTO usr (idu, fname) VALUES (1, 'Jack')")
     counts = [
         usr.conn.exec_driver_sql(f"SELECT event_type FROM log.{log}").scalars().all() for log in ("eventlog", "second")
     ]
     assert counts == [[1], [5]]
     DIALECT.triggers.drop(usr.conn, other)
-    assert {action.kind for action in usr.plan(Watch("usr")).actions} == {"unchanged"}
+    assert {action.kind for action in usr.plan(WatchedTable("usr")).actions} == {"unchanged"}
 
 
 def test_a_log_with_names_and_order_of_its_own(usr: Watched) -> None:
@@ -196,7 +198,7 @@ def test_a_log_with_names_and_order_of_its_own(usr: Watched) -> None:
         ),
     )
     run(usr.conn, render_quote_function(log), "SET TimeZone = 'Asia/Tokyo'")
-    Watched(usr.conn, log).watch(Watch("usr"))
+    Watched(usr.conn, log).watch(WatchedTable("usr"))
     run(usr.conn, JACK)
     rows = usr.conn.exec_driver_sql(
         'SELECT st, typ, tkey, col, "OLD", "new", clock_timestamp() - "when" BETWEEN \'0 s\' AND \'1 min\''
@@ -220,7 +222,7 @@ def test_warnings(usr: Watched) -> None:
         'CREATE TRIGGER "A before" BEFORE INSERT ON shifting FOR EACH ROW EXECUTE FUNCTION app()',
         'CREATE TRIGGER "A statement" AFTER INSERT ON shifting EXECUTE FUNCTION app()',
     )
-    watches = (Watch("heap"), Watch("shifting"))
+    watches = (WatchedTable("heap"), WatchedTable("shifting"))
     heap, secret, key, order = usr.plan(*watches, tables=["shifting"]).warnings
     assert "heap has no primary key" in heap
     assert "shifting.api_token looks like a secret" in secret
@@ -235,7 +237,7 @@ def test_what_is_not_captured_is_said(usr: Watched) -> None:
         "CREATE TABLE base (k integer PRIMARY KEY)",
         "CREATE TABLE heir () INHERITS (base)",
     )
-    said = usr.plan(Watch("p"), Watch("base")).not_captured
+    said = usr.plan(WatchedTable("p"), WatchedTable("base")).not_captured
     assert [sentence.split(":")[0] for sentence in said[:2]] == ["p", "base"]
     assert any("session_replication_role" in sentence for sentence in said)
     assert usr.plan().not_captured == ()
@@ -244,15 +246,15 @@ def test_what_is_not_captured_is_said(usr: Watched) -> None:
 @pytest.mark.parametrize(
     ("watches", "tables", "message"),
     [
-        ([Watch("nothing")], ["usr"], "there is no such table in schema public"),
-        ([Watch("keyed")], ["usr"], "keyed is not among the classes"),
-        ([Watch("usr"), Watch("USR")], ["usr"], "usr is watched twice"),
-        ([Watch("usr", exclude=("idu",))], ["usr"], "'idu' is a key column"),
-        ([Watch("usr", columns=("age",))], ["usr"], "'age' is no attribute"),
+        ([WatchedTable("nothing")], ["usr"], "there is no such table in schema public"),
+        ([WatchedTable("keyed")], ["usr"], "keyed is not among the classes"),
+        ([WatchedTable("usr"), WatchedTable("USR")], ["usr"], "usr is watched twice"),
+        ([WatchedTable("usr", exclude=("idu",))], ["usr"], "'idu' is a key column"),
+        ([WatchedTable("usr", columns=("age",))], ["usr"], "'age' is no attribute"),
     ],
 )
 def test_watches_that_cannot_be_are_refused(
-    usr: Watched, watches: list[Watch], tables: list[str], message: str
+    usr: Watched, watches: list[WatchedTable], tables: list[str], message: str
 ) -> None:
     with pytest.raises(TriggerError, match=message):
         usr.plan(*watches, tables=tables)
@@ -261,7 +263,7 @@ def test_watches_that_cannot_be_are_refused(
 def test_the_log_itself_is_not_watched(empty: Watched) -> None:
     run(empty.conn, "SET search_path = log")
     with pytest.raises(TriggerError, match="eventlog is the log"):
-        empty.plan(Watch("eventlog"))
+        empty.plan(WatchedTable("eventlog"))
 
 
 def test_what_the_publisher_itself_writes_feeds_no_view(empty: Watched) -> None:
@@ -270,28 +272,28 @@ def test_what_the_publisher_itself_writes_feeds_no_view(empty: Watched) -> None:
     run(empty.conn, "SET search_path = log", flights, view)
     base = {"eventlog_inflight": {"flight_no": "pk_flight_no", "started": "sv_started"}}
     with pytest.raises(TriggerError, match="eventlog_inflight is the log, or belongs to it"):
-        empty.plan(Watch("flights", base=base))
+        empty.plan(WatchedTable("flights", base=base))
 
 
 def test_a_log_that_is_missing_is_named(usr: Watched) -> None:
     missing = Watched(usr.conn, LogTable("log", "nothing", LogRow._fields))
     with pytest.raises(LogTableError, match=r"the log log\.nothing is missing"):
-        missing.plan(Watch("usr"))
+        missing.plan(WatchedTable("usr"))
 
 
 def test_a_quoting_function_that_the_log_lacks_comes_and_goes_with_the_triggers(usr: Watched) -> None:
     run(usr.conn, "DROP FUNCTION log.proc_eventlog_quote(text)")
     before = catalogue(usr.conn)
-    assert "eventlog_quote" not in DIALECT.triggers.script(usr.watch(Watch("usr")))
-    plan = usr.watch(Watch("keyed"))
+    assert "eventlog_quote" not in DIALECT.triggers.script(usr.watch(WatchedTable("usr")))
+    plan = usr.watch(WatchedTable("keyed"))
     assert (plan.actions[0].kind, plan.actions[0].table) == ("create", "log.proc_eventlog_quote")
     assert usr.logged("INSERT INTO keyed VALUES (1, 'a+b')") == [(5, 'b="a+b"+a=1', None, None, None)]
-    assert usr.plan(Watch("keyed")).changes == ()
+    assert usr.plan(WatchedTable("keyed")).changes == ()
     run(
         usr.conn,
         "COMMENT ON FUNCTION log.proc_eventlog_quote(text) IS 'eventlog sha256:" + "0" * 64 + ' log "log"."eventlog"\'',
     )
-    assert [action.kind for action in usr.watch(Watch("keyed")).changes] == ["replace"]
-    assert [action.kind for action in usr.watch(Watch("usr")).changes] == ["create", "create", "drop", "drop"]
+    assert [action.kind for action in usr.watch(WatchedTable("keyed")).changes] == ["replace"]
+    assert [action.kind for action in usr.watch(WatchedTable("usr")).changes] == ["create", "create", "drop", "drop"]
     DIALECT.triggers.drop(usr.conn, LOG)
     assert catalogue(usr.conn) == before

@@ -10,19 +10,19 @@ from eventlog.errors import DatabaseError, TriggerError
 from eventlog.sql import migrations
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.log_table import locate_log
-from eventlog.sql.triggers.watch import Watch
+from eventlog.sql.triggers.watch import WatchedTable
 from eventlog.sql.windows import Window
 
 
 def test_a_writer_without_rights_on_the_log_is_the_perpetrator(usr: Watched, writer: str) -> None:
-    usr.watch(Watch("usr"))
+    usr.watch(WatchedTable("usr"))
     run(usr.conn, f"SET SESSION AUTHORIZATION {writer}", JACK, "INSERT INTO usr_phone VALUES (1, 'a')")
     run(usr.conn, "DELETE FROM usr_phone", "RESET SESSION AUTHORIZATION")
     assert [row.perpetrator for row in usr.rows()] == [writer] * 4
 
 
 def test_nobody_else_may_use_the_trigger_function(usr: Watched, writer: str) -> None:
-    usr.watch(Watch("usr"))
+    usr.watch(WatchedTable("usr"))
     run(usr.conn, f"GRANT CREATE ON SCHEMA public TO {writer}", f"SET SESSION AUTHORIZATION {writer}")
     run(usr.conn, "CREATE TABLE forged (idu integer, fname text, lname text, photo bytea)")
     with pytest.raises(sa.exc.ProgrammingError, match="permission denied for function proc_usr_1"):
@@ -51,7 +51,7 @@ def test_hostile_functions_and_operators_are_not_called(usr: Watched, writer: st
         "CREATE TEMP TABLE eventlog (status text)",
         "RESET SESSION AUTHORIZATION",
     )
-    usr.watch(Watch("usr"))
+    usr.watch(WatchedTable("usr"))
     run(usr.conn, f"SET SESSION AUTHORIZATION {writer}", "SET search_path = public, pg_catalog, pg_temp")
     logged = "INSERT INTO usr VALUES (1, 'J', 'D', '\\xAA', '2024-05-06', 1.0)"
     run(usr.conn, logged, "UPDATE usr SET n = 2, born = NULL", "INSERT INTO usr_phone VALUES (1, 'a')")
@@ -62,12 +62,12 @@ def test_hostile_functions_and_operators_are_not_called(usr: Watched, writer: st
 def test_triggers_that_could_not_run_are_not_made(usr: Watched, writer: str) -> None:
     run(usr.conn, f"SET SESSION AUTHORIZATION {writer}")
     with pytest.raises(TriggerError, match=f"role {writer} may not write"):
-        usr.plan(Watch("usr"))
+        usr.plan(WatchedTable("usr"))
     run(usr.conn, "RESET SESSION AUTHORIZATION", f"GRANT USAGE ON SCHEMA log TO {writer}")
     run(usr.conn, f"GRANT INSERT ON log.eventlog TO {writer}", f"REVOKE SELECT ON usr FROM {writer}")
     run(usr.conn, f"SET SESSION AUTHORIZATION {writer}")
     with pytest.raises(TriggerError, match=r'may not read "public"\."usr"'):
-        usr.plan(Watch("usr"))
+        usr.plan(WatchedTable("usr"))
 
 
 def test_a_role_that_may_not_lock_what_follows_a_row_to_another_partition_gets_no_triggers(
@@ -83,30 +83,30 @@ def test_a_role_that_may_not_lock_what_follows_a_row_to_another_partition_gets_n
         f"SET SESSION AUTHORIZATION {writer}",
     )
     with pytest.raises(TriggerError, match=r'may not lock rows of "public"\."note", which the triggers of sale do'):
-        usr.plan(Watch("sale"))
+        usr.plan(WatchedTable("sale"))
     run(usr.conn, "RESET SESSION AUTHORIZATION", f"GRANT UPDATE (txt) ON note TO {writer}")
     run(usr.conn, f"SET SESSION AUTHORIZATION {writer}")
-    assert usr.plan(Watch("sale")).changes
+    assert usr.plan(WatchedTable("sale")).changes
 
 
 def test_always_captures_what_a_replication_applies(usr: Watched) -> None:
-    plan = usr.watch(Watch("usr", always=True))
+    plan = usr.watch(WatchedTable("usr", always=True))
     assert not any("replica" in sentence for sentence in plan.not_captured)
-    assert usr.plan(Watch("usr", always=True)).changes == ()
+    assert usr.plan(WatchedTable("usr", always=True)).changes == ()
     run(usr.conn, "SET session_replication_role = replica")
     assert [row[0] for row in usr.logged(JACK, "INSERT INTO usr_phone VALUES (1, 'a')")] == [1, 1, 2]
     run(usr.conn, "SET session_replication_role = origin")
     run(usr.conn, "ALTER TABLE usr ENABLE TRIGGER _tgr_usr_i_1")
-    (change,) = usr.plan(Watch("usr", always=True)).changes
+    (change,) = usr.plan(WatchedTable("usr", always=True)).changes
     assert change.reason == "trigger _tgr_usr_i_1 was changed by hand"
-    usr.watch(Watch("usr"))
+    usr.watch(WatchedTable("usr"))
     run(usr.conn, "SET session_replication_role = replica")
     assert usr.logged("UPDATE usr SET fname = 'x'") == []
 
 
 def test_large_values_are_ordinary_columns_whatever_lob_values_says(usr: Watched) -> None:
-    assert usr.watch(Watch("usr", lob_values=False)).changes
-    assert usr.plan(Watch("usr", lob_values=True)).changes == ()
+    assert usr.watch(WatchedTable("usr", lob_values=False)).changes
+    assert usr.plan(WatchedTable("usr", lob_values=True)).changes == ()
     assert usr.logged(JACK) == fields(1, "idu=1", ("fname", None, "Jack"), ("photo", None, "qqo="))
 
 
@@ -114,7 +114,7 @@ def test_applying_does_not_wait_for_a_table_without_end(committed_usr: Watched) 
     usr = committed_usr
     with usr.conn.engine.connect() as application:
         run(application, "SET application_name = 'payroll'", "INSERT INTO usr VALUES (1)")
-        plan = usr.plan(Watch("usr"), Watch("keyed"))
+        plan = usr.plan(WatchedTable("usr"), WatchedTable("keyed"))
         before = catalogue(usr.conn)
         with pytest.raises(DatabaseError, match=r"more than 0\.05 s by process .*payroll, idle in transaction"):
             DIALECT.triggers.apply(usr.conn, plan, 0.05)
@@ -122,7 +122,7 @@ def test_applying_does_not_wait_for_a_table_without_end(committed_usr: Watched) 
         assert usr.conn.exec_driver_sql("SHOW lock_timeout").scalar_one() == "0"
     DIALECT.triggers.apply(usr.conn, plan)
     assert usr.conn.exec_driver_sql("SHOW lock_timeout").scalar_one() == "0"
-    assert usr.plan(Watch("usr"), Watch("keyed")).changes == ()
+    assert usr.plan(WatchedTable("usr"), WatchedTable("keyed")).changes == ()
 
 
 def test_row_level_security_that_hides_rows_from_the_triggers_is_named(usr: Watched, writer: str) -> None:
@@ -132,9 +132,9 @@ def test_row_level_security_that_hides_rows_from_the_triggers_is_named(usr: Watc
         f"GRANT INSERT ON log.eventlog TO {writer}",
         "ALTER TABLE usr ENABLE ROW LEVEL SECURITY",
     )
-    assert usr.plan(Watch("usr")).warnings == ()
+    assert usr.plan(WatchedTable("usr")).warnings == ()
     run(usr.conn, f"SET SESSION AUTHORIZATION {writer}")
-    (warning,) = usr.plan(Watch("usr")).warnings
+    (warning,) = usr.plan(WatchedTable("usr")).warnings
     assert "row level security filters public.usr" in warning
 
 
@@ -153,12 +153,12 @@ def test_a_log_of_somebody_else_is_written_by_its_own_columns(usr: Watched) -> N
     log = locate_log(usr.conn, DIALECT, name="theirs", schema="log", layout="3.5")
     theirs = Watched(usr.conn, log)
     # The key needs quoting, and its function comes with the triggers.
-    assert [action.table for action in theirs.watch(Watch("usr"), Watch("keyed")).changes] == [
+    assert [action.table for action in theirs.watch(WatchedTable("usr"), WatchedTable("keyed")).changes] == [
         "log.proc_theirs_quote", "public.usr", "public.usr_phone", "public.keyed",
     ]  # fmt: skip
     statement = Watched(usr.conn, log, "statement")
     for watched in (theirs, statement):
-        watched.watch(Watch("usr"), Watch("keyed"))
+        watched.watch(WatchedTable("usr"), WatchedTable("keyed"))
         run(usr.conn, JACK, "INSERT INTO keyed VALUES (1, 'a+b')", "DELETE FROM usr", "DELETE FROM keyed")
     rows = DIALECT.read_window(usr.conn, log, Window(0, None, None))
     assert [(row.event_type, row.table_name, row.table_key, row.column_name, row.new_value) for row in rows] == [

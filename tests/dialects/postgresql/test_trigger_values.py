@@ -9,7 +9,7 @@ from eventlog.core.catalog import Column
 from eventlog.core.values import ColumnType, Kind
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.dialects.postgresql.text import value_text
-from eventlog.sql.triggers.watch import Style, Watch
+from eventlog.sql.triggers.watch import Style, WatchedTable
 
 VALUES = [
     ("smallint", "-7", "-7"),
@@ -87,7 +87,7 @@ def test_values_are_one_text_whatever_the_session(empty: Watched, type: str, val
         f"CREATE TABLE t (k integer PRIMARY KEY, v {type})",
         f"CREATE TABLE source AS SELECT CAST({value} AS {type}) AS v",
     )
-    empty.watch(Watch("t"))
+    empty.watch(WatchedTable("t"))
     assert empty.logged("INSERT INTO t SELECT 1, v FROM source") == [(1, "k=1", "v", None, text)]
     run(empty.conn, *ODD_SETTINGS)
     assert empty.logged("INSERT INTO t SELECT 2, v FROM source") == [(1, "k=2", "v", None, text)]
@@ -96,7 +96,7 @@ def test_values_are_one_text_whatever_the_session(empty: Watched, type: str, val
 
 def test_a_date_that_a_time_zone_has_skipped_is_itself(empty: Watched) -> None:
     run(empty.conn, "CREATE TABLE t (k integer PRIMARY KEY, v date)", "SET TimeZone = 'Pacific/Apia'")
-    empty.watch(Watch("t"))
+    empty.watch(WatchedTable("t"))
     assert empty.logged("INSERT INTO t VALUES (1, '2011-12-30')") == [(1, "k=1", "v", None, "2011-12-30")]
 
 
@@ -108,7 +108,7 @@ def test_a_cast_of_the_types_owner_is_not_called(empty: Watched) -> None:
         "CREATE CAST (pair AS text) WITH FUNCTION hostile(pair)",
         "CREATE TABLE t (k integer PRIMARY KEY, v pair)",
     )
-    empty.watch(Watch("t"))
+    empty.watch(WatchedTable("t"))
     assert empty.logged("INSERT INTO t VALUES (1, (1, 'x'))") == [(1, "k=1", "v", None, "(1,x)")]
 
 
@@ -116,7 +116,7 @@ def test_generated_columns_are_logged_if_they_are_stored(empty: Watched) -> None
     run(empty.conn, "CREATE TABLE t (k integer PRIMARY KEY, a integer, s integer GENERATED ALWAYS AS (a + 1) STORED)")
     if empty.conn.exec_driver_sql("SHOW server_version_num").scalar_one() >= "180000":
         run(empty.conn, "ALTER TABLE t ADD COLUMN v integer GENERATED ALWAYS AS (a + 2) VIRTUAL")
-    empty.watch(Watch("t"))
+    empty.watch(WatchedTable("t"))
     assert empty.logged("INSERT INTO t VALUES (1, 1)") == fields(1, "k=1", ("a", None, "1"), ("s", None, "2"))
     assert empty.logged("UPDATE t SET a = 2") == fields(2, "k=1", ("a", "1", "2"), ("s", "2", "3"))
 
@@ -124,7 +124,7 @@ def test_generated_columns_are_logged_if_they_are_stored(empty: Watched) -> None
 def test_what_is_read_back_has_the_text_that_was_logged(empty: Watched) -> None:
     column = Column("v", ColumnType(Kind.TIMESTAMPTZ, 0, "timestamp with time zone"))
     run(empty.conn, "CREATE TABLE t (k integer PRIMARY KEY, v timestamptz)")
-    empty.watch(Watch("t"))
+    empty.watch(WatchedTable("t"))
     (row,) = empty.logged("INSERT INTO t VALUES (1, '2024-05-06 07:08:09.25+02')")
     statement = f"SELECT {value_text(column, 't.v')} FROM t"
     assert empty.conn.exec_driver_sql(statement).scalar_one() == row[4]
@@ -133,18 +133,20 @@ def test_what_is_read_back_has_the_text_that_was_logged(empty: Watched) -> None:
 @pytest.mark.parametrize("style", STYLES)
 def test_columns_that_are_excluded_are_not_even_looked_at(usr: Watched, style: Style) -> None:
     run(usr.conn, JACK)
-    usr.watch(Watch("usr", style, exclude=("fname", PHONE)))
+    usr.watch(WatchedTable("usr", style, exclude=("fname", PHONE)))
     assert usr.logged("UPDATE usr SET fname = 'secret'", "INSERT INTO usr_phone VALUES (1, 'secret')") == []
     assert len(usr.logged("UPDATE usr SET lname = 'Doe', fname = 'x'")) == 1
     run(usr.conn, "UPDATE usr SET idu = 2")
     assert all("secret" not in row and "fname" not in row for row in usr.rows())
-    assert "fname" not in DIALECT.triggers.script(usr.plan(Watch("usr", style, exclude=("fname", "lname", PHONE))))
+    assert "fname" not in DIALECT.triggers.script(
+        usr.plan(WatchedTable("usr", style, exclude=("fname", "lname", PHONE)))
+    )
 
 
 def test_a_column_more_is_noticed_and_one_less_too(usr: Watched) -> None:
-    usr.watch(Watch("usr"))
+    usr.watch(WatchedTable("usr"))
     run(usr.conn, "ALTER TABLE usr ADD COLUMN age integer")
-    plan = usr.plan(Watch("usr"))
+    plan = usr.plan(WatchedTable("usr"))
     assert [(action.kind, action.table) for action in plan.actions] == [
         ("replace", "public.usr"),
         ("unchanged", "public.usr_phone"),
@@ -153,10 +155,10 @@ def test_a_column_more_is_noticed_and_one_less_too(usr: Watched) -> None:
     DIALECT.triggers.apply(usr.conn, plan)
     assert usr.logged("INSERT INTO usr (idu, age) VALUES (1, 30)") == [(1, "idu=1", "age", None, "30")]
     run(usr.conn, "ALTER TABLE usr DROP COLUMN age")
-    assert usr.plan(Watch("usr")).actions[0].kind == "replace"
+    assert usr.plan(WatchedTable("usr")).actions[0].kind == "replace"
 
 
 def test_an_applications_alter_table_is_not_refused(usr: Watched) -> None:
-    usr.watch(Watch("usr"))
+    usr.watch(WatchedTable("usr"))
     run(usr.conn, "ALTER TABLE usr ALTER COLUMN lname TYPE varchar(80)", "ALTER TABLE usr ADD COLUMN age integer")
     assert usr.logged("INSERT INTO usr (idu, lname) VALUES (1, 'x')") == [(1, "idu=1", "lname", None, "x")]
