@@ -17,34 +17,38 @@ from typing import Any, Final
 import common
 
 from eventlog.changes.json_form import database_from_json
+from eventlog.changes.publishing import EventWriter, Publishing
+from eventlog.cloudevents.options import PublishOptions as CloudEventsOptions
+from eventlog.cloudevents.publish import CloudEventWriter
 from eventlog.core.catalog import Catalog, build_catalog
 from eventlog.core.checks import check_rows
 from eventlog.core.events import EventOptions, build_event
 from eventlog.core.fold import fold
-from eventlog.core.values import ValueOptions
-from eventlog.debezium import writer as debezium
+from eventlog.debezium.publish import DebeziumWriter
+from eventlog.debezium.writer import PublishOptions as DebeziumOptions
 from eventlog.model import LogRow, origins_of, queue_rows
 from eventlog.publisher.flight import encode, pack
-from eventlog.publisher.formats import OutputFormat, XdsFormat
-from eventlog.publisher.formats.cloudevents import CloudEvents
-from eventlog.publisher.formats.debezium import DebeziumEvents
-from eventlog.publisher.formats.qlik_messages import QlikMessages
-from eventlog.qlik.message_tables import WriteOptions
+from eventlog.qlik.message_tables import PublishOptions
+from eventlog.qlik.publish import QlikWriter
+from eventlog.xds.publish import XdsWriter
 from eventlog.xds.writer import Header
 
-_FORMATS: Final[Mapping[str, Callable[[], OutputFormat]]] = {
-    "lines": lambda: XdsFormat(Header()),
-    "records": lambda: XdsFormat(Header(), "records"),
-    "json": lambda: QlikMessages(WriteOptions(), ValueOptions("full")),
-    "cloudevents": lambda: CloudEvents("structured", "/bench/log", "eventlog.{operation}", ValueOptions("full")),
-    "binary": lambda: CloudEvents(
-        "binary", "/bench/log", "eventlog.{operation}", ValueOptions("full"), in_records=True
+
+def _cloudevents(mode: str, in_records: bool = False) -> CloudEventWriter:
+    return CloudEventWriter(CloudEventsOptions(mode, "/bench/log"), Publishing(in_records=in_records))
+
+
+_FORMATS: Final[Mapping[str, Callable[[], EventWriter[Any]]]] = {
+    "lines": lambda: XdsWriter(Header()),
+    "records": lambda: XdsWriter(Header(), Publishing(in_records=True)),
+    "json": lambda: QlikWriter(PublishOptions(), Publishing()),
+    "cloudevents": lambda: _cloudevents("structured"),
+    "binary": lambda: _cloudevents("binary", in_records=True),
+    "batched": lambda: _cloudevents("batched"),
+    "debezium": lambda: DebeziumWriter(
+        DebeziumOptions(missing_columns="placeholder", schemas_enable=False), Publishing(in_records=True)
     ),
-    "batched": lambda: CloudEvents("batched", "/bench/log", "eventlog.{operation}", ValueOptions("full")),
-    "debezium": lambda: DebeziumEvents(
-        debezium.WriteOptions(missing_columns="placeholder", schemas_enable=False), ValueOptions("full"), True
-    ),
-    "avro": lambda: QlikMessages(WriteOptions(encoding="avro"), ValueOptions("full")),
+    "avro": lambda: QlikWriter(PublishOptions(encoding="avro"), Publishing()),
 }
 _BEGIN = datetime(2026, 1, 1)
 _WINDOW = 10_000
@@ -111,7 +115,7 @@ def main() -> None:
         print(f"{stage:7} {seconds / len(rows) * 1e6:5.2f} us a row")
 
 
-def run(windows: list[list[LogRow]], classes: Catalog, output: OutputFormat) -> dict[str, float]:
+def run(windows: list[list[LogRow]], classes: Catalog, output: EventWriter[Any]) -> dict[str, float]:
     options = EventOptions()
     spent = dict.fromkeys(("check", "fold", "build", "line", "write"), 0.0)
 

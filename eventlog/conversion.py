@@ -9,7 +9,7 @@ import json
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,29 +25,18 @@ from eventlog.changes.json_form import (
     read_catalog,
     typed_change,
 )
-from eventlog.core.catalog import Database
 from eventlog.core.options import CheckedOptions, shared
 from eventlog.errors import ConfigError, DatabaseError, FormatError, with_location
 from eventlog.files.atomic import check_parent, whole_file
 from eventlog.files.text import numbered_lines, text_of
-from eventlog.model import Change, full_name
+from eventlog.model import Change
 from eventlog.registry import format_named
-
-_SCHEMES: Final[Mapping[str, tuple[str, ...]]] = {
-    "cloudevents": (),
-    "debezium": (),
-    "gbase": (),
-    "jsonl": (),
-    "qlik-messages": ("kafka",),
-    "xds": (),
-}
-"""The URLs that a format takes, where that is not any database."""
 
 
 def _check_place(format: str, place: str) -> None:
     """Raise ConfigError for a URL that a format does not take; it is not repeated, a password may stand in it."""
     scheme, is_url, _ = place.partition("://")
-    taken = _SCHEMES.get(format)
+    taken = format_named(format).schemes
     if is_url and taken is not None and scheme not in taken:
         urls = "".join(f", or {one}://..." for one in taken)
         raise ConfigError(f"{format} takes no {scheme}://...: name a file or a directory{urls}")
@@ -213,36 +202,19 @@ def _with_catalog(options: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def in_own_options(format: str, side: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The options of a side (``reader`` or ``writer``) with ``catalog`` in the terms of a format that has no such
-    option: the columns of Qlik messages, the keys of a CDC stream; DISPATCH_ATTRS says it all of a queue.
+    """Return the options of a side (``reader`` or ``writer``) with ``catalog`` in the terms of a format that has no
+    such option: the columns of Qlik messages, the keys of a CDC stream.
     """
-    said = _CATALOG_AS.get((format, side))
     database = database_of(options.get("catalog"))
-    if said is None or database is None:
+    own = None if database is None else format_named(format).options_of_catalog(side, database)
+    if own is None:
         return options
     translated = {name: value for name, value in options.items() if name != "catalog"}
-    for name, tables in said(database).items():
+    for name, tables in own.items():
         named = translated.get(name, {})
         if isinstance(named, Mapping):  # what is of another type the format refuses
             translated[name] = {**tables, **named}
     return translated
-
-
-def _message_columns(database: Database) -> Mapping[str, Any]:
-    from eventlog.qlik.columns import columns_of
-
-    columns = {full_name(database.schema, table.name): columns_of(table) for table in database.tables}
-    return {"columns": {name: list(map(asdict, each)) for name, each in columns.items()}}
-
-
-_CATALOG_AS: Final[Mapping[tuple[str, str], Callable[[Database], Mapping[str, Any]]]] = {
-    ("qlik-messages", "reader"): _message_columns,
-    ("qlik-messages", "writer"): _message_columns,
-    ("gbase", "reader"): lambda database: {
-        "keys": {table.name: list(table.primary_key) for table in database.tables if table.primary_key}
-    },
-    ("linter", "reader"): lambda database: {},
-}
 
 
 # --- the format jsonl: one change a line in its JSON form (spec/change-model.md 1.1) ----------------------------------
@@ -257,24 +229,31 @@ class JsonlOptions(CheckedOptions):
     catalog: CatalogOption = shared(CATALOG)
 
 
-def _read_lines(source: str, options: JsonlOptions, report: Report) -> Iterator[Change]:
-    catalog = catalog_of(options.catalog)
-    with Path(source).open("rb") as file:
-        for number, line in numbered_lines(file, source):
-            try:
-                change = typed_change(loads(text_of(line)), catalog)
-            except FormatError as error:
-                report.skip(FormatError(f"{source}, line {number}: {error}"))
-                continue
-            yield change
+class JsonLinesFormat(Format):
+    """Changes themselves, one a line in its JSON form."""
+
+    name = "jsonl"
+    title = "changes as lines of JSON"
+    reader_options = (JsonlOptions,)
+    writer_options = (JsonlOptions,)
+
+    def read_changes(self, source: str, options: JsonlOptions, report: Report) -> Iterator[Change]:
+        catalog = catalog_of(options.catalog)
+        with Path(source).open("rb") as file:
+            for number, line in numbered_lines(file, source):
+                try:
+                    change = typed_change(loads(text_of(line)), catalog)
+                except FormatError as error:
+                    report.skip(FormatError(f"{source}, line {number}: {error}"))
+                    continue
+                yield change
+
+    def write_changes(self, changes: Iterable[Change], target: str, options: JsonlOptions, report: Report) -> None:
+        with whole_file(target) as file:
+            for change in changes:
+                file.write(dumps(change).encode("utf-8", "surrogatepass") + b"\n")
+                report.written += 1
+            report.refuse_nothing()
 
 
-def _write_lines(changes: Iterable[Change], target: str, _options: JsonlOptions, report: Report) -> None:
-    with whole_file(target) as file:
-        for change in changes:
-            file.write(dumps(change).encode("utf-8", "surrogatepass") + b"\n")
-            report.written += 1
-        report.refuse_nothing()
-
-
-FORMAT: Final = Format("jsonl", _read_lines, _write_lines, (JsonlOptions,), (JsonlOptions,))
+FORMAT: Final = JsonLinesFormat()

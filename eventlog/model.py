@@ -4,13 +4,14 @@ which all formats meet, and the record of a topic.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, time
 from decimal import Decimal
 from enum import Enum, IntEnum, StrEnum
 from functools import partial
 from operator import itemgetter
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 from eventlog.errors import InvalidChange
@@ -344,6 +345,30 @@ class Verdict(NamedTuple):
 
 
 SUCCESS = Verdict(Level.SUCCESS)
+
+
+class Document(NamedTuple):
+    """One envelope, rendered. ``flight`` and ``envelope`` are its numbers in the in-flight line.
+
+    ``event_ids``: those of its events, none in a heartbeat. In a format of records ``body`` is empty and ``records``
+    holds those of each event, or why it has none. ``make_events`` makes the events in their public form, for the few
+    sinks that look at them. ``media_type`` and ``headers`` (names and values) go with ``body`` over HTTP. ``refused``:
+    verdicts, error, of events that the format cannot hold and the body does not have, by event-id.
+    """
+
+    flight: int
+    envelope: int
+    event_ids: Sequence[str]
+    body: bytes
+    records: Sequence[tuple[KafkaRecord, ...] | Verdict] = ()
+    make_events: Callable[[], tuple[Event, ...]] = tuple
+    media_type: str = "application/xml; charset=utf-8"
+    headers: tuple[tuple[str, str], ...] = ()
+    refused: Mapping[str, Verdict] = MappingProxyType({})
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        return self.make_events()
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,12 +21,12 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 from sqlalchemy import Connection
 
+from eventlog.changes.publishing import EventWriter
 from eventlog.config.load import Config
 from eventlog.config.settings import SinkSettings
 from eventlog.core.catalog import Catalog, Database
 from eventlog.errors import EventlogError
 from eventlog.publisher.context import Context, Counters, PublisherOptions
-from eventlog.publisher.formats import xds_format
 from eventlog.publisher.open_log import catalog_of
 from eventlog.qlik.sequence import WriterState
 from eventlog.sql.connection import as_database_errors, connect, dialect_of
@@ -75,6 +75,10 @@ def before_each(taken: dict[int, Numbered], parts: int) -> Iterator[tuple[int, N
 
 
 # --- the job ----------------------------------------------------------------------------------------------------------
+
+
+_NO_WRITER: Final[EventWriter[Any]] = EventWriter()
+"""The context of a task reads rows back, and sends nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +162,7 @@ def snapshot_context(job: Job) -> Iterator[Context]:
         conn: Connection = connection.execution_options(**dialect.snapshot_options)
         with as_database_errors(conn):
             dialect.join_snapshot(conn, job.snapshot)
-            yield Context(conn, dialect, job.place.log, catalog(job), job.options, xds_format(job.config), Counters())
+            yield Context(conn, dialect, job.place.log, catalog(job), job.options, _NO_WRITER, Counters())
 
 
 # --- blobs ------------------------------------------------------------------------------------------------------------

@@ -1,22 +1,23 @@
-"""What a change format is made of: its reader and writer, the report of a conversion, and what readers and writers ask
+"""What a change format is: the class that each extends, the report of a conversion, and what readers and writers ask
 of a change: its class, key, rows and transaction (spec/change-model.md 1, 4).
 
-Each format's package holds one ``FORMAT``; ``eventlog.conversion`` knows them by name.
+Each format's package holds one ``FORMAT``, by which ``eventlog.registry`` knows it.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
+from eventlog.changes.publishing import EventWriter, Publishing
 from eventlog.core import table_key
-from eventlog.core.catalog import Catalog, ObjectClass
+from eventlog.core.catalog import Catalog, Database, ObjectClass
 from eventlog.core.options import ANY, Option, parse_all_options
 from eventlog.core.typed import to_text, type_of, value_reader
-from eventlog.core.values import key_normalizer
+from eventlog.core.values import ValueOptions, key_normalizer
 from eventlog.errors import (
     ConfigError,
     EventlogError,
@@ -96,31 +97,95 @@ class NothingWritten(FormatError):
             self.add_note(problem)
 
 
-@dataclass(frozen=True, slots=True)
 class Format:
-    """One format. ``reader_options``, ``writer_options``: the classes that declare its options.
+    """All that is known of one format. Each format extends it in its own package and says what differs.
 
-    ``reader(source, *options, report)`` gives the changes of a source, a path, or a URL where the format has live
-    sources; ``writer(changes, target, *options, report)`` puts changes to a target, whole or not at all where that is a
-    file. Both raise FormatError naming what and where; what they can go on without they hand to ``Report.skip``. They
-    count in the report what they skip and lose, ``writer`` also the changes that it has written.
+    ``name``: in options and commands; ``title``: for help and pages. ``endings``: of files that documents are written
+    to, by their layout. ``schemes``: of the URLs that it reads and writes beside files, None = those of any database.
+    ``reader_options``, ``writer_options``: the classes that declare its options; ``publish_options``: that of a
+    publisher and a backlog. ``answer``: where an HTTP receiver's answer stands if nothing else is said. ``is_of_rows``:
+    an event is a row of one table, without values of child tables.
+
+    What a format can do is a method each, which may be missing: ``read_changes``, ``write_changes``, ``publish``.
     """
 
-    name: str
-    reader: Callable[..., Iterator[Change]]
-    writer: Callable[..., None]
-    reader_options: tuple[type, ...]
-    writer_options: tuple[type, ...]
+    name: ClassVar[str]
+    title: ClassVar[str]
+    endings: ClassVar[Mapping[str, str]] = {"lines": ".jsonl", "documents": ".json"}
+    schemes: ClassVar[tuple[str, ...] | None] = ()
+    reader_options: ClassVar[tuple[type, ...]] = ()
+    writer_options: ClassVar[tuple[type, ...]] = ()
+    publish_options: ClassVar[type | None] = None
+    answer: ClassVar[str] = "status"
+    is_of_rows: ClassVar[bool] = False
+
+    # --- a format has some of these ---
+
+    def read_changes(self, *arguments: Any, **named: Any) -> Iterator[Change]:
+        """Return the changes of ``source, *options, report``: a path, or a URL where the format has live sources.
+
+        Raises FormatError naming what and where. What it can go on without goes to ``Report.skip``; what is skipped
+        and lost is counted in the report.
+        """
+        raise self.lacks("read")
+
+    def write_changes(self, *arguments: Any, **named: Any) -> None:
+        """Put ``changes`` to a ``target``, with ``*options`` and ``report``: whole or not at all where that is a file.
+
+        Errors as of ``read_changes``. Counts also the changes that are written.
+        """
+        raise self.lacks("written by eventlog convert")
+
+    def publish(self, options: Any, publishing: Publishing) -> EventWriter[Any]:
+        """Return the writer of events, with options of ``publish_options``. Raises ConfigError."""
+        raise self.lacks("published")
+
+    # --- what is not as here, a format says ---
+
+    def values(self, options: Any, shared: ValueOptions) -> ValueOptions:
+        """Return how values are made texts for it. ``options``: of publishing; ``shared``: as the configuration says.
+
+        Only XDS has its types of times, which lose a fraction, and only XML lacks characters.
+        """
+        return replace(shared, time_syntax="full", characters="unicode")
+
+    def insert_query_back(self, options: Any) -> str:
+        """Return the element of events that are only read back: here they are inserts (spec/change-model.md 3.1)."""
+        return "add"
+
+    def refusal(self, options: Any, publishing: Publishing) -> tuple[str, str] | None:
+        """Return the option that documents cannot have where ``publishing`` says they go, and why; None if they can
+        go there. Where it is the format itself, the option is ``type``.
+        """
+        return None
+
+    def options_of_catalog(self, side: str, database: Database) -> Mapping[str, Any] | None:
+        """Return the options that a catalogue stands for on a ``side``, reader or writer, of a format that has no
+        option ``catalog``: options that hold something for each table. None if it has that option.
+        """
+        return None
+
+    # --- asked by all others ---
+
+    def can(self, method: str) -> bool:
+        """Return True if the format has this method: ``read_changes``, ``write_changes`` or ``publish``."""
+        return getattr(type(self), method) is not getattr(Format, method)
+
+    def lacks(self, what: str) -> ConfigError:
+        """Return the refusal of what the format has no method for."""
+        return ConfigError(f"{self.name} cannot be {what}: {self.title} has no such form; name another format")
 
     def read(self, source: str, options: Mapping[str, Any], report: Report) -> Iterator[Change]:
-        """The changes of a source, counted, with the reader's options of ``--map``. Raises ConfigError for these."""
+        """Return the changes of a source, counted, with the reader's options of ``--map``. Raises ConfigError for
+        these.
+        """
         chosen = parse_all_options(self.reader_options, options, f"the {self.name} reader")
-        return counted(self.reader(source, *chosen, report), report)
+        return counted(self.read_changes(source, *chosen, report), report)
 
     def write(self, changes: Iterable[Change], target: str, options: Mapping[str, Any], report: Report) -> None:
         """Put changes to a target, with the writer's options of ``--map``. Raises ConfigError for these."""
         chosen = parse_all_options(self.writer_options, options, f"the {self.name} writer")
-        self.writer(changes, target, *chosen, report)
+        self.write_changes(changes, target, *chosen, report)
 
 
 def counted(changes: Iterable[Change], report: Report) -> Iterator[Change]:

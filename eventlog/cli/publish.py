@@ -21,6 +21,7 @@ from eventlog.cli import Command
 from eventlog.cli.context import Context, source_option
 from eventlog.cli.context import progress as progress_bar
 from eventlog.config.load import Config, effective
+from eventlog.config.publishing import ignored_indent
 from eventlog.config.settings import PUBLISHED_FORMATS
 from eventlog.core.options import toml
 from eventlog.errors import number_of
@@ -38,7 +39,6 @@ from eventlog.publisher.context import Context as Opened
 from eventlog.publisher.cycle import dry_run
 from eventlog.publisher.daemon import publish as run_daemon
 from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.formats import ignored_indent
 from eventlog.publisher.health_file import Progress, liveness_file
 from eventlog.publisher.liveness import patience, watched_over
 from eventlog.publisher.open_log import open_to_publish, open_unlocked

@@ -18,7 +18,6 @@ from urllib.parse import quote
 
 from eventlog.changes.events import association_text, parse_association
 from eventlog.changes.format import (
-    Format,
     Report,
     class_of,
     class_of_change,
@@ -413,6 +412,3 @@ def _named(change: Change, catalog: Catalog | None) -> tuple[Change, str | None]
         return change, association_text(change, change.key, object_class)
     except NotExpressible:  # a key with NULL, or with characters that no association holds: the data have it
         return change, None
-
-
-FORMAT: Final = Format("cloudevents", read, write, (ReadOptions,), (WriteOptions,))

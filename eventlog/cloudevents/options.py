@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from string import Formatter
 from typing import Any, Final
 
 from eventlog.changes.json_form import CATALOG, CatalogOption
+from eventlog.changes.publishing import Publishing
 from eventlog.core.options import BATCH_SIZE, TEXT, CheckedOptions, Kind, Option, choice, shared
 
 STRUCTURED: Final = "structured"
@@ -117,20 +117,31 @@ class WriteOptions(CheckedOptions):
     batch_size: int = shared(BATCH_SIZE)
 
 
-_DEFAULT_MODES: Final[Mapping[str, str]] = {"http": BATCHED, "python": BATCHED, "kafka": BINARY}
+@dataclass(frozen=True, slots=True)
+class PublishOptions(CheckedOptions):
+    """Options of a publisher's and a backlog's events. Raises ConfigError."""
+
+    mode: str | None = shared(MODE)
+    source: str | None = shared(SOURCE)
+    event_type: str = shared(EVENT_TYPE)
+    dataschema: str | None = shared(DATASCHEMA)
+    integers: str = shared(INTEGERS)
+    nested_values: str = shared(NESTED_VALUES)
 
 
-def mode_of(chosen: str | None, sink: str, form: str) -> str:
-    """The mode of a sink of this type, whose files have this ``form``; ``chosen``: the option, None = the usual one."""
-    return chosen or _DEFAULT_MODES.get(sink, STRUCTURED if form == "lines" else BATCHED)
+def mode_of(chosen: str | None, publishing: Publishing) -> str:
+    """Return the mode of events; ``chosen``: the option, None = the one that is usual for what takes them."""
+    if publishing.in_records:
+        return chosen or BINARY
+    return chosen or (STRUCTURED if publishing.layout == "lines" and not publishing.in_messages else BATCHED)
 
 
-def refused_mode(chosen: str | None, sink: str, form: str) -> str | None:
-    """Why a sink cannot take the mode that is chosen, None if it can."""
-    if chosen == BATCHED and sink == "kafka":
+def refused_mode(chosen: str | None, publishing: Publishing) -> str | None:
+    """Return why the sink cannot take the mode that is chosen, None if it can."""
+    if chosen == BATCHED and publishing.in_records:
         return "a record of Kafka is one event (Kafka protocol binding 1.3): set structured or binary"
-    if chosen == BINARY and sink not in ("http", "kafka"):
-        return f"{sink} has no headers for it: set structured or batched"
-    if chosen == STRUCTURED and sink == "files" and form == "documents":
-        return 'a file is an envelope with sink.form = "documents": set batched, or sink.form = "lines"'
+    if chosen == BINARY and not publishing.has_headers:
+        return "the sink has no headers for it: set structured or batched"
+    if chosen == STRUCTURED and publishing.layout == "documents" and not publishing.in_messages:
+        return 'a document is an envelope with sink.form = "documents": set batched, or sink.form = "lines"'
     return None

@@ -16,10 +16,9 @@ from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from eventlog.cloudevents.options import refused_mode
 from eventlog.config.kinds import from_directory, masked, read_url, url_of
+from eventlog.config.publishing import refused_format
 from eventlog.config.settings import (
-    CLOUDEVENTS,
     EVENTLOG,
     MESSAGE_OPTIONS,
     SECTIONS,
@@ -205,15 +204,8 @@ def _contradictions(config: Config, chosen: Mapping[tuple[str, str], _Setting]) 
     if config.publisher.retry_max < config.publisher.retry_initial:
         yield ConfigError(f"publisher.retry_max = {toml(config.publisher.retry_max)} is less than retry_initial = "
                           f"{toml(config.publisher.retry_initial)}")  # fmt: skip
-    if config.format.type == "qlik-messages" and not SINKS[config.sink.type].takes_records:
-        possible = " or ".join(name for name, sink in SINKS.items() if sink.takes_records)
-        yield ConfigError(f"format.type = qlik-messages needs sink.type = {possible}, not {config.sink.type}")
-    if config.format.type == CLOUDEVENTS and (
-        why := refused_mode(config.format.mode, config.sink.type, config.sink.form)
-    ):
-        yield ConfigError(f"{config.sources['format.mode']} = {config.format.mode}: {why}")
-    if config.format.metadata == "registry" and (config.format.encoding != "avro" or config.format.registry is None):
-        yield ConfigError("format.metadata = registry needs format.encoding = avro and format.registry, its URL")
+    if why := refused_format(config):
+        yield ConfigError(why)
     if (config.sink.type == "kafka") and (config.sink.password is None) != (config.sink.user is None):
         yield ConfigError("Kafka needs both EVENTLOG_SINK_USER and EVENTLOG_SINK_PASSWORD, or neither")
     if config.sink.type == "kafka" and config.sink.timeout < _LEAST_KAFKA_TIMEOUT:

@@ -164,21 +164,27 @@ class SinkType(NamedTuple):
 
     ``needs``: the option that it cannot do without, and what that says. ``takes_records``: it takes the records of a
     document, not its body. ``takes_several``: it may be sent several documents at once; a file or a stream is written
-    in order, by one thread, since its lines would mix and its names depend on luck. ``span_kind``: OpenTelemetry's kind
+    in order, by one thread, since its lines would mix and its names depend on luck. ``has_headers``: headers go with
+    each document. ``span_kind``: OpenTelemetry's kind
     of the span of sending.
     """
 
     needs: tuple[str, str] | None = None
     takes_records: bool = False
     takes_several: bool = False
+    has_headers: bool = False
     span_kind: str = "INTERNAL"
 
 
 SINKS: Final = {
     "stdout": SinkType(),
     "files": SinkType(("directory", "where the documents are written")),
-    "http": SinkType(("url", "where the documents are posted to"), takes_several=True, span_kind="CLIENT"),
-    "kafka": SinkType(("brokers", "where a broker is: host:port"), takes_records=True, span_kind="PRODUCER"),
+    "http": SinkType(
+        ("url", "where the documents are posted to"), takes_several=True, has_headers=True, span_kind="CLIENT"
+    ),
+    "kafka": SinkType(
+        ("brokers", "where a broker is: host:port"), takes_records=True, has_headers=True, span_kind="PRODUCER"
+    ),
     "python": SinkType(("function", "which is called with each document"), takes_several=True),
 }
 

@@ -16,7 +16,7 @@ from json.encoder import encode_basestring
 from pathlib import Path
 from typing import Any, Final
 
-from eventlog.changes.format import Format, Key, Report, class_of_change, may_be_one, written
+from eventlog.changes.format import Key, Report, class_of_change, may_be_one, written
 from eventlog.changes.json_form import catalog_of
 from eventlog.core.catalog import Catalog, ObjectClass, match_name
 from eventlog.core.moments import EPOCH_UTC
@@ -345,6 +345,3 @@ def line_of(record: KafkaRecord, lines: str = "records") -> bytes:
         return b"" if record.value is None else record.value + b"\n"
     topic = encode_basestring(record.topic or "").encode()
     return b'{"topic":%b,"key":%b,"value":%b}\n' % (topic, record.key or b"null", record.value or b"null")
-
-
-FORMAT: Final = Format("debezium", read, write, (ReadOptions,), (WriteOptions,))

@@ -67,8 +67,8 @@ class ConnectorOptions(CheckedOptions):
 
 
 @dataclass(frozen=True, slots=True)
-class WriteOptions(ConnectorOptions):
-    """Options of the writer, those of [format] among them. Raises ConfigError."""
+class PublishOptions(ConnectorOptions):
+    """Options of a publisher's events. Raises ConfigError."""
 
     topic_prefix: str = option("eventlog", _TOPIC, "first part of topics and name of the source: topic.prefix")
     schemas_enable: bool = option(True, FLAG, "key and value bring their schemas: schemas.enable of the converter")
@@ -78,6 +78,12 @@ class WriteOptions(ConnectorOptions):
         choice("read_back", "placeholder", "refuse"),
         "columns of after that the log does not hold: read back, a placeholder, or the event is an error",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions(PublishOptions):
+    """Options of the writer. Raises ConfigError."""
+
     complete: Complete | None = option(None, FUNCTION, "function of schema, table and key that gives the whole row")
     database: str = option("", _matching("[^\\ud800-\\udfff]*", "a text"), "name of the database: source.db")
     lines: str = option(

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from eventlog.changes.format import Format, Report
+from eventlog.core.catalog import Database
 from eventlog.core.options import parse_options
 from eventlog.errors import FormatError, with_location
 from eventlog.files.atomic import whole_file
@@ -69,35 +70,47 @@ class _Capture:
             raise self.with_location(error) from error.__cause__
 
 
-def read(source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
-    """The changes of a capture, whose end is declared; ``options`` are those of ``ReadOptions``.
+class GbaseFormat(Format):
+    """CDC record streams of GBase 8s (spec/gbase-cdc.md)."""
 
-    Counts in ``report`` what the specification counts; rows that cannot be read are passed over. Raises FormatError,
-    ConfigError.
-    """
-    capture = _Capture(source)
-    reader = StreamReader(options, on_bad_row=lambda error: report.skip(capture.with_location(error)))
-    try:
-        with capture.locating():
-            for data in capture.chunks():
-                yield from reader.feed(data)
-            reader.finish()
-    finally:
-        reader.close()
-        report.counters.update(reader.counters)
+    name = "gbase"
+    title = "GBase 8s CDC records"
+    reader_options = (ReadOptions,)
+    writer_options = (WriteOptions,)
+
+    def read_changes(self, source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
+        """Return the changes of a capture, whose end is declared.
+
+        Counts in ``report`` what the specification counts; rows that cannot be read are passed over. Raises
+        FormatError, ConfigError.
+        """
+        capture = _Capture(source)
+        reader = StreamReader(options, on_bad_row=lambda error: report.skip(capture.with_location(error)))
+        try:
+            with capture.locating():
+                for data in capture.chunks():
+                    yield from reader.feed(data)
+                reader.finish()
+        finally:
+            reader.close()
+            report.counters.update(reader.counters)
+
+    def write_changes(self, changes: Iterable[Change], target: str, options: WriteOptions, report: Report) -> None:
+        """Changes to a file of records, whole or not at all; ``options`` are those of ``WriteOptions``.
+
+        Changes that a stream cannot hold are passed over. Raises FormatError, ConfigError, OSError.
+        """
+        with whole_file(target) as file:
+            for data in write_stream(changes, options, report):
+                file.write(data)
+
+    def options_of_catalog(self, side: str, database: Database) -> Mapping[str, Any] | None:
+        if side != "reader":
+            return None
+        return {"keys": {table.name: list(table.primary_key) for table in database.tables if table.primary_key}}
 
 
-def write(changes: Iterable[Change], target: str, options: WriteOptions, report: Report) -> None:
-    """Changes to a file of records, whole or not at all; ``options`` are those of ``WriteOptions``.
-
-    Changes that a stream cannot hold are passed over. Raises FormatError, ConfigError, OSError.
-    """
-    with whole_file(target) as file:
-        for data in write_stream(changes, options, report):
-            file.write(data)
-
-
-FORMAT: Final = Format("gbase", read, write, (ReadOptions,), (WriteOptions,))
+FORMAT: Final = GbaseFormat()
 
 
 # --- the listing ------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from eventlog.changes.format import Format, Report
 from eventlog.changes.json_form import CATALOG, CatalogOption
-from eventlog.core.catalog import match_name
+from eventlog.core.catalog import Database, match_name
 from eventlog.core.options import FLAG, STRING, CheckedOptions, integer, option, parse_all_options, shared
 from eventlog.errors import ConfigError, DatabaseError, FormatError, with_location
 from eventlog.files import tabular
@@ -85,23 +85,6 @@ class TargetOptions(PlaceOptions):
     files: str = option("csv", STRING, "form of the files in a directory: csv, jsonl or parquet")
 
 
-def read(source: str, place: SourceOptions, options: ReaderOptions, report: Report) -> Iterator[Change]:
-    """The changes of an export (a file or a directory) or of a queue in a database (a URL of SQLAlchemy), all that is
-    there now. An export is sorted in memory; ``export_reader`` takes one in order.
-
-    Raises ConfigError, FormatError, DatabaseError.
-    """
-    if "://" in source:
-        yield from QueuePoller(connect_any(source), options, report, place).drain()
-        return
-    queue, beside = export_files(Path(source))
-    changes = _export_reader(beside, place, options, report).read(read_queue(queue), final=place.final)
-    try:
-        yield from changes
-    except FormatError as error:
-        raise with_location(error, source) from error.__cause__
-
-
 def export_reader(source: str, options: Mapping[str, Any], report: Report) -> QueueReader:
     """The reader of an export, for rows that are in order already: ``QueueReader.changes``.
 
@@ -119,28 +102,6 @@ def _export_reader(beside: Path | None, place: SourceOptions, options: ReaderOpt
     return QueueReader(attrs, options, report)
 
 
-def write(changes: Iterable[Change], target: str, place: TargetOptions, options: WriterOptions, report: Report) -> None:
-    """Write changes to a file (.csv, .jsonl, .parquet), to a directory, or behind what the queue of a database holds;
-    DISPATCH_ATTRS beside. Whole or not at all.
-
-    Raises ConfigError, FormatError, DatabaseError.
-    """
-    if "://" in target:
-        _write_database(changes, target, place, options, report)
-        return
-    path = Path(target)
-    if path.is_dir() or not path.suffix:
-        path = path / f"{QUEUE}.{place.files}"
-    attrs = path.with_name(f"{ATTRS}{path.suffix}") if place.attrs is None else Path(place.attrs)
-    for suffix in (path.suffix.lower(), attrs.suffix.lower()):
-        if suffix not in _SUFFIXES:
-            raise ConfigError(
-                f"a Linter queue is written to {', '.join(_SUFFIXES)} files, not to {suffix or 'others'!r}"
-            )
-    writer = QueueWriter(options, report)
-    write_export(path, attrs, writer.rows(changes), writer.attrs.values())
-
-
 def _write_database(
     changes: Iterable[Change], url: str, place: TargetOptions, options: WriterOptions, report: Report
 ) -> None:
@@ -152,7 +113,61 @@ def _write_database(
         insert_rows(connection, queue, writer.rows(changes))
 
 
-FORMAT: Final = Format("linter", read, write, (SourceOptions, ReaderOptions), (TargetOptions, WriterOptions))
+class LinterFormat(Format):
+    """Linter's DISPATCH_QUEUE, in files or a database (spec/linter-queue.md)."""
+
+    name = "linter"
+    title = "Linter's DISPATCH_QUEUE"
+    schemes = None
+    reader_options = (SourceOptions, ReaderOptions)
+    writer_options = (TargetOptions, WriterOptions)
+
+    def read_changes(
+        self, source: str, place: SourceOptions, options: ReaderOptions, report: Report
+    ) -> Iterator[Change]:
+        """Return the changes of an export (a file or a directory) or of a queue in a database (a URL of SQLAlchemy),
+        all that is there now. An export is sorted in memory; ``export_reader`` takes one in order.
+
+        Raises ConfigError, FormatError, DatabaseError.
+        """
+        if "://" in source:
+            yield from QueuePoller(connect_any(source), options, report, place).drain()
+            return
+        queue, beside = export_files(Path(source))
+        changes = _export_reader(beside, place, options, report).read(read_queue(queue), final=place.final)
+        try:
+            yield from changes
+        except FormatError as error:
+            raise with_location(error, source) from error.__cause__
+
+    def write_changes(
+        self, changes: Iterable[Change], target: str, place: TargetOptions, options: WriterOptions, report: Report
+    ) -> None:
+        """Write changes to a file (.csv, .jsonl, .parquet), to a directory, or behind what the queue of a database
+        holds; DISPATCH_ATTRS beside. Whole or not at all.
+
+        Raises ConfigError, FormatError, DatabaseError.
+        """
+        if "://" in target:
+            _write_database(changes, target, place, options, report)
+            return
+        path = Path(target)
+        if path.is_dir() or not path.suffix:
+            path = path / f"{QUEUE}.{place.files}"
+        attrs = path.with_name(f"{ATTRS}{path.suffix}") if place.attrs is None else Path(place.attrs)
+        for suffix in (path.suffix.lower(), attrs.suffix.lower()):
+            if suffix not in _SUFFIXES:
+                raise ConfigError(
+                    f"a Linter queue is written to {', '.join(_SUFFIXES)} files, not to {suffix or 'others'!r}"
+                )
+        writer = QueueWriter(options, report)
+        write_export(path, attrs, writer.rows(changes), writer.attrs.values())
+
+    def options_of_catalog(self, side: str, database: Database) -> Mapping[str, Any] | None:
+        return {} if side == "reader" else None  # DISPATCH_ATTRS says it all
+
+
+FORMAT: Final = LinterFormat()
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

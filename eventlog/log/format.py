@@ -48,23 +48,6 @@ from eventlog.model import Change, ChangeOp, EventType, LogRow, Row, Status, Val
 from eventlog.sql.connection import dialect_of
 
 
-def read(source: str, options: LogReaderOptions, report: Report) -> Iterator[Change]:
-    """The changes of log rows in a file, a directory of files, or the live table of a database URL."""
-    with ExitStack() as stack:
-        url = source if is_url(source) else options.database_url
-        database = None if url is None else stack.enter_context(live(url, options.schema_name))
-        if database is not None and is_url(source):
-            log = database.log(options)
-            rows, ignored = database.rows(log), log.own_tables
-        else:
-            rows, ignored = _rows_of_files(source, options, report), ()
-        tables = _tables(options, database)
-        if tables is None:
-            tables = inferred_database(_rows_of_files(source, options, Report()), options.schema)
-        name = "the log" if is_url(source) else source  # a password may stand in a URL
-        yield from _changes(rows, tables, ignored, database, options, report, name)
-
-
 def changes_of_sorted(
     rows: Iterable[LogRow], source: str, options: Mapping[str, Any], report: Report
 ) -> Iterator[Change]:
@@ -113,44 +96,69 @@ def _rows_of_files(source: str, options: LogReaderOptions, report: Report) -> It
     return iter(sorted(rows, key=lambda row: row.record_id)) if options.sort else rows
 
 
-def write(changes: Iterable[Change], target: str, options: LogWriterOptions, report: Report) -> None:
-    """Changes as rows of a file, whole or not at all, or appended to the live table of a database URL in one
-    transaction.
-    """
-    catalog = catalog_of(options.catalog)
-    options = replace(
-        options,
-        schema=options.schema or (None if catalog is None else catalog.schema),
-        existing_keys=keys_of(options.existing_keys, catalog),
-    )
-    file_format, holds_nul = None, True
-    if is_url(target):
-        holds_nul = "nul_characters" in dialect_of(target).capabilities
-    else:
-        file_format = file_format_of(target, options.file_format)
-    now = datetime.now(UTC)
+class EventLogFormat(Format):
+    """Rows of an event log, in files or a database (spec/event-log.md 2)."""
 
-    def rows_of(change: Change, _: str) -> list[LogRow]:
-        nonlocal options
-        if options.schema is None and change.schema is not None:
-            options = replace(options, schema=change.schema)
-        rows = change_to_rows(change, catalog, options, now)
-        for row in rows:
-            _check_text(row, holds_nul=holds_nul)
-        return rows
+    name = "eventlog"
+    title = "rows of an event log"
+    schemes = None
+    reader_options = (LogReaderOptions,)
+    writer_options = (LogWriterOptions,)
 
-    rows = written(changes, rows_of, report)
-    if file_format is None:
-        with live(target, options.schema_name) as database:
-            log = database.log(options)
-            database.append(log, rows)
-            database.connection.commit()
-    else:
-        numbered = (row._replace(record_id=number) for number, row in enumerate(rows, options.first_record_id))
-        write_rows(numbered, target, file_format)
+    def read_changes(self, source: str, options: LogReaderOptions, report: Report) -> Iterator[Change]:
+        """The changes of log rows in a file, a directory of files, or the live table of a database URL."""
+        with ExitStack() as stack:
+            url = source if is_url(source) else options.database_url
+            database = None if url is None else stack.enter_context(live(url, options.schema_name))
+            if database is not None and is_url(source):
+                log = database.log(options)
+                rows, ignored = database.rows(log), log.own_tables
+            else:
+                rows, ignored = _rows_of_files(source, options, report), ()
+            tables = _tables(options, database)
+            if tables is None:
+                tables = inferred_database(_rows_of_files(source, options, Report()), options.schema)
+            name = "the log" if is_url(source) else source  # a password may stand in a URL
+            yield from _changes(rows, tables, ignored, database, options, report, name)
+
+    def write_changes(self, changes: Iterable[Change], target: str, options: LogWriterOptions, report: Report) -> None:
+        """Changes as rows of a file, whole or not at all, or appended to the live table of a database URL in one
+        transaction.
+        """
+        catalog = catalog_of(options.catalog)
+        options = replace(
+            options,
+            schema=options.schema or (None if catalog is None else catalog.schema),
+            existing_keys=keys_of(options.existing_keys, catalog),
+        )
+        file_format, holds_nul = None, True
+        if is_url(target):
+            holds_nul = "nul_characters" in dialect_of(target).capabilities
+        else:
+            file_format = file_format_of(target, options.file_format)
+        now = datetime.now(UTC)
+
+        def rows_of(change: Change, _: str) -> list[LogRow]:
+            nonlocal options
+            if options.schema is None and change.schema is not None:
+                options = replace(options, schema=change.schema)
+            rows = change_to_rows(change, catalog, options, now)
+            for row in rows:
+                _check_text(row, holds_nul=holds_nul)
+            return rows
+
+        rows = written(changes, rows_of, report)
+        if file_format is None:
+            with live(target, options.schema_name) as database:
+                log = database.log(options)
+                database.append(log, rows)
+                database.connection.commit()
+        else:
+            numbered = (row._replace(record_id=number) for number, row in enumerate(rows, options.first_record_id))
+            write_rows(numbered, target, file_format)
 
 
-FORMAT: Final = Format("eventlog", read, write, (LogReaderOptions,), (LogWriterOptions,))
+FORMAT: Final = EventLogFormat()
 
 # --- Change -> rows, in the four styles -------------------------------------------------------------------------------
 

@@ -15,20 +15,19 @@ from datetime import datetime
 from datetime import time as day_time
 from enum import StrEnum
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection
 
+from eventlog.changes.publishing import EventWriter
 from eventlog.core.catalog import Attribute, Catalog, ObjectClass
 from eventlog.core.checks import Remark
 from eventlog.core.events import CurrentRow, EventOptions
 from eventlog.core.values import Kind
 from eventlog.errors import EventlogError, first_of, number_of
-from eventlog.model import Answer, Level
+from eventlog.model import Answer, Document, Level
 from eventlog.publisher.flight import FlightInfo
-from eventlog.publisher.formats import OutputFormat
 from eventlog.publisher.ledger import LETTERS, Ledger
-from eventlog.publisher.sinks import Document
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.doctor import ask
 from eventlog.sql.log_table import LogTable
@@ -51,7 +50,6 @@ class PublisherOptions:
     """
 
     batch_size: int = 128
-    singly: bool = False
     query_limit: int = 10000
     flight_rows: int = 10000
     flight_bytes: int = 16 * 2**20
@@ -449,7 +447,7 @@ class Context:
     log: LogTable
     catalog: Catalog
     options: PublisherOptions
-    output: OutputFormat
+    output: EventWriter[Any]
     counters: Counters
     reread: Callable[[], Catalog] | None = None
     captured: tuple[str, ...] = ()

@@ -246,7 +246,7 @@ def _fly(
         return rebuild(context, part, state.parking, save_first)
 
     line = InflightLine(context, flight, sink, state.parking, None if before_bad is None else build)
-    documents = sum(map(len, flight.envelopes.values())) if context.options.singly else len(flight.envelopes)
+    documents = sum(map(len, flight.envelopes.values())) if context.output.is_single else len(flight.envelopes)
     most = min(context.options.concurrency, documents)
     with ThreadPoolExecutor(most, "eventlog-send") if most > 1 else nullcontext() as threads:
         try:

@@ -22,7 +22,9 @@ from sqlalchemy.exc import DBAPIError
 
 from eventlog.changes.format import Report
 from eventlog.config.load import Config, load
+from eventlog.config.publishing import refused_format
 from eventlog.errors import ConfigError, DatabaseAway, DatabaseError, FatalAnswer, ReceiverAway, number_of
+from eventlog.model import Document
 from eventlog.publisher import sinks
 from eventlog.publisher.context import (
     SILENT,
@@ -42,7 +44,7 @@ from eventlog.publisher.delivery import Delivered, FlightResult, send_heartbeat
 from eventlog.publisher.health_file import Progress, liveness_file
 from eventlog.publisher.liveness import ReportingSink, patience
 from eventlog.publisher.open_log import CatalogDrifted, CatalogWatcher, open_to_publish
-from eventlog.publisher.sinks import Document, Sink
+from eventlog.publisher.sinks import Sink
 from eventlog.publisher.waiting import (
     BackOff,
     HeartbeatTimer,
@@ -365,9 +367,9 @@ class Publisher:
         for warning in loaded.warnings:
             _log.warning("%s", warning)
         if sink is not None:
-            if loaded.format.type == "qlik-messages":
-                raise ConfigError("format.type = qlik-messages goes to Kafka: leave sink out, or set another format")
             loaded = replace(loaded, sink=replace(loaded.sink, type="python"))
+            if why := refused_format(loaded):
+                raise ConfigError(f"a function cannot receive it: {why}")
         return cls(loaded, sink)
 
     @property

@@ -17,9 +17,9 @@ from operator import itemgetter
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from eventlog.errors import FatalAnswer, ReceiverAway, number_of
-from eventlog.model import SUCCESS, Answer, Level, Verdict
+from eventlog.model import SUCCESS, Answer, Document, Level, Verdict
 from eventlog.publisher.context import Counters, PublisherOptions
-from eventlog.publisher.sinks import Document, Sink
+from eventlog.publisher.sinks import Sink
 from eventlog.publisher.waiting import Random, back_off
 
 _log = logging.getLogger("eventlog.publisher")

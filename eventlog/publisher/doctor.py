@@ -16,8 +16,9 @@ from typing import Final, TypeVar
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
+from eventlog.changes.publishing import Need, row_attributes
 from eventlog.config.load import Config, connection_url
-from eventlog.config.settings import FORMATS_OF_ROWS
+from eventlog.config.publishing import chosen_format
 from eventlog.core.catalog import Catalog, Database, ObjectClass, match_name
 from eventlog.core.checks import check_rows
 from eventlog.errors import DatabaseError, EventlogError
@@ -25,7 +26,6 @@ from eventlog.model import queue_rows
 from eventlog.publisher.context import LOOPBACK_WAYS_OUT, PublisherOptions, loopback_of_tables, owned_tables
 from eventlog.publisher.cycle import recorded_ids
 from eventlog.publisher.flight import Flight
-from eventlog.publisher.formats import output_format, row_attributes
 from eventlog.publisher.open_log import (
     available_catalog,
     captured_tables,
@@ -37,6 +37,7 @@ from eventlog.publisher.open_log import (
     publisher_options,
     publisher_user,
 )
+from eventlog.publisher.output import event_writer
 from eventlog.publisher.queue import HOLD_WAYS_OUT, read_recorded
 from eventlog.sql import doctor, migrations, resync
 from eventlog.sql.connection import TO_THE_PRIMARY, as_database_errors, connect, dialect_of, is_pooled
@@ -240,14 +241,14 @@ def _classes(case: Case) -> Iterator[Finding]:
     if case.database is not None:
         ignore, quote = case.log.own_tables, case.dialect.quote
         yield from findings.judge_classes(case.database, listed, case.catalog, ignore, quote)
-        if case.catalog is not None and case.config.format.type in FORMATS_OF_ROWS:
+        if case.catalog is not None and chosen_format(case.config).is_of_rows:
             yield from findings.judge_child_values(case.catalog, case.config.format.type)
 
 
 def _unreadable(case: Case) -> Iterator[Finding]:
     if case.catalog is None or not case.schema:
         return
-    whole_rows = output_format(case.config, case.log).needs_current_rows
+    whole_rows = Need.WHOLE_ROWS in event_writer(case.config, case.log).needs
     needed = {pair for cls in case.catalog.classes for pair in _columns_read_back(case, cls, whole_rows)}
     perhaps: set[tuple[str, str]] = set()
     if "altered_tables" in case.dialect.capabilities:

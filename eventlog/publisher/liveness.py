@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from eventlog.config.load import Config
-from eventlog.model import Answer, Level, Verdict
+from eventlog.model import Answer, Document, Level, Verdict
 from eventlog.publisher.context import SILENT, Doing, Observer, WaitFor
 from eventlog.publisher.health_file import Progress
-from eventlog.publisher.sinks import Document, Sink
+from eventlog.publisher.sinks import Sink
 from eventlog.publisher.waiting import LONGEST_REST
 
 _log = logging.getLogger("eventlog.publisher")

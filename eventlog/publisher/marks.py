@@ -133,7 +133,7 @@ class InflightLine:
                 for event in idle:
                     if event.object_id is not None:
                         self.parking.release(event.object_id)
-            if self.options.singly:
+            if self._context.output.is_single:
                 yield from ((number, [event]) for event in events)
             elif events:
                 yield number, events

@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 from sqlalchemy import Connection
 
 from eventlog.config.load import Config, connection_url, with_secrets_of_now
+from eventlog.config.publishing import insert_query_back, value_options
 from eventlog.config.settings import SINKS, WatchSettings
 from eventlog.core.catalog import (
     Attribute,
@@ -46,8 +47,8 @@ from eventlog.errors import (
     together,
 )
 from eventlog.publisher.context import Context, Counters, PublisherOptions, Used, unavailable_in_words
-from eventlog.publisher.formats import is_single, output_format, value_options
 from eventlog.publisher.ledger import ledger_of
+from eventlog.publisher.output import event_writer
 from eventlog.publisher.sinks.files import Owner, claim
 from eventlog.sql.connection import (
     TO_THE_PRIMARY,
@@ -133,7 +134,7 @@ def open_unlocked(config: Config, counters: Counters) -> Iterator[Context]:
             log,
             catalog,
             options,
-            output_format(config, log),
+            event_writer(config, log),
             counters,
             reread=lambda: read_catalog(connection, dialect, config, log),
             captured=captured_tables(config, catalog),
@@ -397,7 +398,6 @@ def publisher_options(config: Config, current_user: str, fold_name: Callable[[st
         "concurrency": settings.concurrency if SINKS[config.sink.type].takes_several else 1,
         "time_of_day": settings.time_of_day or (),
         "heartbeat_interval": settings.heartbeat_interval * 60.0,
-        "singly": is_single(config),
     }
     return PublisherOptions(
         **{**same_fields(settings, PublisherOptions), **changed},
@@ -405,7 +405,7 @@ def publisher_options(config: Config, current_user: str, fold_name: Callable[[st
         delete_loopback=settings.loopback_rows == "consume" and is_given(config, "publisher.loopback_rows"),
         loopback_is_meant=is_given(config, "publisher.loopback_rows") or is_given(config, "publisher.allow_loopback"),
         park=settings.on_retry == "park",
-        events=EventOptions(_insert_query_back(config), config.format.noop_updates),
+        events=EventOptions(insert_query_back(config), config.format.noop_updates),
     )
 
 
@@ -446,11 +446,6 @@ def publisher_user(config: Config, dialect: Dialect, current_user: str) -> str:
 def is_given(config: Config, name: str) -> bool:
     """Whether an option, ``section.key``, was set, in whatever way."""
     return config.sources.get(name, "default") not in ("default", "profile idm")
-
-
-def _insert_query_back(config: Config) -> str:
-    """What types 5 and 7 become: the option speaks of XDS, as messages they are inserts (spec/change-model.md 3.1)."""
-    return config.format.insert_query_back if config.format.type == "xds" else "add"
 
 
 # --- the tables change while a publisher runs -------------------------------------------------------------------------

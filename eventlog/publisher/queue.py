@@ -33,6 +33,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection
 
+from eventlog.changes.publishing import Need
 from eventlog.core.catalog import ObjectId
 from eventlog.core.checks import BadRow, CheckedRow, Remark, check_rows
 from eventlog.core.events import Outgoing, QueryBack, asks_for_values, build_event, decide, ids_of
@@ -132,7 +133,7 @@ class WindowReader:
 
     def kept(self, chunk: list[LogRow]) -> list[QueueRow]:
         """What is looked at of whole rows, whose origins are kept if the format asks for them."""
-        if self.context.output.needs_origins:
+        if Need.TIMES in self.context.output.needs:
             return self.timed(list(map(_timed, chunk)))
         return list(queue_rows(chunk))
 
@@ -230,10 +231,10 @@ def take_window(
     limit = options.query_limit or _UNLIMITED_WINDOW
     reader = WindowReader(context, in_flight, parked)
     window = context.ledger.undone(Window(first, last, limit, options.leave_user, reader.value_bytes))
-    needs_origins = context.output.needs_origins
-    fields = TIMED_FIELDS if needs_origins else QUEUE_FIELDS
+    needs_times = Need.TIMES in context.output.needs
+    fields = TIMED_FIELDS if needs_times else QUEUE_FIELDS
     pieces: Iterable[list[Any]] = context.dialect.read_fields(context.connection, context.log, window, fields)
-    taken = _take(window, [map(reader.timed, pieces) if needs_origins else pieces], reader)
+    taken = _take(window, [map(reader.timed, pieces) if needs_times else pieces], reader)
     if taken is None:
         # Seldom: begun anew by a cursor, since what another statement reads is not of the same snapshot.
         whole = replace(window, limit=None)

@@ -12,11 +12,11 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from eventlog.changes.publishing import CurrentRows, Need, read_whole_rows
 from eventlog.core.catalog import Attribute, ObjectClass
 from eventlog.core.events import CurrentRow, Outgoing, QueryBack
 from eventlog.core.fold import Group
 from eventlog.publisher.context import Context
-from eventlog.publisher.formats import CurrentRows, read_whole_rows
 from eventlog.publisher.queue import WindowResult, build_events, split_groups, with_values
 
 _GROWTH: Final = 16
@@ -66,7 +66,7 @@ def with_current_rows(
     context: Context, events: Sequence[Outgoing], query_back: QueryBack | None = None
 ) -> tuple[Sequence[Outgoing], CurrentRows]:
     """Return the events, and the rows of their objects if the format needs them; some are gone then."""
-    if not context.output.needs_current_rows:
+    if Need.WHOLE_ROWS not in context.output.needs:
         return events, {}
     return read_whole_rows(events, query_back or context.query_back)
 

@@ -26,10 +26,10 @@ from eventlog import __version__
 from eventlog.config.load import Config
 from eventlog.config.settings import SINKS
 from eventlog.errors import ConfigError
-from eventlog.model import Answer, Level, Verdict
+from eventlog.model import Answer, Document, Level, Verdict
 from eventlog.publisher.context import Doing, Observer
 from eventlog.publisher.flight import FlightInfo
-from eventlog.publisher.sinks import Document, Sink
+from eventlog.publisher.sinks import Sink
 
 _ROOT: Final = Context()
 _PROTOCOL: Final = "http/protobuf"

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, closing
 from heapq import merge
 from itertools import chain
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from eventlog.changes.format import Format, Report
 from eventlog.errors import FormatError, NotExpressible
@@ -46,22 +46,6 @@ class Source(Protocol):
 
     def tables(self, reading: Reading) -> Sequence[tuple[SourceTable, Iterator[ChangeRow]]]:
         """The tables that the options want, each with its rows in change_seq order."""
-
-
-def read(source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
-    """The changes of all change tables of a source in change_seq order, numbered within their transactions.
-
-    Raises ConfigError, DatabaseError and the errors of this format.
-    """
-    if _is_url(source):
-        from eventlog.qlik.database_tables import database_source
-
-        with database_source(source) as tables:
-            yield from _changes_in(tables, "the database", options, report)
-    else:
-        from eventlog.qlik.file_tables import FileSource
-
-        yield from _changes_in(FileSource(Path(source), options), source, options, report)
 
 
 def _is_url(place: str) -> bool:
@@ -121,37 +105,6 @@ class Store(Protocol):
 
     def save(self, state: WriterState) -> None:
         """Save the state together with the rows that it numbered."""
-
-
-def write(changes: Iterable[Change], target: str, options: WriteOptions, report: Report) -> None:
-    """Changes appended to the change tables of a target, all or none, numbered behind what is stored there.
-
-    Raises ConfigError, DatabaseError and the errors of this format.
-    """
-    written = 0
-    with _open(target, options) as store:
-        state = store.stored_state()
-        tables: dict[tuple[str | None, str], tuple[TargetTable, WriteRows]] = {}
-        for change, columns in _with_columns(changes, options):
-            name = change.schema, change.table
-            if name not in tables:
-                try:
-                    tables[name] = TargetTable(change.table, columns, options), store.table(*name, columns)
-                except NotExpressible as error:  # of its name
-                    report.skip(error)
-                    continue
-            table, write_rows = tables[name]
-            try:
-                numbered, rows = rows_of(change, table, state, report.counters)
-                write_rows(rows)
-            except FormatError as error:
-                report.skip(error)
-            else:
-                state = numbered
-                written += bool(rows)
-        report.refuse_nothing(written)
-        _finish(store, options, state)
-    report.written += written
 
 
 def _open(target: str, options: WriteOptions) -> AbstractContextManager[Store]:
@@ -215,4 +168,59 @@ def _seen(
         yield change
 
 
-FORMAT = Format(NAME, read, write, (ReadOptions,), (WriteOptions,))
+class ChangeTableFormat(Format):
+    """Qlik change tables, in files or a database (spec/qlik.md 1)."""
+
+    name = NAME
+    title = "Qlik change tables"
+    schemes = None
+    reader_options = (ReadOptions,)
+    writer_options = (WriteOptions,)
+
+    def read_changes(self, source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
+        """The changes of all change tables of a source in change_seq order, numbered within their transactions.
+
+        Raises ConfigError, DatabaseError and the errors of this format.
+        """
+        if _is_url(source):
+            from eventlog.qlik.database_tables import database_source
+
+            with database_source(source) as tables:
+                yield from _changes_in(tables, "the database", options, report)
+        else:
+            from eventlog.qlik.file_tables import FileSource
+
+            yield from _changes_in(FileSource(Path(source), options), source, options, report)
+
+    def write_changes(self, changes: Iterable[Change], target: str, options: WriteOptions, report: Report) -> None:
+        """Changes appended to the change tables of a target, all or none, numbered behind what is stored there.
+
+        Raises ConfigError, DatabaseError and the errors of this format.
+        """
+        written = 0
+        with _open(target, options) as store:
+            state = store.stored_state()
+            tables: dict[tuple[str | None, str], tuple[TargetTable, WriteRows]] = {}
+            for change, columns in _with_columns(changes, options):
+                name = change.schema, change.table
+                if name not in tables:
+                    try:
+                        tables[name] = TargetTable(change.table, columns, options), store.table(*name, columns)
+                    except NotExpressible as error:  # of its name
+                        report.skip(error)
+                        continue
+                table, write_rows = tables[name]
+                try:
+                    numbered, rows = rows_of(change, table, state, report.counters)
+                    write_rows(rows)
+                except FormatError as error:
+                    report.skip(error)
+                else:
+                    state = numbered
+                    written += bool(rows)
+            report.refuse_nothing(written)
+            _finish(store, options, state)
+        report.written += written
+
+
+FORMAT: Final = ChangeTableFormat()

@@ -18,7 +18,7 @@ from json.encoder import encode_basestring
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from eventlog.changes.format import Format, Report
+from eventlog.changes.format import Report
 from eventlog.errors import (
     ConfigError,
     FormatError,
@@ -73,9 +73,6 @@ def write(changes: Iterable[Change], target: str, options: WriteOptions, report:
     with whole_file(target) as file:
         for message in _messages(changes, options, report):
             file.write(line_of(message))
-
-
-FORMAT: Final = Format("qlik-messages", read, write, (ReadOptions,), (WriteOptions,))
 
 
 def open_reader(options: ReadOptions, report: Report, **more: Any) -> MessageReader:

@@ -82,13 +82,10 @@ class ReadOptions(CheckedOptions):
 
 
 @dataclass(frozen=True, slots=True)
-class WriteOptions(CheckedOptions):
-    """Options of the writer, those of [format] among them. Raises ConfigError."""
+class PublishOptions(CheckedOptions):
+    """Options of a publisher's messages. Raises ConfigError."""
 
     encoding: str = option("json", choice("json", "avro"), "encoding of the messages")
-    columns: Columns = option(
-        {}, _COLUMNS, "columns of tables, as for the reader; default: those that the changes show"
-    )
     metadata: str = option(
         "publish", choice("publish", "none", "registry"), "publish metadata, or register schemas (Avro)"
     )
@@ -103,11 +100,25 @@ class WriteOptions(CheckedOptions):
     namespace: str | None = option(
         None, STRING, "beginning of Avro names, before .<schema>.<table>", example="com.attunity.queue.msg.hr"
     )
-    topic: str | None = option(None, STRING, "one topic for all tables; default: one a table")
     key: str = option("primary_key", choice("none", "table", "primary_key"), "key of the records")
-    on_truncate: str = option("skip", choice("skip", "error"), "what happens to a TRUNCATE, which has no message")
     server: str = option("eventlog", STRING, "server in the lineage")
     task: str = option("eventlog", STRING, "task in the lineage")
+
+    @property
+    def base_namespace(self) -> str:
+        """What stands before ``.<schema>.<table>`` in Avro names, by default ``com.attunity.queue.msg.<task>``."""
+        return self.namespace if self.namespace is not None else f"com.attunity.queue.msg.{self.task}"
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions(PublishOptions):
+    """Options of the writer. Raises ConfigError."""
+
+    columns: Columns = option(
+        {}, _COLUMNS, "columns of tables, as for the reader; default: those that the changes show"
+    )
+    topic: str | None = option(None, STRING, "one topic for all tables; default: one a table")
+    on_truncate: str = option("skip", choice("skip", "error"), "what happens to a TRUNCATE, which has no message")
     byteorder: str = option("little", choice("little", "big"), "byte order of masks")
     last_sequence: str | None = option(None, STRING, "the highest change_seq that was written before")
     input_complete: bool = option(True, FLAG, "the last transaction of the input is known to end there")
@@ -117,11 +128,6 @@ class WriteOptions(CheckedOptions):
         CheckedOptions.__post_init__(self)
         if self.metadata == "registry" and self.encoding != "avro":
             raise ConfigError("metadata = registry is for encoding = avro only; set encoding, or metadata = publish")
-
-    @property
-    def base_namespace(self) -> str:
-        """What stands before ``.<schema>.<table>`` in Avro names, by default ``com.attunity.queue.msg.<task>``."""
-        return self.namespace if self.namespace is not None else f"com.attunity.queue.msg.{self.task}"
 
 
 # --- names ------------------------------------------------------------------------------------------------------------

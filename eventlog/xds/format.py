@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -20,6 +20,7 @@ from lxml import etree
 from eventlog.changes.events import EventWriting, change_to_events, event_to_change
 from eventlog.changes.format import EXISTING_KEYS, Format, Report, keys_of, written
 from eventlog.changes.json_form import CATALOG, CatalogOption, catalog_of
+from eventlog.changes.publishing import Publishing
 from eventlog.core.catalog import Catalog
 from eventlog.core.moments import is_special
 from eventlog.core.options import (
@@ -46,6 +47,7 @@ from eventlog.errors import FormatError, ReceiverAway, XdsError
 from eventlog.files.atomic import whole_directory, whole_file
 from eventlog.files.text import source_files
 from eventlog.model import LEVELS, Answer, AttributeSteps, Change, Event, Level, Op, Operation, Step, Verdict, answer_of
+from eventlog.xds.publish import XdsWriter
 from eventlog.xds.writer import Header, file_form, line_form, write_event
 
 DEFAULT_LIMIT: Final = 256 * 1024 * 1024
@@ -317,6 +319,17 @@ class DocumentReaderOptions(DocumentOptions):
 
 
 @dataclass(frozen=True, slots=True)
+class PublishOptions(CheckedOptions):
+    """Options of a publisher's and a backlog's documents."""
+
+    insert_query_back: str = shared(INSERT_QUERY_BACK)
+    time_syntax: str = shared(TIME_SYNTAX)
+    indent: int = shared(INDENT)
+    product_name: str = shared(PRODUCT_NAME)
+    product_version: str = shared(PRODUCT_VERSION)
+
+
+@dataclass(frozen=True, slots=True)
 class DocumentWriterOptions(DocumentOptions):
     """Options of the writer."""
 
@@ -327,30 +340,6 @@ class DocumentWriterOptions(DocumentOptions):
     form: str = option("lines", choice("lines", "directory"), "an envelope a line, or an envelope a file")
     indent: int = shared(INDENT)
     existing_keys: Any = shared(EXISTING_KEYS)
-
-
-def read(source: str, options: DocumentReaderOptions, report: Report) -> Iterator[Change]:
-    """The changes of the events of a file or of the files of a directory, in the order of their names.
-
-    A file is one document, or one document a line. What cannot be read is passed over; elements that are no changes
-    are counted as ``other_elements``.
-    """
-    values = options.values()
-    catalog = options.classes(values)
-    for path in source_files(Path(source), ".xml or .xmll file", (".xml", ".xmll")):
-        for place, document in _documents(path, options.limit):
-            if isinstance(document, XdsError):
-                report.skip(document)
-                continue
-            if document.others:
-                report.pass_over("other_elements", len(document.others))
-            for event in document.events:
-                try:
-                    change = event_to_change(event, catalog, values)
-                except FormatError as error:
-                    report.skip(FormatError(f"{place}: {error}"))
-                    continue
-                yield change
 
 
 def _documents(path: Path, limit: int) -> Iterator[tuple[str, Document | XdsError]]:
@@ -390,36 +379,79 @@ def _document(data: bytes, limit: int, path: Path, number: int | None) -> Docume
         return XdsError(f"{path}, line {line}: {message}" if line else f"{path}: {message}")
 
 
-def write(changes: Iterable[Change], target: str, options: DocumentWriterOptions, report: Report) -> None:
-    """Changes as documents of up to ``batch_size`` events: lines of a file, or files of a directory; whole or not."""
-    values = options.values()
-    catalog = options.classes(values)
-    writing = EventWriting(
-        values,
-        options.insert_query_back,
-        keys_of(options.existing_keys, catalog),
-        lambda column: report.count(f"truncated {column}"),
-        lambda column: report.count(f"null_unchanged {column}"),
-    )
-    header = Header(options.product_name, options.product_version)
-    events_of = partial(change_to_events, catalog=catalog, options=writing)
-    events = map(write_event, written(changes, events_of, report))
-    with ExitStack() as stack:
-        if options.form == "lines":
-            file = stack.enter_context(whole_file(target))
+class XdsFormat(Format):
+    """XDS documents: an envelope a line, or an envelope a file (spec/xds.md)."""
+
+    name = "xds"
+    title = "XDS documents"
+    endings = {"lines": ".xmll", "documents": ".xml"}  # noqa: RUF012 - read only
+    reader_options = (DocumentReaderOptions,)
+    writer_options = (DocumentWriterOptions,)
+    publish_options = PublishOptions
+    answer = "xds"
+
+    def read_changes(self, source: str, options: DocumentReaderOptions, report: Report) -> Iterator[Change]:
+        """The changes of the events of a file or of the files of a directory, in the order of their names.
+
+        A file is one document, or one document a line. What cannot be read is passed over; elements that are no changes
+        are counted as ``other_elements``.
+        """
+        values = options.values()
+        catalog = options.classes(values)
+        for path in source_files(Path(source), ".xml or .xmll file", (".xml", ".xmll")):
+            for place, document in _documents(path, options.limit):
+                if isinstance(document, XdsError):
+                    report.skip(document)
+                    continue
+                if document.others:
+                    report.pass_over("other_elements", len(document.others))
+                for event in document.events:
+                    try:
+                        change = event_to_change(event, catalog, values)
+                    except FormatError as error:
+                        report.skip(FormatError(f"{place}: {error}"))
+                        continue
+                    yield change
+
+    def write_changes(
+        self, changes: Iterable[Change], target: str, options: DocumentWriterOptions, report: Report
+    ) -> None:
+        """Write documents of up to ``batch_size`` events: lines of a file, or files of a directory."""
+        values = options.values()
+        catalog = options.classes(values)
+        writing = EventWriting(
+            values,
+            options.insert_query_back,
+            keys_of(options.existing_keys, catalog),
+            lambda column: report.count(f"truncated {column}"),
+            lambda column: report.count(f"null_unchanged {column}"),
+        )
+        header = Header(options.product_name, options.product_version)
+        events_of = partial(change_to_events, catalog=catalog, options=writing)
+        events = map(write_event, written(changes, events_of, report))
+        with ExitStack() as stack:
+            if options.form == "lines":
+                file = stack.enter_context(whole_file(target))
+                while envelope := list(islice(events, options.batch_size)):
+                    file.write(line_form(envelope, header).encode())
+                return
+            directory = stack.enter_context(whole_directory(target))
+            number = 0
             while envelope := list(islice(events, options.batch_size)):
-                file.write(line_form(envelope, header).encode())
-            return
-        directory = stack.enter_context(whole_directory(target))
-        number = 0
-        while envelope := list(islice(events, options.batch_size)):
-            number += 1
-            (directory / f"{number:09}.xml").write_bytes(file_form(envelope, header, options.indent).encode())
+                number += 1
+                (directory / f"{number:09}.xml").write_bytes(file_form(envelope, header, options.indent).encode())
+
+    def publish(self, options: PublishOptions, publishing: Publishing) -> XdsWriter:
+        return XdsWriter(Header(options.product_name, options.product_version), publishing, options.indent)
+
+    def values(self, options: PublishOptions, shared: ValueOptions) -> ValueOptions:
+        return replace(shared, time_syntax=options.time_syntax, characters="xml")
+
+    def insert_query_back(self, options: PublishOptions) -> str:
+        return options.insert_query_back
 
 
-FORMAT: Final = Format("xds", read, write, (DocumentReaderOptions,), (DocumentWriterOptions,))
-
-# --- answers ----------------------------------------------------------------------------------------------------------
+FORMAT: Final = XdsFormat()
 
 # --- answers ----------------------------------------------------------------------------------------------------------
 

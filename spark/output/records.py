@@ -10,27 +10,29 @@ from __future__ import annotations
 import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict
 from itertools import chain
 from typing import Any, Final
 
-from eventlog.cloudevents.options import DATASCHEMA, EVENT_TYPE, INTEGERS, NESTED_VALUES, SOURCE, STRUCTURED
-from eventlog.cloudevents.values import JsonForm
-from eventlog.config.load import Config
+from eventlog.changes.publishing import CurrentRows, Publishing, read_whole_rows
+from eventlog.cloudevents.options import STRUCTURED
+from eventlog.cloudevents.options import PublishOptions as CloudEventsOptions
+from eventlog.cloudevents.publish import CloudEventWriter
+from eventlog.config.load import Config, connection_url
+from eventlog.config.publishing import publish_options, value_options
 from eventlog.core.events import Decided, Outgoing, QueryBack, build_event
-from eventlog.core.options import CheckedOptions, parse_options, same_fields, shared
+from eventlog.core.options import parse_options
 from eventlog.debezium import writer as debezium
 from eventlog.debezium.format import line_of as debezium_line
+from eventlog.debezium.publish import EventRecords
 from eventlog.errors import FormatError, RowError
 from eventlog.model import LogRow, Verdict, origins_of
-from eventlog.publisher.formats import CurrentRows, configured_options, read_whole_rows, value_options
-from eventlog.publisher.formats.cloudevents import CloudEvents, source_of
-from eventlog.publisher.formats.debezium import EventRecords
-from eventlog.publisher.formats.qlik_messages import EventMessages, full_name
+from eventlog.publisher.flight import Flight
 from eventlog.qlik.envelope import registry_of_writer
 from eventlog.qlik.message_format import line_of as message_line
 from eventlog.qlik.message_tables import WriteOptions
 from eventlog.qlik.message_writer import MessageWriter, sequence_prefix
+from eventlog.qlik.publish import EventMessages, full_name
 from eventlog.qlik.sequence import WriterState, raise_to
 from eventlog.sql.connection import parse_url
 from spark.directory import Directory
@@ -65,35 +67,22 @@ def _refuse(event: Outgoing, message: str, counts: Counter[str], bad: list[BadLi
 # --- CloudEvents (spec/cloudevents.md) --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _CloudEventsOptions(CheckedOptions):
-    """The options of ``[format]`` that files of events have. Raises ConfigError."""
-
-    source: str | None = shared(SOURCE)
-    event_type: str = shared(EVENT_TYPE)
-    dataschema: str | None = shared(DATASCHEMA)
-    integers: str = shared(INTEGERS)
-    nested_values: str = shared(NESTED_VALUES)
-
-
-def _cloudevents_options(config: Config, options: Mapping[str, Any], form: str) -> _CloudEventsOptions:
+def _cloudevents_options(config: Config, options: Mapping[str, Any], form: str) -> CloudEventsOptions:
     """The options of ``[format]``; those of the request go before."""
-    return parse_options(
-        _CloudEventsOptions, {**same_fields(config.format, _CloudEventsOptions), **options}, "the backlog's CloudEvents"
-    )
+    chosen = {**asdict(publish_options(config)), "mode": STRUCTURED, **options}
+    return parse_options(CloudEventsOptions, chosen, "the backlog's CloudEvents")
 
 
 def _cloudevents_writer(job: Job) -> Callable[[Sequence[Outgoing], Mapping[int, LogRow]], list[bytes]]:
     """The function that writes events, whose rows it is given, as the publisher does."""
-    options: _CloudEventsOptions = job.output.options
-    source = options.source or source_of(parse_url(job.place.url), job.place.log)
-    form = JsonForm(options.integers, options.nested_values)
-    output = CloudEvents(STRUCTURED, source, options.event_type, value_options(job.config), form, options.dataschema)
+    url, log = parse_url(job.place.url), job.place.log
+    publishing = Publishing(value_options(job.config), url.database or url.username or "", log.schema, log.name)
+    output = CloudEventWriter(job.output.options, publishing)
     classes = catalog(job)
 
     def write(events: Sequence[Outgoing], log_rows: Mapping[int, LogRow]) -> list[bytes]:
-        written = output.events(classes, events, origins_of(log_rows.values()))
-        return [event.whole_bytes() + b"\n" for event in written]
+        written = output.write(classes, Flight(0, {}, origins=origins_of(log_rows.values())), events)
+        return [output.body([piece]) for piece in written if not isinstance(piece, Verdict)]
 
     return write
 
@@ -129,8 +118,12 @@ CLOUDEVENTS: Final = OutputFormat(("lines",), _cloudevents_options, _cloudevents
 
 def _debezium_options(config: Config, options: Mapping[str, Any], form: str) -> debezium.WriteOptions:
     """The options of ``[format]``, as the publisher takes them; those of the request go before."""
-    configured = configured_options(config, debezium.WriteOptions)
+    configured = {**asdict(publish_options(config)), "topic": config.sink.topic, "database": _database(config)}
     return parse_options(debezium.WriteOptions, {**configured, **options}, "the backlog's Debezium events")
+
+
+def _database(config: Config) -> str:
+    return parse_url(connection_url(config.database)).database or ""
 
 
 def _debezium_renderer(job: Job) -> Render:
@@ -189,7 +182,7 @@ it comes first.
 
 def _message_options(config: Config, options: Mapping[str, Any], form: str) -> WriteOptions:
     """The options of ``[format]``, as the publisher takes them; those of the request go before."""
-    configured = configured_options(config, WriteOptions)
+    configured = {**asdict(publish_options(config)), "topic": config.sink.topic}
     chosen = parse_options(WriteOptions, {**configured, **options}, "the backlog's Qlik messages")
     registry_of_writer(chosen)  # refused here, and not in a task
     return chosen

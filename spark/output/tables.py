@@ -30,11 +30,11 @@ from eventlog.errors import ConfigError, FormatError, NotExpressible, RowError, 
 from eventlog.files.tabular import SUFFIXES, csv_line, json_line
 from eventlog.log.reading import group_reader
 from eventlog.model import Change, ChangeOp, LogRow, Operation, full_name
-from eventlog.publisher.formats.qlik_messages import class_columns
 from eventlog.qlik.change_rows import OPERATIONS, PARTITION_NAME, TableLayout, mask_writer
 from eventlog.qlik.change_tables import TargetTable, images_of
 from eventlog.qlik.columns import CLASSES, QlikColumn
 from eventlog.qlik.file_tables import STATE_FILE, file_name, write_partitions
+from eventlog.qlik.publish import class_columns
 from eventlog.qlik.sequence import (
     CONTROL_TABLE,
     LENGTH,

@@ -22,11 +22,10 @@ from vector_cases import Case, configuration, log_text, read_case, tree
 
 from eventlog.core import table_key
 from eventlog.errors import FatalAnswer, ReceiverAway
-from eventlog.model import Answer, LogRow
+from eventlog.model import Answer, Document, LogRow
 from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.open_log import open_context
-from eventlog.publisher.sinks import Document
 from eventlog.sql.connection import load_dialect
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable
@@ -65,7 +64,7 @@ class Receiver(PlainSink):
     documents: list[bytes] = field(default_factory=list)
 
     def send(self, document: Document) -> Answer:
-        self.documents.append(document.body.encode())
+        self.documents.append(document.body)
         return self.case.answer_to([event.event_id for event in document.events])
 
 

@@ -17,9 +17,9 @@ from eventlog.core.table_key import key_text
 from eventlog.model import Level, LogRow, Status, Verdict
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.flight import pack
-from eventlog.publisher.formats import output_format
 from eventlog.publisher.marks import Marks
 from eventlog.publisher.open_log import catalog_of, class_names, publisher_options
+from eventlog.publisher.output import event_writer
 from eventlog.publisher.queue import build_events, take_window
 from eventlog.sql.dialect import CurrentRow
 from eventlog.sql.log_table import LogTable, find_columns
@@ -100,7 +100,7 @@ def publish(case: Case, tmp_path: Path) -> tuple[list[bytes], MemoryLog]:
         log=log,
         catalog=catalog_of(config, database, class_names(config)[1], log),
         options=publisher_options(config, "eventlog"),
-        output=output_format(config, log),
+        output=event_writer(config, log),
         counters=Counters(),
     )
     outgoing: list[Outgoing] = []
@@ -123,7 +123,7 @@ def publish(case: Case, tmp_path: Path) -> tuple[list[bytes], MemoryLog]:
     flight = pack(1, outgoing, context.options.batch_size)
     for number, events in flight.envelopes.items():
         document = context.output.document(context.catalog, flight, number, events)
-        documents.append(document.body.encode())
+        documents.append(document.body)
         answer = case.answer_to(document.event_ids)
         marks = Marks(context.counters)
         retried = set()

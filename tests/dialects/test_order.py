@@ -11,11 +11,10 @@ import sqlalchemy as sa
 from platforms import Platform
 from shared import Objects, PlainSink, apply_event
 
-from eventlog.model import Answer, Event
+from eventlog.model import Answer, Document, Event
 from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.open_log import open_context
-from eventlog.publisher.sinks import Document
 
 WRITERS, CHANGES, OBJECTS = 4, 25, 5
 

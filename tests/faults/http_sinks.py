@@ -15,8 +15,7 @@ from receiver import Receiver, Script, answer, status
 
 from eventlog.config.settings import SinkSettings
 from eventlog.errors import ReceiverAway
-from eventlog.model import Answer
-from eventlog.publisher.sinks import Document
+from eventlog.model import Answer, Document
 from eventlog.publisher.sinks.http import HttpSink
 
 PATIENCE = 20.0
@@ -26,7 +25,7 @@ WARNING = answer(status("warning", "1"))
 
 
 def document(*event_ids: str, body: str = "<nds>Ünï</nds>\n") -> Document:
-    return Document(12, 3, event_ids or ("1", "2"), body)
+    return Document(12, 3, event_ids or ("1", "2"), body.encode())
 
 
 def http_sink(url: str, *, form: str = "xds", **options: Any) -> HttpSink:

@@ -23,11 +23,11 @@ from eventlog.cli.context import transaction
 from eventlog.cli.db import names
 from eventlog.cli.triggers import planned_triggers
 from eventlog.config.load import Config, load
-from eventlog.model import Answer
+from eventlog.model import Answer, Document
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.daemon import publish
 from eventlog.publisher.open_log import open_context
-from eventlog.publisher.sinks import Document, Sink
+from eventlog.publisher.sinks import Sink
 from eventlog.publisher.waiting import Stop, StopRequest
 from eventlog.sql import migrations
 from eventlog.sql.triggers import LOCK_TIMEOUT
@@ -142,7 +142,7 @@ class Collecting(PlainSink):
 
     @property
     def bodies(self) -> list[str]:
-        return [document.body for document in self.documents]
+        return [document.body.decode() for document in self.documents]
 
     @property
     def event_ids(self) -> list[str]:

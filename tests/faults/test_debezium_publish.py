@@ -22,12 +22,12 @@ from shared import execute, fetch, statuses, url_of
 from eventlog import cli
 from eventlog.config.load import Config, load
 from eventlog.errors import ReceiverAway
-from eventlog.model import Answer
+from eventlog.model import Answer, Document
 from eventlog.publisher.context import Counters
 from eventlog.publisher.cycle import recover, run_cycle
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.open_log import open_context
-from eventlog.publisher.sinks import Document, open_sink
+from eventlog.publisher.sinks import open_sink
 
 SCHEMA = (
     "CREATE TABLE usr (idu integer PRIMARY KEY, fname text, salary numeric(9,2), born timestamp(6))",

@@ -17,10 +17,9 @@ from eventlog.cli.status import drift as drift_in_status
 from eventlog.cli.triggers import planned_triggers
 from eventlog.config.load import Config, load
 from eventlog.errors import ReceiverAway
-from eventlog.model import Answer
+from eventlog.model import Answer, Document
 from eventlog.publisher import open_log
 from eventlog.publisher.doctor import examine
-from eventlog.publisher.sinks import Document
 from eventlog.sql.triggers import TriggerPlan
 
 USR = "CREATE TABLE usr (id integer PRIMARY KEY, name text, age integer, nick varchar(40))"

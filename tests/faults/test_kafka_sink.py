@@ -21,14 +21,14 @@ from eventlog import cli
 from eventlog.changes.format import Report
 from eventlog.config.load import Config, effective, load
 from eventlog.errors import ConfigError, ReceiverAway
-from eventlog.model import Answer, KafkaRecord, Level, Verdict
+from eventlog.model import Answer, Document, KafkaRecord, Level, Verdict
 from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.liveness import ReportingSink
 from eventlog.publisher.open_log import open_context
-from eventlog.publisher.sinks import Document, open_sink
+from eventlog.publisher.sinks import open_sink
 from eventlog.publisher.sinks.kafka import KafkaSink
-from eventlog.qlik.message_format import FORMAT
+from eventlog.qlik.message_definition import FORMAT
 from eventlog.transport import kafka
 
 SCHEMA = (
@@ -330,7 +330,7 @@ def test_a_batch_that_the_brokers_refuse_is_sent_again_record_by_record(brokers:
     sink._transmitter = Refusing(brokers.brokers)
     event_ids = ("1", "2", "3", "4")
     records = tuple((KafkaRecord("t", None, event_id.encode()),) for event_id in event_ids)
-    assert sink.send(Document(1, 1, event_ids, "", records)) == Answer(is_pending=True)
+    assert sink.send(Document(1, 1, event_ids, b"", records)) == Answer(is_pending=True)
     refused = sink.flush()
     assert {event_id: verdict.level for event_id, verdict in (refused or {}).items()} == {"2": Level.ERROR}
     sink.close()

@@ -12,9 +12,8 @@ from publishers import Collecting, install, opened, write_config
 from shared import execute, statuses, url_of
 
 from eventlog.config.load import load
-from eventlog.model import Answer, Level, Verdict
+from eventlog.model import Answer, Document, Level, Verdict
 from eventlog.publisher.cycle import recover, run_cycle
-from eventlog.publisher.sinks import Document
 
 MANY = 2000
 NEW = 100_000

@@ -17,11 +17,11 @@ from publishers import Collecting, install, opened, session, write_config
 from shared import execute, statuses, url_of
 
 from eventlog.config.load import Config, load
+from eventlog.model import Document
 from eventlog.publisher import cycle, daemon, queue
 from eventlog.publisher.context import Context
 from eventlog.publisher.cycle import recover, run_cycle
 from eventlog.publisher.ledger import QueueScan
-from eventlog.publisher.sinks import Document
 
 OTHERS = "INSERT INTO usr SELECT n, 0 FROM generate_series({}, {}) AS n"
 

@@ -22,12 +22,11 @@ from publishers import LONG, Inbox, configuration, make_log, settings, write
 from shared import wait_until
 
 from eventlog.errors import DatabaseAway, FatalAnswer, ReceiverAway
-from eventlog.model import Answer, Level, Verdict
+from eventlog.model import Answer, Document, Level, Verdict
 from eventlog.publisher import context as publisher_context
 from eventlog.publisher.context import Context, Counters, summary
 from eventlog.publisher.daemon import publish, publish_once
 from eventlog.publisher.open_log import open_context
-from eventlog.publisher.sinks import Document
 from eventlog.publisher.waiting import StopRequest
 from eventlog.sql.windows import Queue
 from eventlog.xds.format import read_events
@@ -90,7 +89,7 @@ def test_a_heartbeat_is_sent_when_nothing_else_is(log: sa.Engine, form: str) -> 
 
     sink = Judge(most=3)
     run(log, sink, change, sink__form=form, format__indent=2)
-    assert [read_events(document.body.encode()).heartbeat for document in sink.seen] == [True] * 3
+    assert [read_events(document.body).heartbeat for document in sink.seen] == [True] * 3
     assert [document.events for document in sink.seen] == [()] * 3
     assert len({document.flight for document in sink.seen}) == 3  # so that no file replaces another one
     assert (counted[0].heartbeats_sent, counted[0].documents_sent) == (3, 0)

@@ -21,10 +21,9 @@ from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
 from eventlog.config.load import Config, load
 from eventlog.errors import AnotherPublisher, DatabaseAway, FatalAnswer, ReceiverAway
-from eventlog.model import Answer, Level, Verdict
+from eventlog.model import Answer, Document, Level, Verdict
 from eventlog.publisher.daemon import publish, publish_once
 from eventlog.publisher.flight import decode
-from eventlog.publisher.sinks import Document
 from eventlog.sql import embedded
 
 USR = "CREATE TABLE usr (id integer PRIMARY KEY, name text)"

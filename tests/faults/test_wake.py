@@ -16,8 +16,7 @@ import sqlalchemy as sa
 from publishers import LONG, ROW, Inbox, backend, configuration, make_log, process, publishing, runs, sleeps, write
 from shared import PATIENCE, wait_until
 
-from eventlog.model import Answer, Level, Verdict
-from eventlog.publisher.sinks import Document
+from eventlog.model import Answer, Document, Level, Verdict
 from eventlog.publisher.waiting import StopRequest
 
 

@@ -18,8 +18,7 @@ from shared import execute, fetch, url_of, wait_until
 
 from eventlog.config.load import load
 from eventlog.errors import ReceiverAway
-from eventlog.model import Answer, Level, Verdict
-from eventlog.publisher.sinks import Document
+from eventlog.model import Answer, Document, Level, Verdict
 
 TABLES = (
     "CREATE TABLE usr (id integer PRIMARY KEY, name text, num integer)",

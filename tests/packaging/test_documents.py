@@ -160,7 +160,7 @@ def test_the_map_names_what_is_in_the_files_that_it_names(what: str, where: str)
     paths = [
         path
         for word in words
-        for folder in ("eventlog", "", "eventlog/sql/dialects/postgresql", "eventlog/publisher/formats")
+        for folder in ("eventlog", "", "eventlog/sql/dialects/postgresql")
         for path in [ROOT / folder / word.replace("<database>", "postgresql")]
         if path.exists()
     ]

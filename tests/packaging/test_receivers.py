@@ -19,10 +19,10 @@ from documents import ROOT, fenced
 from eventlog import cli
 from eventlog.config.load import load
 from eventlog.errors import FatalAnswer, ReceiverAway
+from eventlog.model import Document
 from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.open_log import open_context
-from eventlog.publisher.sinks import Document
 from eventlog.publisher.sinks.http import HttpSink
 from eventlog.publisher.sinks.python import CallableSink
 from eventlog.sql import migrations
@@ -144,7 +144,7 @@ def test_the_example_receiver_applies_an_event_that_comes_again_once_only(
             db.execute("UPDATE object SET attributes = '{}'")
         sink.send(Document(1, 1, event_ids, body))
         assert objects(file) == {"idu=1": {}}  # known ids are not applied
-        sink.send(Document(1, 1, event_ids, body.replace('event-id="1"', 'event-id="1.2"')))
+        sink.send(Document(1, 1, event_ids, body.replace(b'event-id="1"', b'event-id="1.2"')))
         assert objects(file) == {"idu=1": {"fname": ["Ada"]}}  # 1.2 is another id than 1
     assert applied == {"idu=1": {"fname": ["Augusta"]}}
 

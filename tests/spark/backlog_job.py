@@ -16,12 +16,11 @@ from shared import PlainSink
 
 from eventlog.config.load import Config, load
 from eventlog.errors import ReceiverAway
-from eventlog.model import Answer, KafkaRecord, Verdict
+from eventlog.model import Answer, Document, KafkaRecord, Verdict
 from eventlog.publisher.context import Counters
 from eventlog.publisher.cycle import recover, run_cycle
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.open_log import open_context
-from eventlog.publisher.sinks import Document
 from eventlog.sql import migrations
 from spark.backlog import Report, Request, run
 
@@ -196,7 +195,7 @@ class Collector(PlainSink):
     def send(self, document: Document) -> Answer:
         if len(self.documents) >= self.most:
             raise ReceiverAway("away")
-        self.documents.append(document.body)
+        self.documents.append(document.body.decode())
         return Answer()
 
 

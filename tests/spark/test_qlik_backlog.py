@@ -37,11 +37,11 @@ from eventlog.errors import ConfigError
 from eventlog.model import ChangeOp
 from eventlog.publisher.context import Counters
 from eventlog.publisher.flight import decode
-from eventlog.publisher.formats.qlik_messages import class_columns
 from eventlog.publisher.open_log import open_unlocked
 from eventlog.qlik.change_tables import refuse
 from eventlog.qlik.envelope import Message
 from eventlog.qlik.message_format import read_lines
+from eventlog.qlik.publish import class_columns
 from eventlog.qlik.sequence import WriterState, next_sequence, sequence_at, time_prefix
 from eventlog.registry import format_named
 from spark import backlog

@@ -18,18 +18,17 @@ from shared import Objects, PlainSink, apply_event
 
 from eventlog.core.catalog import Attribute, Catalog, ObjectClass
 from eventlog.core.events import Outgoing
-from eventlog.model import Answer, Event, Level, LogRow, Verdict
+from eventlog.model import Answer, Document, Event, Level, LogRow, Verdict
 from eventlog.publisher import cycle
 from eventlog.publisher.context import Context, Counters, PublisherOptions
 from eventlog.publisher.cycle import State, recover, run_cycle
 from eventlog.publisher.delivery import Delivered, FlightResult
 from eventlog.publisher.flight import decode
-from eventlog.publisher.formats import XdsFormat
-from eventlog.publisher.sinks import Document
 from eventlog.sql.dialect import CurrentRow
 from eventlog.sql.dialects.sqlite import SQLite
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.windows import Ranges, Window, to_ranges
+from eventlog.xds.publish import XdsWriter
 from eventlog.xds.writer import Header
 
 LOG = LogTable(None, "eventlog", LogRow._fields)
@@ -54,6 +53,7 @@ class FakePublisher:
 
     options: PublisherOptions = NO_WAIT
     catalog: Catalog = CATALOG
+    singly: bool = False
     contents: Contents = field(default_factory=dict)
     step: Callable[[str], None] = lambda name: None
     queried: list[tuple[str, list[str], list[str]]] = field(default_factory=list)
@@ -109,7 +109,9 @@ class FakePublisher:
 
     def context(self) -> Context:
         dialect = SteppingDialect(self)
-        return Context(self.connection, dialect, LOG, self.catalog, self.options, OUTPUT, self.counters)
+        output = XdsWriter(Header())
+        output.is_single = self.singly
+        return Context(self.connection, dialect, LOG, self.catalog, self.options, output, self.counters)
 
     def start(self) -> State:
         return recover(self.context())
@@ -173,7 +175,7 @@ def _short(event: Outgoing) -> list[Any]:
     return [*parts, dropped] if dropped else parts
 
 
-OUTPUT = XdsFormat(Header())
+OUTPUT = XdsWriter(Header())
 
 Judge = Callable[[Event], str]
 

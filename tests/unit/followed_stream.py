@@ -19,7 +19,6 @@ from eventlog.gbase.options import ReadOptions
 from eventlog.gbase.workload import drain, open_session
 from eventlog.model import Answer, Event, Level, Verdict
 from eventlog.publisher.context import Counters, PublisherOptions
-from eventlog.publisher.formats import XdsFormat
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.sinks.python import CallableSink
 from eventlog.publisher.stream import Source
@@ -27,6 +26,7 @@ from eventlog.publisher.stream.capture_files import CaptureFiles
 from eventlog.publisher.stream.follow import Following, OpenPosition, follow
 from eventlog.publisher.stream.position import Saved, failures_of, position_file
 from eventlog.publisher.waiting import StopRequest
+from eventlog.xds.publish import XdsWriter
 from eventlog.xds.writer import Header
 
 ITEM = "shop:app.item"
@@ -90,9 +90,9 @@ class Receiver:
         self.stop = StopRequest()
         self.enough: Callable[[Receiver], bool] = lambda receiver: False
 
-    def receive(self, body: str, events: Sequence[Event]) -> Answer:
+    def receive(self, body: bytes, events: Sequence[Event]) -> Answer:
         self.envelopes.append([said(event) for event in events])
-        for event, element in zip(events, etree.fromstring(body.encode()).iterfind("input/*"), strict=True):
+        for event, element in zip(events, etree.fromstring(body).iterfind("input/*"), strict=True):
             self.meanings[event.event_id].add(etree.tostring(element, encoding="unicode"))
         verdicts = {}
         for event in events:
@@ -110,7 +110,7 @@ class Receiver:
         return CallableSink(self.receive, "the receiver")
 
 
-OUTPUT = XdsFormat(Header("eventlog", "test"))
+OUTPUT = XdsWriter(Header("eventlog", "test"))
 
 
 def following(source: Source, **options: Any) -> Following:

@@ -19,7 +19,11 @@ from shared import PlainSink
 from sqlalchemy import make_url
 
 from eventlog.changes.format import Report
-from eventlog.cloudevents.format import FORMAT, change_of, data_of, event_writer
+from eventlog.changes.publishing import Publishing
+from eventlog.cloudevents.definition import FORMAT
+from eventlog.cloudevents.format import change_of, data_of, event_writer
+from eventlog.cloudevents.options import PublishOptions
+from eventlog.cloudevents.publish import CloudEventWriter, source_of
 from eventlog.cloudevents.values import JSON_FORM, JsonForm, array_of, array_text, text_converter
 from eventlog.config.load import Config, load
 from eventlog.core.catalog import build_catalog
@@ -27,11 +31,9 @@ from eventlog.core.events import Outgoing
 from eventlog.core.json_bytes import json_bytes
 from eventlog.core.values import ColumnType, Kind, ValueOptions, parse_type
 from eventlog.errors import ConfigError, FormatError, NotExpressible
-from eventlog.model import ALL, Answer, Change, ChangeOp, Level, Lob, LogRow, Operation, Verdict, origins_of
-from eventlog.publisher import formats, open_log
+from eventlog.model import ALL, Answer, Change, ChangeOp, Document, Level, Lob, LogRow, Operation, Verdict, origins_of
 from eventlog.publisher.flight import Flight
-from eventlog.publisher.formats.cloudevents import CloudEvents, source_of
-from eventlog.publisher.sinks import Document
+from eventlog.publisher.output import event_writer as configured_writer
 from eventlog.sql.log_table import LogTable
 
 ITEM = Change(
@@ -255,8 +257,13 @@ DELETE = Outgoing("13", [13], OBJECT, Operation.DELETE, (), sendings=2)
 ROW = LogRow(12, "N", 2, "2024-05-10 11:59:59.5", "app", "usr", "idu=7", "fname", "a", "é%")
 
 
+def writer(mode: str = "structured", in_records: bool = False, **options: Any) -> CloudEventWriter:
+    chosen = PublishOptions(mode, "/db/log", "hr.{operation}", **options)
+    return CloudEventWriter(chosen, Publishing(ValueOptions("full"), in_records=in_records))
+
+
 def document(mode: str, *events: Outgoing, in_records: bool = False) -> Document:
-    output = CloudEvents(mode, "/db/log", "hr.{operation}", ValueOptions("full"), in_records=in_records)
+    output = writer(mode, in_records=in_records)
     return output.document(CATALOG, Flight(3, (), "", origins_of([ROW])), 1, events)
 
 
@@ -355,11 +362,11 @@ def test_a_value_that_python_cannot_hold_is_text() -> None:
     age = next(attribute for attribute in usr().attributes if attribute.name == "idu" or attribute.value_type == "int")
     digits = "9" * 5000
     made = document("structured", MODIFY._replace(steps=[(12, 2, OBJECT, age, "1", digits)]))
-    assert f'"{age.name}":{{"old":1,"new":{digits}}}' in made.body
+    assert f'"{age.name}":{{"old":1,"new":{digits}}}'.encode() in made.body
 
 
 def test_a_preview_shows_events_as_lines() -> None:
-    output = CloudEvents("binary", "/db/log", "hr.{operation}", ValueOptions("full"))
+    output = writer("binary")
     assert [
         json.loads(line)["id"] for line in output.preview(CATALOG, Flight(1, {}), [MODIFY, DELETE]).splitlines()
     ] == [
@@ -377,7 +384,9 @@ def test_a_preview_shows_events_as_lines() -> None:
     ],
 )
 def test_the_source_names_database_schema_and_log(url: str, schema: str | None, source: str) -> None:
-    assert source_of(make_url(url), LogTable(schema, "eventlog", ())) == source
+    parsed = make_url(url)
+    publishing = Publishing(database=parsed.database or parsed.username or "", schema=schema, log="eventlog")
+    assert source_of(publishing) == source
 
 
 def config_of(**flags: str) -> Config:
@@ -400,9 +409,9 @@ def config_of(**flags: str) -> Config:
 )
 def test_each_sink_has_its_usual_mode(sink: dict[str, str], mode: str, singly: bool) -> None:
     config = config_of(**sink)
-    output = formats.output_format(config, LogTable(None, "eventlog", ()))
-    assert isinstance(output, CloudEvents)
-    assert (output.mode, open_log.publisher_options(config, "").singly) == (mode, singly)
+    output = configured_writer(config, LogTable(None, "eventlog", ()))
+    assert isinstance(output, CloudEventWriter)
+    assert (output.mode, output.is_single) == (mode, singly)
 
 
 class Receiver(PlainSink):
@@ -418,7 +427,7 @@ class Receiver(PlainSink):
 
 
 def test_where_a_document_is_one_event_each_event_of_an_envelope_is_sent_by_itself() -> None:
-    fake = FakePublisher(replace(NO_WAIT, singly=True))
+    fake = FakePublisher(NO_WAIT, singly=True)
     fake.log([row(1, 4), row(2, 4, "idu=2"), row(3, 4, "idu=3")])
     sink = Receiver(_2=Verdict(Level.ERROR, "no"))
     fake.cycle(fake.start(), sink)
@@ -428,7 +437,7 @@ def test_where_a_document_is_one_event_each_event_of_an_envelope_is_sent_by_itse
 
 
 def test_what_is_sent_singly_waits_behind_a_retry_of_its_object() -> None:
-    fake = FakePublisher(replace(NO_WAIT, singly=True, fold_distance=0))
+    fake = FakePublisher(replace(NO_WAIT, fold_distance=0), singly=True)
     fake.log([row(1, 4), row(2, 4), row(3, 4, "idu=3")])
     sink = Receiver(_1=Verdict(Level.RETRY))
     fake.cycle(fake.start(), sink)
@@ -541,7 +550,7 @@ def test_a_time_beyond_the_calendar_leaves_the_other_values_as_they_are() -> Non
     at, n, ok = (next(one for one in cls.attributes if one.name == name) for name in ("at", "n", "ok"))
     target = cls, "id=9007199254740993"
     steps = [(1, 1, target, at, None, "infinity"), (1, 1, target, n, None, "5"), (1, 1, target, ok, None, "true")]
-    output = CloudEvents("structured", "/db/log", "hr.{operation}", ValueOptions("full"))
+    output = writer()
     for several in (steps, [*steps, (1, 1, target, n, None, "6")]):  # the second by way of a Change
         event = Outgoing("1", [1], target, Operation.ADD, several)
         data = json.loads(output.document(classes, Flight(3, (), "", origins_of([ROW])), 1, [event]).body)["data"]
@@ -550,14 +559,13 @@ def test_a_time_beyond_the_calendar_leaves_the_other_values_as_they_are() -> Non
 
 
 def test_the_schema_of_the_data_is_named_by_the_option() -> None:
-    output = CloudEvents(
-        "structured", "/db", "t", ValueOptions("full"), dataschema="https://e.org/{schema}/{class}.json"
-    )
+    named = {"dataschema": "https://e.org/{schema}/{class}.json"}
+    output = writer(**named)
     made = output.document(CATALOG, Flight(3, (), "", origins_of([ROW])), 1, [MODIFY])
     assert json.loads(made.body)["dataschema"] == "https://e.org/indirect/usr.json"
-    assert ("ce-dataschema", "https://e.org/indirect/usr.json") in CloudEvents(
-        "binary", "/db", "t", ValueOptions("full"), dataschema="https://e.org/{schema}/{class}.json"
-    ).document(CATALOG, Flight(3, (), "", origins_of([ROW])), 1, [MODIFY]).headers
+    assert ("ce-dataschema", "https://e.org/indirect/usr.json") in writer("binary", **named).document(
+        CATALOG, Flight(3, (), "", origins_of([ROW])), 1, [MODIFY]
+    ).headers
 
 
 @pytest.mark.parametrize("text", ["/relative/{class}", "https://e.org/{table}", "https://e.org/a b", "https://e.org/{"])

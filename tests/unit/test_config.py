@@ -141,11 +141,11 @@ def test_options_of_the_format_are_taken_in_both_sections(file: Any, section: st
         ('[publisher]\ncolumn_map = { record_id = "r" }', {}, "status is missing"),
         ('[publisher]\ncolumn_map = { recordid = "r" }', {}, "recordid is no standard name"),
         ('[format]\ntime_zone = "Mars/Olympus"', {}, "no such zone"),
-        ('[format]\ntype = "cloudevents"\nmode = "binary"', {}, "stdout has no headers for it"),
+        ('[format]\ntype = "cloudevents"\nmode = "binary"', {}, "sink.type = stdout: the sink has no headers for it"),
         ('[format]\ntype = "cloudevents"\nmode = "batched"\n[sink]\ntype = "kafka"\nbrokers = "b:1"', {},
          "a record of Kafka is one event"),
         ('[format]\ntype = "cloudevents"\nmode = "structured"\n[sink]\ntype = "files"\ndirectory = "d"\n'
-         'form = "documents"', {}, "a file is an envelope"),
+         'form = "documents"', {}, "a document is an envelope"),
         ('[format]\nsource = "a b"', {}, "stands in no URI"),
         ('[format]\nevent_type = "a.{table}"', {}, r"\{table\} is none of \{operation\}, \{schema\}, \{class\}"),
         ('[format]\nevent_type = "a.{"', {}, r"write \{\{ and \}\} for braces"),

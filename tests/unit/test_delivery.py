@@ -9,15 +9,15 @@ import pytest
 from fake_publisher import Answering, FakePublisher, NewWorld, Receiver, deletes, judge, updates, with_options
 from samples import database, row, table
 
+from eventlog.changes.publishing import Need
 from eventlog.core.catalog import build_catalog
 from eventlog.errors import ReceiverAway
-from eventlog.model import Answer, Level, Verdict
+from eventlog.model import Answer, Document, Level, Verdict
 from eventlog.publisher.context import Counters, summary
 from eventlog.publisher.cycle import State, recover, run_cycle
 from eventlog.publisher.delivery import FlightResult
-from eventlog.publisher.formats import XdsFormat
-from eventlog.publisher.sinks import Document
 from eventlog.sql.windows import Queue
+from eventlog.xds.publish import XdsWriter
 from eventlog.xds.writer import Header
 
 # --- flights and envelopes --------------------------------------------------------------------------------------------
@@ -437,10 +437,8 @@ def test_changes_below_a_second_are_counted_and_warned_of_once_a_column(caplog: 
 
 
 def test_a_flight_that_stays_keeps_no_rows_of_the_log(new_world: NewWorld) -> None:
-    class NeedsRows(XdsFormat):
-        @property
-        def needs_origins(self) -> bool:
-            return True
+    class NeedsRows(XdsWriter):
+        needs = frozenset({Need.TIMES})
 
     fake = new_world(deletes("1", "2", "3"), retry_initial=60.0, retry_max=60.0)
     context = replace(fake.context(), output=NeedsRows(Header()))

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from eventlog.errors import ConfigError, ReceiverAway
-from eventlog.publisher.sinks import Document
+from eventlog.model import Document
 from eventlog.publisher.sinks.files import DocumentFiles, LineFiles
 
 LARGE = "x" * 100_000 + "\n"
 
 
 def document(flight: int, envelope: int, body: str = "") -> Document:
-    return Document(flight, envelope, (), body or f"{flight}/{envelope}\n")
+    return Document(flight, envelope, (), (body or f"{flight}/{envelope}\n").encode())
 
 
 def files(directory: Path) -> dict[str, str]:

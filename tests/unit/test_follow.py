@@ -29,8 +29,7 @@ from followed_stream import (
 from eventlog.errors import FatalAnswer, ReceiverAway
 from eventlog.gbase.options import ReadOptions
 from eventlog.gbase.records import FramingError
-from eventlog.model import Answer, Level, Verdict
-from eventlog.publisher.sinks import Document
+from eventlog.model import Answer, Document, Level, Verdict
 from eventlog.publisher.stream import Mark, Read
 from eventlog.publisher.stream.capture_files import CaptureFiles
 from eventlog.publisher.stream.follow import follow
@@ -134,7 +133,7 @@ def test_retry_stops_everything_where_that_is_asked_for(stream: Stream, place: P
 
 def test_a_general_retry_repeats_the_whole_envelope(stream: Stream, place: Path) -> None:
     class Grumpy(Receiver):
-        def receive(self, body: str, events: Any) -> Answer:
+        def receive(self, body: bytes, events: Any) -> Answer:
             answer = super().receive(body, events)
             return Answer(general=Verdict(RETRY)) if len(self.envelopes) == 1 else answer
 
@@ -270,7 +269,7 @@ def test_heartbeats_are_sent_while_nothing_comes_though_the_source_is_looked_at_
     class Heart(Receiver):
         beats = 0
 
-        def receive(self, body: str, events: Any) -> Answer:
+        def receive(self, body: bytes, events: Any) -> Answer:
             if events:
                 return super().receive(body, events)
             assert body == OUTPUT.heartbeat
@@ -292,7 +291,7 @@ def test_a_heartbeat_that_is_answered_fatal_stops_and_one_that_is_not_answered_d
     answers: list[Any] = [OSError("gone"), Answer(general=Verdict(FATAL, "enough"))]
 
     class Heart(Receiver):
-        def receive(self, body: str, events: Any) -> Answer:
+        def receive(self, body: bytes, events: Any) -> Answer:
             answer = answers.pop(0)
             if isinstance(answer, Exception):
                 raise answer
@@ -316,7 +315,7 @@ class Crowd(Receiver):
         self.barrier = threading.Barrier(at_once)
         self.lock = threading.Lock()
 
-    def receive(self, body: str, events: Any) -> Answer:
+    def receive(self, body: bytes, events: Any) -> Answer:
         self.barrier.wait(PATIENCE)
         with self.lock:
             return super().receive(body, events)

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 from followed_stream import (
     ITEM,
-    OUTPUT,
     PATIENCE,
     Receiver,
     Stream,
@@ -32,6 +31,7 @@ from shared import wait_until
 
 from eventlog.changes.events import change_to_events
 from eventlog.changes.format import Report
+from eventlog.changes.publishing import Publishing
 from eventlog.errors import ConfigError
 from eventlog.model import Change, ChangeOp
 from eventlog.publisher.sinks.kafka import KafkaSink
@@ -41,11 +41,13 @@ from eventlog.publisher.stream.follow import follow
 from eventlog.publisher.stream.position import failures_of
 from eventlog.publisher.stream.qlik_messages import Topics
 from eventlog.publisher.waiting import StopRequest
-from eventlog.qlik import message_format
+from eventlog.qlik import message_definition
 from eventlog.qlik.envelope import Message, UnknownSchema
 from eventlog.qlik.message_reader import MessageReader
 from eventlog.qlik.message_tables import ReadOptions
 from eventlog.transport import kafka
+from eventlog.xds.publish import XdsWriter
+from eventlog.xds.writer import Header
 
 COLUMNS = {"app.item": [{"name": "id", "type": "INT4", "pk": 1}, {"name": "name", "type": "STRING"}]}
 
@@ -72,7 +74,7 @@ def insert(number: int, key: int | None = None, op: ChangeOp = ChangeOp.INSERT) 
 
 
 def write(brokers: Cluster, *changes: Change, **options: Any) -> None:
-    message_format.FORMAT.write(changes, f"kafka://{brokers.brokers}", {"columns": COLUMNS, **options}, Report())
+    message_definition.FORMAT.write(changes, f"kafka://{brokers.brokers}", {"columns": COLUMNS, **options}, Report())
 
 
 def send(brokers: Cluster, topic: str, *values: bytes) -> None:
@@ -329,7 +331,7 @@ def test_what_kafka_had_no_room_for_is_not_taken_for_stored(brokers: Cluster, pl
     settings = {"queue.buffering.max.messages": 10, "linger.ms": 100}
     stop = StopRequest()
     followed = following(files(stream.path), batch_size=4, mark_interval=60.0)
-    followed = replace(followed, output=replace(OUTPUT, form="records"))
+    followed = replace(followed, output=XdsWriter(Header("eventlog", "test"), Publishing(in_records=True)))
     with brokers.stopped():
         thread = threading.Thread(
             target=follow,
@@ -364,7 +366,7 @@ def test_records_of_a_key_keep_their_order_and_a_new_key_begins_with_its_add(
     stream.update(100, names[1], "last")
     followed = replace(
         following(files(stream.path), batch_size=3),
-        output=replace(OUTPUT, form="records"),
+        output=XdsWriter(Header("eventlog", "test"), Publishing(in_records=True)),
     )
     follow(followed, position_at(place), lambda: KafkaSink(brokers.brokers, "t"), StopRequest(), once=True)
     order = [

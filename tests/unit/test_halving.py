@@ -16,10 +16,9 @@ from followed_stream import OUTPUT, Stream, files, following, position_at, said,
 from samples import row
 
 from eventlog.errors import ReceiverAway
-from eventlog.model import Answer, Change, ChangeOp, Event, Level, LogRow, Verdict
+from eventlog.model import Answer, Change, ChangeOp, Document, Event, Level, LogRow, Verdict
 from eventlog.publisher.context import Counters
 from eventlog.publisher.delivery import FlightResult, send_heartbeat
-from eventlog.publisher.sinks import Document
 from eventlog.publisher.stream import Mark, Read, Source, Step
 from eventlog.publisher.stream.follow import follow
 from eventlog.publisher.waiting import StopRequest

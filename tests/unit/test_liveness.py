@@ -13,13 +13,12 @@ from shared import PlainSink, Run
 from eventlog import cli
 from eventlog.config.load import load
 from eventlog.errors import ConfigError, ReceiverAway
-from eventlog.model import Answer, Level, Verdict
+from eventlog.model import Answer, Document, Level, Verdict
 from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish
 from eventlog.publisher.health_file import liveness_file, read_health
 from eventlog.publisher.liveness import ReportingSink, patience
 from eventlog.publisher.open_log import open_context
-from eventlog.publisher.sinks import Document
 from eventlog.publisher.waiting import StopRequest
 from eventlog.sql import migrations
 
@@ -142,14 +141,14 @@ def test_a_sign_is_due_after_three_rests_the_receivers_time_and_some_work(
 def test_an_answer_is_progress_unless_all_of_it_is_retry(answer: Answer, beats: int) -> None:
     counted: list[None] = []
     sink = ReportingSink(Scripted(answer), lambda: counted.append(None))
-    assert sink.send(Document(1, 1, EVENT_IDS, "")) is answer
+    assert sink.send(Document(1, 1, EVENT_IDS, b"")) is answer
     assert len(counted) == beats
 
 
 def test_a_receiver_that_is_away_is_no_progress() -> None:
     sink = ReportingSink(Scripted(ReceiverAway("gone")), lambda: pytest.fail("a beat"))
     with pytest.raises(ReceiverAway):
-        sink.send(Document(1, 1, EVENT_IDS, ""))
+        sink.send(Document(1, 1, EVENT_IDS, b""))
 
 
 @pytest.fixture

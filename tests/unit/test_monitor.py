@@ -18,7 +18,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from eventlog.config.settings import MonitorSettings
 from eventlog.errors import ConfigError, DatabaseError
-from eventlog.model import Answer, Level, Verdict
+from eventlog.model import Answer, Document, Level, Verdict
 from eventlog.publisher.context import (
     SILENT,
     Counters,
@@ -35,7 +35,6 @@ from eventlog.publisher.monitor.activity import Activity, Histogram
 from eventlog.publisher.monitor.openmetrics import PublisherMetrics, exposition
 from eventlog.publisher.monitor.server import Monitor, parse_address, serving
 from eventlog.publisher.monitor.status import answers_data, process_status, shape
-from eventlog.publisher.sinks import Document
 
 
 @dataclass
@@ -245,7 +244,7 @@ def test_a_scrape_is_open_metrics_with_what_was_counted(activity: Activity, cloc
     activity.waits(WaitFor.RECEIVER, "away", 1001.0)
     activity.connected(again=True)
     activity.window_read(0.02, 1)
-    activity.answered(Document(1, 1, ("1", "3", "5"), "<nds/>"), Answer(), 0.3)
+    activity.answered(Document(1, 1, ("1", "3", "5"), b"<nds/>"), Answer(), 0.3)
     looked = Looked(100_000, 100_000, 12.5, 3.0, [parked("busy")], [FlightInfo(4, 10, 20)])
     activity.looked(looked)
     clock.now += 2
@@ -297,7 +296,7 @@ def test_a_histogram_counts_a_time_in_every_bucket_from_its_own_on() -> None:
 
 def test_values_keys_and_receivers_texts_are_hidden_unless_they_are_wanted(activity: Activity) -> None:
     activity.looked(Looked(1, 100, None, parked=[parked("Alice is locked")]))
-    activity.answered(Document(1, 1, ("5",), "<nds/>"), said("retry", "Alice is locked"), 0.1)
+    activity.answered(Document(1, 1, ("5",), b"<nds/>"), said("retry", "Alice is locked"), 0.1)
     hidden = json.dumps(process_status(activity, "log", "http", "xds", shows_values=False))
     assert "Alice" not in hidden
     assert "idu=17" not in hidden
@@ -376,9 +375,9 @@ def test_the_delay_is_from_event_time_to_the_answer_by_the_logs_clock(activity: 
     activity.looked(Looked(1, 100, clock=NOON))
     clock.now += 3
     activity.flight_begins(FlightInfo(1, 2, 2), {"1": "2026-03-01 11:59:58.5", "7": None})
-    activity.answered(Document(1, 1, ("1", "2"), ""), Answer(), 0.1)  # at 12:00:03 by that clock
-    activity.answered(Document(1, 2, ("4", "5"), ""), Answer(), 0.1)  # whose first row is not known
-    activity.answered(Document(1, 3, ("7",), ""), Answer(), 0.1)
+    activity.answered(Document(1, 1, ("1", "2"), b""), Answer(), 0.1)  # at 12:00:03 by that clock
+    activity.answered(Document(1, 2, ("4", "5"), b""), Answer(), 0.1)  # whose first row is not known
+    activity.answered(Document(1, 3, ("7",), b""), Answer(), 0.1)
     assert delays(activity)["eventlog_delay_seconds_sum",] == 4.5
     assert delays(activity)["eventlog_delay_seconds_count",] == 1
 
@@ -386,18 +385,18 @@ def test_the_delay_is_from_event_time_to_the_answer_by_the_logs_clock(activity: 
 def test_an_event_that_is_to_be_sent_again_has_no_delay_yet(activity: Activity, clock: Clock) -> None:
     activity.looked(Looked(1, 100, clock=NOON))
     activity.flight_begins(FlightInfo(1, 2, 2), {"5": "2026-03-01 12:00:00"})
-    activity.answered(Document(1, 1, ("5",), ""), said("retry"), 0.1)
+    activity.answered(Document(1, 1, ("5",), b""), said("retry"), 0.1)
     assert delays(activity)["eventlog_delay_seconds_count",] == 0
     clock.now += 60
     activity.flight_begins(FlightInfo(1, 2, 2), {"5": "2026-03-01 12:00:00"})
-    activity.answered(Document(1, 1, ("5",), ""), Answer(), 0.1)
+    activity.answered(Document(1, 1, ("5",), b""), Answer(), 0.1)
     assert delays(activity)["eventlog_delay_seconds_sum",] == 60
 
 
 def test_the_delay_of_a_sink_that_speaks_when_it_is_flushed_ends_there(activity: Activity, clock: Clock) -> None:
     activity.looked(Looked(1, 100, clock=NOON))
     activity.flight_begins(FlightInfo(1, 2, 2), {"5": "2026-03-01 12:00:00"})
-    activity.answered(Document(1, 1, ("5",), ""), Answer(is_pending=True), 0.1)
+    activity.answered(Document(1, 1, ("5",), b""), Answer(is_pending=True), 0.1)
     assert delays(activity)["eventlog_delay_seconds_count",] == 0
     clock.now += 2
     activity.flushed()
@@ -407,9 +406,9 @@ def test_the_delay_of_a_sink_that_speaks_when_it_is_flushed_ends_there(activity:
 
 
 def test_what_the_receiver_said_of_an_event_is_known_for_a_while(activity: Activity) -> None:
-    activity.answered(Document(1, 1, ("4", "5", "51"), ""), said("retry", "Alice is locked"), 0.1)
-    activity.answered(Document(2, 1, ("5.2", "6"), ""), said("warning", "done", "5.2"), 0.1)
-    activity.answered(Document(3, 1, ("7",), ""), Answer(), 0.1)
+    activity.answered(Document(1, 1, ("4", "5", "51"), b""), said("retry", "Alice is locked"), 0.1)
+    activity.answered(Document(2, 1, ("5.2", "6"), b""), said("warning", "done", "5.2"), 0.1)
+    activity.answered(Document(3, 1, ("7",), b""), Answer(), 0.1)
     told = answers_data(activity, "5.2", shows_values=True)
     assert [(one["flight"], one["level"], one["message"]) for one in told] == [
         (2, "warning", "done"), (1, "retry", "Alice is locked"),
@@ -418,7 +417,7 @@ def test_what_the_receiver_said_of_an_event_is_known_for_a_while(activity: Activ
     assert answers_data(activity, "4", shows_values=True) == answers_data(activity, None, shows_values=True) == []
     for flight in range(10):
         event_ids = tuple(str(flight * 10_000 + number) for number in range(10_000))
-        activity.answered(Document(flight, 1, event_ids, ""), Answer(general=Verdict(Level.ERROR, "no")), 0.1)
+        activity.answered(Document(flight, 1, event_ids, b""), Answer(general=Verdict(Level.ERROR, "no")), 0.1)
     assert answers_data(activity, "5.2", shows_values=True) == [], "old answers are forgotten"
 
 
@@ -430,7 +429,7 @@ def test_a_status_has_every_name_of_the_shape_and_no_other(activity: Activity) -
 
 def test_the_curves_hold_rates_and_the_middle_time_of_an_envelope(activity: Activity, clock: Clock) -> None:
     for seconds in (0.1, 0.2, 0.9):
-        activity.answered(Document(1, 1, ("1",), "<nds/>"), Answer(), seconds)
+        activity.answered(Document(1, 1, ("1",), b"<nds/>"), Answer(), seconds)
     activity.counters.rows_success = 50
     clock.now += 5
     activity.take_sample()

@@ -13,7 +13,9 @@ from samples import CATALOG, database, row, table, usr
 
 from eventlog.changes.events import event_to_change
 from eventlog.changes.json_form import database_from_json
+from eventlog.changes.publishing import Publishing, time_reader
 from eventlog.config.load import load
+from eventlog.config.publishing import value_options
 from eventlog.core import table_key
 from eventlog.core.catalog import Catalog, build_catalog
 from eventlog.core.checks import check_rows
@@ -21,14 +23,12 @@ from eventlog.core.events import EventOptions, Outgoing, build_event, public_eve
 from eventlog.core.fold import fold
 from eventlog.core.values import ValueOptions
 from eventlog.errors import DatabaseError
-from eventlog.model import ALL, Level, LogRow, Operation, Verdict, origins_of, queue_rows
+from eventlog.model import ALL, Document, Level, LogRow, Operation, Verdict, origins_of, queue_rows
 from eventlog.publisher.flight import Flight, decode, encode, numbered
-from eventlog.publisher.formats import time_reader, value_options
-from eventlog.publisher.formats.qlik_messages import QlikMessages, class_columns, timestamp_reader
-from eventlog.publisher.sinks import Document
 from eventlog.qlik.message_tables import WriteOptions
 from eventlog.qlik.message_template import timestamp_of
 from eventlog.qlik.message_writer import MessageWriter, sequence_prefix
+from eventlog.qlik.publish import QlikWriter, class_columns, timestamp_reader
 from eventlog.qlik.sequence import time_prefix
 
 FIRST = "20240510120000000000000010000000002"
@@ -83,11 +83,11 @@ def test_a_numbered_line_that_is_not_ours_is_refused(line: str) -> None:
         decode(3, line)
 
 
-def messages(**options: Any) -> QlikMessages:
-    return QlikMessages(WriteOptions(**options), ValueOptions("java"), utc_now=lambda: NOW)
+def messages(**options: Any) -> QlikWriter:
+    return QlikWriter(WriteOptions(**options), Publishing(ValueOptions("java")), utc_now=lambda: NOW)
 
 
-def document(format: QlikMessages, *events: Outgoing, of: Catalog = CATALOG) -> Document:
+def document(format: QlikWriter, *events: Outgoing, of: Catalog = CATALOG) -> Document:
     return format.document(of, Flight(3, (), FIRST, origins_of([ROW])), 1, events)
 
 
@@ -296,14 +296,14 @@ def test_a_message_has_the_fraction_of_a_time_of_day() -> None:
     assert not checked.remarks
     (group,) = fold(checked.good, 1000, 10000)
     event = build_event(group, EventOptions())._replace(place=1)
-    format = QlikMessages(WriteOptions(), values, utc_now=lambda: NOW)
+    format = QlikWriter(WriteOptions(), Publishing(values), utc_now=lambda: NOW)
     _, message = payloads(document(format, event, of=classes).records)
     assert message["message"]["beforeData"]["at"] == "10:00:00.250000"
     assert message["message"]["data"]["at"] == "10:00:00.500000"
 
 
 def test_a_flight_of_an_epoch_begins_not_before_the_raise_also_where_the_clock_has_gone_back() -> None:
-    output = QlikMessages(WriteOptions(), value_options(load(None, {})), utc_now=lambda: NOW)
+    output = QlikWriter(WriteOptions(), Publishing(value_options(load(None, {}))), utc_now=lambda: NOW)
     raised = datetime(2024, 5, 11, tzinfo=UTC)
     assert output.first(1, "", None)[:16] == time_prefix(NOW)
     assert output.first(1, "", raised)[:16] == time_prefix(raised)

@@ -60,8 +60,8 @@ class Received:
         self.answer, self.events = answer, list[Event]()
         self.stop = threading.Event()
 
-    def __call__(self, document: str, events: Sequence[Event]) -> Answer | None:
-        assert document.startswith(("<?xml", "<nds"))
+    def __call__(self, document: bytes, events: Sequence[Event]) -> Answer | None:
+        assert document.startswith((b"<?xml", b"<nds"))
         self.events += events
         self.stop.set()
         return self.answer
@@ -97,7 +97,7 @@ def test_a_log_has_one_publisher(shop: dict[str, Any]) -> None:
     second = Publisher.from_config(shop, sink=Received(), environ={})
     refused = []
 
-    def receive(document: str, events: Sequence[Event]) -> None:
+    def receive(document: bytes, events: Sequence[Event]) -> None:
         with pytest.raises(AnotherPublisher):
             second.run_once()
         refused.append(True)
@@ -109,7 +109,7 @@ def test_a_log_has_one_publisher(shop: dict[str, Any]) -> None:
 def test_what_a_function_could_not_receive_is_raised_and_sent_again(shop: dict[str, Any]) -> None:
     change("INSERT INTO customer VALUES (1, 'Ada')")
 
-    def receive(document: str, events: Sequence[Event]) -> None:
+    def receive(document: bytes, events: Sequence[Event]) -> None:
         raise OSError("disk full")
 
     with pytest.raises(ReceiverAway, match="disk full"):

@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 
 from eventlog.errors import ConfigError, FatalAnswer, ReceiverAway
-from eventlog.model import Answer, Event, Level, Operation, Verdict
-from eventlog.publisher.sinks import Document
+from eventlog.model import Answer, Document, Event, Level, Operation, Verdict
 from eventlog.publisher.sinks.python import CallableSink, load_callable
 
 EVENTS = tuple(Event(Operation.DELETE, "usr", f"idu={name},table=usr", name) for name in ("1", "2"))
-DOCUMENT = Document(12, 3, ("1", "2"), "<nds/>\n", make_events=lambda: EVENTS)
+DOCUMENT = Document(12, 3, ("1", "2"), b"<nds/>\n", make_events=lambda: EVENTS)
 XDS = '<nds dtdversion="2.0"><output><status level="error" event-id="2">nö</status></output></nds>'
 
 
@@ -28,7 +27,7 @@ def test_function_gets_the_document_and_its_events() -> None:
     assert receiver.send(DOCUMENT) == Answer()
     receiver.flush()
     receiver.close()
-    assert called == [("<nds/>\n", EVENTS)]
+    assert called == [(b"<nds/>\n", EVENTS)]
 
 
 @pytest.mark.parametrize(
@@ -79,7 +78,7 @@ def test_what_is_no_answer_means_that_the_receiver_is_away(returned: object, mes
     ],
 )
 def test_exception_of_the_function_means_that_the_receiver_is_away(error: Exception, message: str) -> None:
-    def receive(_text: str, _events: Sequence[Event]) -> None:
+    def receive(_body: bytes, _events: Sequence[Event]) -> None:
         raise error
 
     with pytest.raises(ReceiverAway) as caught:
@@ -95,7 +94,7 @@ def test_function_with_other_parameters_is_away() -> None:
 
 
 def test_receiver_away_of_the_function_is_passed_on() -> None:
-    def receive(_text: str, _events: Sequence[Event]) -> None:
+    def receive(_body: bytes, _events: Sequence[Event]) -> None:
         raise away
 
     away = ReceiverAway("closed for lunch")

@@ -17,10 +17,9 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Final, NamedTuple, Protocol
 
-from eventlog.model import Answer, Level, Verdict
+from eventlog.model import Answer, Document, Level, Verdict
 from eventlog.publisher.context import QUEUE_CAP, Counters, Doing, Looked, Observer, WaitFor, event_age
 from eventlog.publisher.flight import FlightInfo
-from eventlog.publisher.sinks import Document
 
 HISTORY_SECONDS: Final = 3600
 """How far back the curves of the status page go."""

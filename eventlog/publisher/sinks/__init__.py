@@ -11,39 +11,14 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from types import MappingProxyType
-from typing import NamedTuple, Protocol, TextIO
+from typing import Protocol, TextIO
 
 from eventlog.config.load import Config, with_secrets_of_now
 from eventlog.errors import ConfigError
 from eventlog.files.text import REFERENCE
-from eventlog.model import Answer, Event, KafkaRecord, Verdict
+from eventlog.model import Answer, Document, Verdict
 
 _log = logging.getLogger("eventlog.publisher")
-
-
-class Document(NamedTuple):
-    """One envelope, rendered. ``flight`` and ``envelope`` are its numbers in the in-flight line.
-
-    ``event_ids``: those of its events, none in a heartbeat. In a format of records ``body`` is empty and ``records``
-    holds those of each event, or why it has none. ``make_events`` makes the events in their public form, for the few
-    sinks that look at them. ``media_type`` and ``headers`` (names and values) go with ``body`` over HTTP. ``refused``:
-    verdicts, error, of events that the format cannot hold and the body does not have, by event-id.
-    """
-
-    flight: int
-    envelope: int
-    event_ids: Sequence[str]
-    body: str
-    records: Sequence[tuple[KafkaRecord, ...] | Verdict] = ()
-    make_events: Callable[[], tuple[Event, ...]] = tuple
-    media_type: str = "application/xml; charset=utf-8"
-    headers: tuple[tuple[str, str], ...] = ()
-    refused: Mapping[str, Verdict] = MappingProxyType({})
-
-    @property
-    def events(self) -> tuple[Event, ...]:
-        return self.make_events()
 
 
 class Sink(Protocol):

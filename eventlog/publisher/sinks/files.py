@@ -17,19 +17,19 @@ from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple, TextIO
 
 from eventlog.config.load import Config
+from eventlog.config.publishing import chosen_format
 from eventlog.errors import ConfigError, ReceiverAway
 from eventlog.files.atomic import sync_file, sync_path
-from eventlog.model import Answer
-from eventlog.publisher.sinks import Document, Sink
+from eventlog.model import Answer, Document
+from eventlog.publisher.sinks import Sink
 
 
 def open_sink(config: Config, _stream: TextIO) -> Sink:
     """``[sink]`` of type ``files``."""
-    directory, is_xds = config.sink.directory, config.format.type == "xds"
+    directory, form = config.sink.directory, config.sink.form
     assert directory is not None
-    if config.sink.form == "lines":
-        return LineFiles(directory, ".xmll" if is_xds else ".jsonl")
-    return DocumentFiles(directory, ".xml" if is_xds else ".json")
+    files = LineFiles if form == "lines" else DocumentFiles
+    return files(directory, chosen_format(config).endings[form])
 
 
 class DocumentFiles(Sink):
@@ -45,7 +45,7 @@ class DocumentFiles(Sink):
         target = self._directory / f"{stem(document.flight, document.envelope)}{self._ending}"
         with as_receiver_away(target):
             with _temporary(target).open("wb") as file:
-                file.write(document.body.encode())
+                file.write(document.body)
                 sync_file(file)
             _temporary(target).replace(target)
         self._dirty = True
@@ -86,7 +86,7 @@ class LineFiles(Sink):
                 self._file = _temporary(self._target).open("wb")
                 self._flight = document.flight
             try:
-                self._file.write(document.body.encode())
+                self._file.write(document.body)
             except OSError as error:
                 self._torn = error.strerror or str(error)
                 raise

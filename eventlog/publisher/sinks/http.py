@@ -28,11 +28,12 @@ from typing import Final, TextIO
 
 from eventlog.config.kinds import is_header_text
 from eventlog.config.load import Config
+from eventlog.config.publishing import chosen_format
 from eventlog.config.settings import SinkSettings
 from eventlog.errors import ConfigError, ReceiverAway
 from eventlog.files.text import referenced_secret
-from eventlog.model import LEVELS, Answer, Level, Verdict, answer_of
-from eventlog.publisher.sinks import Document, Sink
+from eventlog.model import LEVELS, Answer, Document, Level, Verdict, answer_of
+from eventlog.publisher.sinks import Sink
 from eventlog.transport.http import HttpClient, HttpFailed, Response
 from eventlog.xds.format import read_answer
 
@@ -62,7 +63,7 @@ def open_sink(config: Config, _stream: TextIO) -> Sink:
     """``[sink]`` of type ``http``."""
     settings = config.sink
     assert settings.url is not None
-    return HttpSink(settings.url, settings, settings.answer or ("xds" if config.format.type == "xds" else "status"))
+    return HttpSink(settings.url, settings, settings.answer or chosen_format(config).answer)
 
 
 class HttpSink(Sink):
@@ -99,7 +100,7 @@ class HttpSink(Sink):
 
     def send(self, document: Document) -> Answer:
         """Post one document and read the answer to its events. Raises ReceiverAway, with what came and from where."""
-        body = document.body.encode()
+        body = document.body
         headers = {
             **self._headers,
             "Content-Type": document.media_type,

@@ -13,8 +13,8 @@ from typing import Any, Final, TextIO
 from eventlog.config.load import Config
 from eventlog.config.settings import kafka_properties
 from eventlog.errors import ReceiverAway
-from eventlog.model import Answer, KafkaRecord, Level, Verdict
-from eventlog.publisher.sinks import Document, Sink
+from eventlog.model import Answer, Document, KafkaRecord, Level, Verdict
+from eventlog.publisher.sinks import Sink
 from eventlog.transport.kafka import DEFAULT_TIMEOUT, KafkaAway, RecordRefused, Transmitter
 
 _DEFAULT_TOPIC: Final = "eventlog"
@@ -111,7 +111,7 @@ class KafkaSink(Sink):
     def _records(self, document: Document) -> list[tuple[str, tuple[KafkaRecord, ...] | Verdict]]:
         """The records of each event, or why there are none."""
         if not document.event_ids:  # a heartbeat, which not every format has
-            return [("", (KafkaRecord(self._topic, None, line),)) for line in document.body.encode().split(b"\n")[:-1]]
+            return [("", (KafkaRecord(self._topic, None, line),)) for line in document.body.split(b"\n")[:-1]]
         return list(zip(document.event_ids, document.records, strict=True))
 
 

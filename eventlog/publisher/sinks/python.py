@@ -13,12 +13,13 @@ from typing import Any, TextIO
 
 from eventlog.config.load import Config
 from eventlog.errors import ConfigError, ReceiverAway
-from eventlog.model import Answer, Event
-from eventlog.publisher.sinks import Document, Sink
+from eventlog.model import Answer, Document, Event
+from eventlog.publisher.sinks import Sink
 from eventlog.xds.format import read_answer
 
-Receive = Callable[[str, Sequence[Event]], str | bytes | Answer | None]
-"""Takes a document and its events. Returns None (success for all), an XDS answer (spec/xds.md 7) or an Answer.
+Receive = Callable[[bytes, Sequence[Event]], str | bytes | Answer | None]
+"""Takes the bytes of a document and its events. Returns None (success for all), an XDS answer (spec/xds.md 7) or an
+Answer.
 
 Raises what it likes if it could not receive the document. With ``concurrency`` > 1 it is called from several threads.
 """

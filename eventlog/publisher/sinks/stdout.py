@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TextIO
 
 from eventlog.config.load import Config
-from eventlog.model import Answer
-from eventlog.publisher.sinks import Document, Sink
+from eventlog.model import Answer, Document
+from eventlog.publisher.sinks import Sink
 from eventlog.publisher.sinks.files import as_receiver_away
 
 
@@ -25,7 +25,13 @@ class StreamSink(Sink):
     def send(self, document: Document) -> Answer:
         with as_receiver_away("standard output"):
             # The form of files does not end its last line; the next document is to begin one.
-            self.stream.write(document.body if document.body.endswith("\n") else f"{document.body}\n")
+            body = document.body if document.body.endswith(b"\n") else document.body + b"\n"
+            binary = getattr(self.stream, "buffer", None)
+            if binary is None:
+                self.stream.write(body.decode())
+            else:
+                self.stream.flush()
+                binary.write(body)
         return Answer()
 
     def flush(self) -> None:

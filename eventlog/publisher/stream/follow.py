@@ -30,7 +30,7 @@ from eventlog.errors import (
     RowError,
     number_of,
 )
-from eventlog.model import Answer, ChangeOp, Level, Verdict
+from eventlog.model import Answer, ChangeOp, Document, Level, Verdict
 from eventlog.publisher.context import (
     SILENT,
     Counters,
@@ -52,13 +52,13 @@ from eventlog.publisher.delivery import (
     deliver,
     send_heartbeat,
 )
-from eventlog.publisher.formats import XdsFormat
 from eventlog.publisher.health_file import Progress
 from eventlog.publisher.liveness import ReportingSink
-from eventlog.publisher.sinks import Document, Sink
+from eventlog.publisher.sinks import Sink
 from eventlog.publisher.stream import Failure, Mark, Pending, PendingEvent, Read, Source, SourceAway, Step
 from eventlog.publisher.stream.position import OpenPosition, Position, PositionAway, Saved
 from eventlog.publisher.waiting import BackOff, HeartbeatTimer, Stop, keep_connected, soonest
+from eventlog.xds.publish import XdsWriter
 from eventlog.xds.writer import write_event
 
 _log = logging.getLogger("eventlog.publisher")
@@ -77,7 +77,7 @@ class Following:
     source: Source
     writing: EventWriting
     catalog: Catalog | None
-    output: XdsFormat
+    output: XdsWriter
     options: PublisherOptions
     counters: Counters
 

@@ -17,13 +17,13 @@ from eventlog.changes.format import Report
 from eventlog.changes.json_form import database_of, read_catalog
 from eventlog.config.kinds import read_url
 from eventlog.config.load import Config
+from eventlog.config.publishing import insert_query_back, taken_by_sink, value_options
 from eventlog.config.settings import PublisherSettings, SourceSettings, kafka_properties
 from eventlog.conversion import in_own_options
 from eventlog.core.catalog import Catalog, build_catalog, complete_catalog
 from eventlog.core.options import options_of, parse_options, toml
 from eventlog.errors import ConfigError, EventlogError
 from eventlog.publisher.context import Counters
-from eventlog.publisher.formats import value_options, xds_format
 from eventlog.publisher.open_log import is_given, publisher_options
 from eventlog.publisher.sinks.files import Owner, claim
 from eventlog.publisher.stream import BadToken, Failure, Source
@@ -39,6 +39,8 @@ from eventlog.publisher.stream.position import (
     status_in_table,
 )
 from eventlog.sql.connection import describe, parse_url
+from eventlog.xds.publish import XdsWriter
+from eventlog.xds.writer import Header
 
 
 def following(config: Config, counters: Counters, report: Report) -> Following:
@@ -48,13 +50,13 @@ def following(config: Config, counters: Counters, report: Report) -> Following:
     """
     if config.format.type != "xds":
         raise ConfigError(f"format.type = {config.format.type} is for a log; a source is published as xds")
-    source = source_of(config.source, report)
+    settings, source = config.format, source_of(config.source, report)
     _check_options(config)
     return Following(
         source,
-        EventWriting(value_options(config), config.format.insert_query_back),
+        EventWriting(value_options(config), insert_query_back(config)),
         _catalog(config),
-        xds_format(config),
+        XdsWriter(Header(settings.product_name, settings.product_version), taken_by_sink(config), settings.indent),
         publisher_options(config, ""),
         counters,
     )

@@ -12,13 +12,12 @@ from shared import PlainSink
 
 from eventlog.config.load import load
 from eventlog.errors import ReceiverAway
-from eventlog.model import Answer, Event, Level, Verdict
+from eventlog.model import Answer, Document, Event, Level, Verdict
 from eventlog.publisher.context import Counters
 from eventlog.publisher.cycle import dry_run
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.flight import decode
 from eventlog.publisher.open_log import open_context, open_unlocked
-from eventlog.publisher.sinks import Document
 from eventlog.sql import migrations
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.log_table import locate_log

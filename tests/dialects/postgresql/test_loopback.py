@@ -17,11 +17,11 @@ from shared import PlainSink, Run, execute
 
 from eventlog import cli
 from eventlog.config.load import load
+from eventlog.model import Document
 from eventlog.publisher import context as publisher_context
 from eventlog.publisher.context import REPORT_INTERVAL, Context, Counters
 from eventlog.publisher.daemon import publish
 from eventlog.publisher.open_log import open_context
-from eventlog.publisher.sinks import Document
 from eventlog.publisher.waiting import StopRequest
 
 CONFIG = """

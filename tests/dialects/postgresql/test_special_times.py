@@ -12,11 +12,10 @@ from shared import PlainSink
 from eventlog.config.load import load
 from eventlog.core.catalog import build_catalog
 from eventlog.core.table_key import quote
-from eventlog.model import Answer, Event, Op
+from eventlog.model import Answer, Document, Event, Op
 from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.open_log import open_context
-from eventlog.publisher.sinks import Document
 from eventlog.sql import migrations
 from eventlog.sql.connection import connect
 from eventlog.sql.dialects.postgresql import DIALECT

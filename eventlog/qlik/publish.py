@@ -6,61 +6,47 @@ import json
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
-from itertools import count
 
 from eventlog.changes.events import outgoing_reader
-from eventlog.config.load import Config
+from eventlog.changes.publishing import EventWriter, FlightState, Need, Publishing, of_first_row, time_reader
 from eventlog.core.catalog import Catalog, ObjectClass, row_of
-from eventlog.core.events import Outgoing, public_event, sent_ids
+from eventlog.core.events import Outgoing
+from eventlog.core.options import same_fields
 from eventlog.core.values import ValueOptions
 from eventlog.errors import FormatError, ReceiverAway, RowError
 from eventlog.model import KafkaRecord, Level, Origins, Verdict
-from eventlog.publisher.flight import Flight, placed
-from eventlog.publisher.formats import (
-    OutputFormat,
-    configured_options,
-    of_first_row,
-    time_reader,
-    value_options,
-)
-from eventlog.publisher.sinks import Document
 from eventlog.qlik.columns import QlikColumn, columns_of
-from eventlog.qlik.envelope import Registry, RegistryError, registry_of_writer
-from eventlog.qlik.message_tables import WriteOptions
+from eventlog.qlik.envelope import RegistryError, registry_of_writer
+from eventlog.qlik.message_tables import PublishOptions, WriteOptions
 from eventlog.qlik.message_template import UNKNOWN_TIMESTAMP, timestamp_of
 from eventlog.qlik.message_writer import MessageWriter, WriteOutgoing
 from eventlog.qlik.sequence import first_sequence, sequences
-from eventlog.sql.log_table import LogTable
 
 
-def open_format(config: Config, _log: LogTable) -> QlikMessages:
-    """``[format]`` of type ``qlik-messages``."""
-    options = WriteOptions(**configured_options(config, WriteOptions))
-    return QlikMessages(options, value_options(config), registry_of_writer(options))
+def write_options(options: PublishOptions, publishing: Publishing) -> WriteOptions:
+    """Return the options of the writer of messages. Those of a backlog's request are more than a publisher's."""
+    return WriteOptions(**{"topic": publishing.topic, **same_fields(options, WriteOptions)})
 
 
-class QlikMessages(OutputFormat):
-    """Events to messages, as ``OutputFormat`` asks for them.
+class QlikWriter(EventWriter[tuple[KafkaRecord, ...]]):
+    """Events to messages. A piece is the records of an event.
 
-    ``values``: what the events were written with. The columns are those of the classes; where they change, the version
-    of the table is raised.
+    The columns are those of the classes; where they change, the version of the table is raised.
     """
+
+    needs = frozenset({Need.TIMES, Need.NUMBERS})
+    in_records = True
 
     def __init__(
         self,
-        options: WriteOptions,
-        values: ValueOptions,
-        registry: Registry | None = None,
+        options: PublishOptions,
+        publishing: Publishing,
         utc_now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self._values, self._utc_now = values, utc_now
-        self._writer = MessageWriter(options, registry=registry, utc_now=utc_now)
+        self._values, self._utc_now = publishing.values, utc_now
+        chosen = write_options(options, publishing)
+        self._writer = MessageWriter(chosen, registry=registry_of_writer(chosen), utc_now=utc_now)
         self._messages: EventMessages | None = None
-
-    @property
-    def needs_origins(self) -> bool:
-        """The time of a change is that of its first row."""
-        return True
 
     def first(self, flight: int, before: str, raised: datetime | None) -> str:
         now = self._utc_now()
@@ -71,19 +57,23 @@ class QlikMessages(OutputFormat):
         """Metadata are published again."""
         self._writer.announce_again()
 
-    def document(self, catalog: Catalog, flight: Flight, envelope: int, events: Sequence[Outgoing]) -> Document:
-        ids = sent_ids(events)
-        records = self._records(catalog, flight.first, events, flight.origins)
-        return Document(flight.number, envelope, ids, "", records, lambda: tuple(map(public_event, events)))
+    def write(
+        self, catalog: Catalog, flight: FlightState, events: Sequence[Outgoing]
+    ) -> list[tuple[KafkaRecord, ...] | Verdict]:
+        return self._records(catalog, flight.first, events, flight.origins)
 
-    def preview(self, catalog: Catalog, flight: Flight, events: Sequence[Outgoing]) -> str:
-        """The records as lines of a file; the sequences are those that will be sent if the flight is recorded."""
+    def records(self, key: bytes, piece: tuple[KafkaRecord, ...]) -> tuple[KafkaRecord, ...]:
+        return piece
+
+    def preview(self, catalog: Catalog, flight: FlightState, events: Sequence[Outgoing]) -> str:
+        """Return the records as lines; the sequences are those that will be sent if the flight is recorded."""
         from eventlog.qlik.message_format import line_of  # brings the reader too, which nothing else needs
 
         lines = []
         first = flight.first
         if not first:
-            first, events = first_sequence(0, "", self._utc_now()), placed(events, count(1))
+            first = first_sequence(0, "", self._utc_now())
+            events = [event._replace(place=place) for place, event in enumerate(events, 1)]
         for records in self._records(catalog, first, events, flight.origins):
             if isinstance(records, Verdict):
                 lines.append(json.dumps({"error": records.message}, ensure_ascii=False) + "\n")

@@ -1,0 +1,234 @@
+"""How a format is published: events to the documents that sinks take.
+
+A format's ``publish`` gives an ``EventWriter``. The writer makes of each event a *piece*, and of the pieces of an
+envelope the document: a body of bytes, or records of Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from typing import ClassVar, Final, Generic, Protocol, TypeVar
+
+from eventlog.core.catalog import Attribute, Catalog, ObjectClass, ObjectId
+from eventlog.core.events import CurrentRow, Fates, Outgoing, QueryBack, association_of, public_event, sent_ids
+from eventlog.core.typed import moment_reader
+from eventlog.core.values import ValueOptions
+from eventlog.errors import BadValue
+from eventlog.model import Document, KafkaRecord, Operation, Origins, Verdict
+
+CurrentRows = Mapping[ObjectId, CurrentRow]
+"""Rows of objects as they are now, by object."""
+
+
+class Need(Enum):
+    """What a writer needs of the engine beside the events."""
+
+    TIMES = "time and user of the first row of each event: Flight.origins"
+    WHOLE_ROWS = "the current row of every event that does not say all its columns: Flight.current_rows"
+    NUMBERS = "a number for each event that is the same whenever it is sent: Flight.first"
+
+
+class FlightState(Protocol):
+    """What a writer is told of the flight that events are sent in."""
+
+    @property
+    def number(self) -> int: ...
+
+    @property
+    def first(self) -> str: ...
+
+    @property
+    def origins(self) -> Origins: ...
+
+    @property
+    def current_rows(self) -> CurrentRows: ...
+
+
+_FULL: Final = ValueOptions("full", characters="unicode")
+
+
+@dataclass(frozen=True, slots=True)
+class Publishing:
+    """Where the events of a writer come from, and what takes its documents.
+
+    ``values``: how values were made texts. ``database``, ``schema``, ``log``: names of what is published. ``topic``:
+    the one that the sink is configured with. ``layout``: ``lines``, where documents stand one after the other, or
+    ``documents``, each on its own. ``in_records``: the sink takes records of Kafka; ``in_messages``: each document
+    goes out alone, with answer; ``has_headers``: headers go with it.
+    """
+
+    values: ValueOptions = _FULL
+    database: str = ""
+    schema: str | None = None
+    log: str = ""
+    topic: str | None = None
+    layout: str = "lines"
+    in_records: bool = False
+    in_messages: bool = False
+    has_headers: bool = False
+
+
+P = TypeVar("P")
+
+
+class EventWriter(Generic[P]):
+    """Events to documents. A format's writer extends it: it has ``write``, and says what is not as here.
+
+    ``media_type``: that of bodies. ``heartbeat``: the body that is sent when nothing else was for long, empty if the
+    format has no such thing. ``is_framed``: a body is more than its pieces one after the other. ``is_single``: a
+    document holds one event.
+    """
+
+    media_type: str = "application/octet-stream"
+    heartbeat: bytes = b""
+    needs: frozenset[Need] = frozenset()
+    is_framed: ClassVar[bool] = False
+    is_single: bool = False
+    in_records: bool = False
+
+    def write(self, catalog: Catalog, flight: FlightState, events: Sequence[Outgoing]) -> list[P | Verdict]:
+        """Return the piece of each event, or the verdict, error, of one that the format cannot hold.
+
+        Every event has an operation. Raises ReceiverAway, of a registry that does not answer.
+        """
+        raise NotImplementedError
+
+    def body(self, pieces: Sequence[P]) -> bytes:
+        """Return the body that holds these pieces, one at least."""
+        raise NotImplementedError
+
+    def records(self, key: bytes, piece: P) -> tuple[KafkaRecord, ...]:
+        """Return the records of an event. ``key``: its association."""
+        return (KafkaRecord(None, key, self.body([piece]).rstrip(b"\n")),)
+
+    def document(self, catalog: Catalog, flight: FlightState, envelope: int, events: Sequence[Outgoing]) -> Document:
+        """Return the document of an envelope. As ``write``."""
+        ids, written = sent_ids(events), self.write(catalog, flight, events)
+        if self.in_records:
+            records = [
+                piece if isinstance(piece, Verdict) else self.records(association_of(event).encode(), piece)
+                for event, piece in zip(events, written, strict=True)
+            ]
+            return Document(flight.number, envelope, ids, b"", records, lambda: tuple(map(public_event, events)))
+        refused = {event_id: one for event_id, one in zip(ids, written, strict=True) if isinstance(one, Verdict)}
+        if refused:
+            events = [event for event, one in zip(events, written, strict=True) if not isinstance(one, Verdict)]
+        pieces = [one for one in written if not isinstance(one, Verdict)]
+        return Document(
+            flight.number,
+            envelope,
+            ids,
+            self.body(pieces) if pieces else b"",
+            (),
+            lambda: tuple(map(public_event, events)),
+            self.media_type_of(pieces),
+            self.headers_of(pieces),
+            refused,
+        )
+
+    def media_type_of(self, pieces: Sequence[P]) -> str:
+        """Return the media type of the body of these pieces."""
+        return self.media_type
+
+    def headers_of(self, pieces: Sequence[P]) -> tuple[tuple[str, str], ...]:
+        """Return the headers that go with the body of these pieces."""
+        return ()
+
+    def preview(self, catalog: Catalog, flight: FlightState, events: Sequence[Outgoing]) -> str:
+        """Return what a document of these events of a flight would look like, for people: what will be sent, but that
+        a flight which is not recorded has no number yet.
+        """
+        return "".join(
+            f"# {one.message}\n" if isinstance(one, Verdict) else self.body([one]).decode("utf-8", "backslashreplace")
+            for one in self.write(catalog, flight, events)
+        )
+
+    def first(self, flight: int, before: str, raised: datetime | None) -> str:
+        """Return what a flight's line keeps so that its events are numbered alike whenever they are sent
+        (spec/event-log.md 10); empty if the format does not number. ``before``: that of the flight before, empty if
+        none is known; ``raised``: when the log's epoch was drawn, None without one.
+        """
+        return ""
+
+    def forget(self) -> None:
+        """Take note that what was given since the last flush may not have come to the receiver."""
+
+
+# --- what several formats need of events ------------------------------------------------------------------------------
+
+
+def of_first_row(event: Outgoing, texts: Mapping[int, str | None]) -> str | None:
+    """The text of an event's first row; of one that is built again of the first that is still N."""
+    first = event.ids[0]
+    if first in texts:
+        return texts[first]
+    return next((texts[record_id] for record_id in event.ids if record_id in texts), None)
+
+
+def time_reader(time_zone: str) -> Callable[[str | None], datetime | None]:
+    """A function that reads when an event happened: at the time of its first row, None if that is not known.
+
+    ``time_zone``: that of event_time, as of the option.
+    """
+    read = moment_reader(time_zone)
+
+    def time_of(event_time: str | None) -> datetime | None:
+        if event_time is None:
+            return None
+        try:
+            return read(event_time)
+        except BadValue:
+            return None
+
+    return time_of
+
+
+# --- whole rows, for formats whose consumers store them (spec/debezium.md 4) ------------------------------------------
+
+
+def row_attributes(cls: ObjectClass) -> tuple[Attribute, ...]:
+    """The attributes that are columns of the class's one row, without its key."""
+    return tuple(
+        one for one in cls.attributes if not one.is_key and not one.multi_valued and one.table == cls.table.name
+    )
+
+
+def read_whole_rows(events: Sequence[Outgoing], query_back: QueryBack) -> tuple[list[Outgoing], CurrentRows]:
+    """Events, and the rows of those that do not say all of theirs, read by one statement a class.
+
+    A modify whose object is gone makes no event: its rows are gone, as of spec/event-log.md 7.2.
+    """
+    columns: dict[ObjectClass, tuple[Attribute, ...]] = {}
+    keys: dict[ObjectClass, dict[str, None]] = {}
+    lacking: set[str] = set()
+    for event in events:
+        if event.object_id is None or event.operation not in (Operation.ADD, Operation.MODIFY):
+            continue
+        object_class, key = event.object_id
+        if object_class not in columns:
+            columns[object_class] = row_attributes(object_class)
+        known = {attribute for _, _, _, attribute, _, _ in event.steps or ()}
+        if not known.issuperset(columns[object_class]):
+            keys.setdefault(object_class, {})[key] = None
+            lacking.add(event.event_id)
+    current = {
+        (object_class, key): row
+        for object_class, wanted in keys.items()
+        for key, row in query_back(object_class, list(wanted), columns[object_class]).items()
+    }
+    return [
+        _gone(event)
+        if event.operation == Operation.MODIFY and event.event_id in lacking and event.object_id not in current
+        else event
+        for event in events
+    ], current
+
+
+def _gone(event: Outgoing) -> Outgoing:
+    fates = event.fates or Fates(event.ids)
+    return event._replace(
+        operation=None, steps=(), fates=fates._replace(contributed=(), gone=[*fates.gone, *fates.contributed])
+    )

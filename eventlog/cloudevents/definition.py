@@ -1,0 +1,39 @@
+"""The format ``cloudevents``: all that others know of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from eventlog.changes.format import Format, Report
+from eventlog.changes.publishing import Publishing
+from eventlog.cloudevents.format import read, write
+from eventlog.cloudevents.options import PublishOptions, ReadOptions, WriteOptions, refused_mode
+from eventlog.cloudevents.publish import CloudEventWriter
+from eventlog.model import Change
+
+
+class CloudEventsFormat(Format):
+    """CloudEvents in JSON: an event, or an array of events, a line (spec/cloudevents.md)."""
+
+    name = "cloudevents"
+    title = "CloudEvents"
+    reader_options = (ReadOptions,)
+    writer_options = (WriteOptions,)
+    publish_options = PublishOptions
+
+    def read_changes(self, source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
+        return read(source, options, report)
+
+    def write_changes(self, changes: Iterable[Change], target: str, options: WriteOptions, report: Report) -> None:
+        write(changes, target, options, report)
+
+    def publish(self, options: PublishOptions, publishing: Publishing) -> CloudEventWriter:
+        return CloudEventWriter(options, publishing)
+
+    def refusal(self, options: PublishOptions, publishing: Publishing) -> tuple[str, str] | None:
+        why = refused_mode(options.mode, publishing)
+        return ("mode", why) if why else None
+
+
+FORMAT: Final = CloudEventsFormat()

@@ -1,0 +1,123 @@
+"""A publisher's events in the format ``cloudevents``: documents for HTTP and files, records for Kafka
+(spec/cloudevents.md 2, 3).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+from urllib.parse import quote
+
+from eventlog.changes.events import ReadOutgoing, event_to_change, outgoing_reader
+from eventlog.changes.publishing import EventWriter, FlightState, Need, Publishing, of_first_row, time_reader
+from eventlog.cloudevents.format import DATA_TYPE, CloudEvent, batch_line, event_writer, referenced_key
+from eventlog.cloudevents.options import BATCHED, BINARY, PublishOptions, mode_of
+from eventlog.cloudevents.values import JsonForm
+from eventlog.core.catalog import Catalog
+from eventlog.core.events import Outgoing, association_of, public_event
+from eventlog.errors import FormatError
+from eventlog.model import Change, KafkaRecord, Step, Verdict
+
+STRUCTURED_TYPE: Final = "application/cloudevents+json; charset=utf-8"
+BATCHED_TYPE: Final = "application/cloudevents-batch+json; charset=utf-8"
+
+_CONTENT_TYPE: Final = "content-type"
+
+
+def source_of(publishing: Publishing) -> str:
+    """Return the source of a log's events: database, schema and log (spec/cloudevents.md 3)."""
+    database = re.split(r"[/\\]", publishing.database)[-1]
+    parts = database, publishing.schema, publishing.log
+    return "".join(f"/{quote(part, safe='')}" for part in parts if part)
+
+
+class CloudEventWriter(EventWriter[CloudEvent]):
+    """Events to CloudEvents, in the mode that the sink takes if none is chosen (spec/cloudevents.md 2)."""
+
+    needs = frozenset({Need.TIMES})
+
+    def __init__(self, options: PublishOptions, publishing: Publishing) -> None:
+        self.mode, self.in_records = mode_of(options.mode, publishing), publishing.in_records
+        self.is_single = publishing.in_messages and self.mode != BATCHED
+        form = JsonForm(options.integers, options.nested_values)
+        self._event_of = event_writer(
+            options.source or source_of(publishing), options.event_type, form, options.dataschema
+        )
+        self._values = publishing.values
+        self._time_of = time_reader(publishing.values.time_zone)
+        self._of_catalog: tuple[Catalog, ReadOutgoing] | None = None
+
+    def write(self, catalog: Catalog, flight: FlightState, events: Sequence[Outgoing]) -> list[CloudEvent | Verdict]:
+        if self._of_catalog is None or self._of_catalog[0] is not catalog:
+            self._of_catalog = catalog, outgoing_reader(catalog, self._values)
+        _, read = self._of_catalog
+        times, users = flight.origins
+        written: list[CloudEvent | Verdict] = []
+        for event in events:
+            assert event.object_id is not None
+            time = self._time_of(of_first_row(event, times))
+            user = of_first_row(event, users)
+            try:
+                change = read(event, time, user)
+            except FormatError:  # a value that Python cannot hold as its type
+                change = self._of_texts(event)._replace(commit_time=time, user=user)
+            written.append(self._event_of(change, event.sent_id, association_of(event), event.object_id[0]))
+        return written
+
+    def body(self, pieces: Sequence[CloudEvent]) -> bytes:
+        if self.mode == BINARY:
+            (event,) = pieces
+            return event.data_bytes()
+        return batch_line(pieces) if self.mode == BATCHED else _lines(pieces)
+
+    def media_type_of(self, pieces: Sequence[CloudEvent]) -> str:
+        return {BINARY: DATA_TYPE, BATCHED: BATCHED_TYPE}.get(self.mode, STRUCTURED_TYPE)
+
+    def headers_of(self, pieces: Sequence[CloudEvent]) -> tuple[tuple[str, str], ...]:
+        return _http_headers(pieces[0]) if self.mode == BINARY else ()
+
+    def records(self, key: bytes, piece: CloudEvent) -> tuple[KafkaRecord, ...]:
+        """Return a record of Kafka protocol binding 1.0.2: binary content mode (3.2), or structured (3.3)."""
+        if self.mode != BINARY:
+            headers = ((_CONTENT_TYPE, STRUCTURED_TYPE.encode()),)
+            return (KafkaRecord(None, key, piece.whole_bytes(), headers),)
+        attributes = ((f"ce_{name}", value.encode()) for name, value in piece.attributes().items())
+        return (KafkaRecord(None, key, piece.data_bytes(), ((_CONTENT_TYPE, DATA_TYPE.encode()), *attributes)),)
+
+    def preview(self, catalog: Catalog, flight: FlightState, events: Sequence[Outgoing]) -> str:
+        """Return the events as lines, in whatever mode they are sent."""
+        written = self.write(catalog, flight, events)
+        return _lines([event for event in written if isinstance(event, CloudEvent)]).decode()
+
+    def _of_texts(self, event: Outgoing) -> Change:
+        """The change of an event with a value that Python cannot hold as its type: its values are texts of the log."""
+        public = public_event(event)
+        as_strings = tuple(
+            one._replace(
+                value_type="string",
+                steps=tuple(
+                    Step(op, tuple(map(referenced_key, texts)) if one.value_type == "dn" else texts)
+                    for op, texts in one.steps
+                ),
+            )
+            for one in public.attributes
+        )
+        return event_to_change(public._replace(attributes=as_strings), None, self._values)
+
+
+def _lines(events: Sequence[CloudEvent]) -> bytes:
+    return b"".join(event.whole_bytes() + b"\n" for event in events)
+
+
+def _http_headers(event: CloudEvent) -> tuple[tuple[str, str], ...]:
+    """The attributes of an event of binary content mode (HTTP protocol binding 1.0.2, 3.1.3)."""
+    return tuple((f"ce-{name}", _in_header(value)) for name, value in event.attributes().items())
+
+
+_TO_BE_ENCODED: Final = re.compile(r'[^!-~]|["%]')
+
+
+def _in_header(value: str) -> str:
+    """A value percent-encoded as HTTP protocol binding 1.0.2, 3.1.3.2 says: blank, quote, percent, beyond ASCII."""
+    return _TO_BE_ENCODED.sub(lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode()), value)

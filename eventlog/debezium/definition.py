@@ -1,0 +1,36 @@
+"""The format ``debezium``: all that others know of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from eventlog.changes.format import Format, Report
+from eventlog.changes.publishing import Publishing
+from eventlog.debezium.format import ReadOptions, read, write
+from eventlog.debezium.publish import DebeziumWriter
+from eventlog.debezium.writer import PublishOptions, WriteOptions
+from eventlog.model import Change
+
+
+class DebeziumFormat(Format):
+    """Change events of Debezium (spec/debezium.md)."""
+
+    name = "debezium"
+    title = "Debezium's change events"
+    reader_options = (ReadOptions,)
+    writer_options = (WriteOptions,)
+    publish_options = PublishOptions
+    is_of_rows = True
+
+    def read_changes(self, source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
+        return read(source, options, report)
+
+    def write_changes(self, changes: Iterable[Change], target: str, options: WriteOptions, report: Report) -> None:
+        write(changes, target, options, report)
+
+    def publish(self, options: PublishOptions, publishing: Publishing) -> DebeziumWriter:
+        return DebeziumWriter(options, publishing)
+
+
+FORMAT: Final = DebeziumFormat()

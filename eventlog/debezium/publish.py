@@ -1,0 +1,111 @@
+"""A publisher's events in the format ``debezium``: change events whose images are whole rows (spec/debezium.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from functools import partial
+
+from eventlog.changes.events import ReadOutgoing, attribute_reader, outgoing_reader
+from eventlog.changes.publishing import (
+    EventWriter,
+    FlightState,
+    Need,
+    Publishing,
+    of_first_row,
+    row_attributes,
+    time_reader,
+)
+from eventlog.core.catalog import Catalog, ObjectClass
+from eventlog.core.events import CurrentRow, Outgoing
+from eventlog.core.options import same_fields
+from eventlog.core.typed import ReadValue
+from eventlog.core.values import ValueOptions
+from eventlog.debezium.format import line_of
+from eventlog.debezium.writer import EnvelopeWriter, PublishOptions, WriteOptions
+from eventlog.errors import FormatError, RowError
+from eventlog.model import KafkaRecord, Level, Row, Verdict
+
+
+def write_options(options: PublishOptions, publishing: Publishing) -> WriteOptions:
+    """Return the options of the writer of records. Those of a backlog's request are more than a publisher's."""
+    from_place = {"database": publishing.database, "topic": publishing.topic}
+    return WriteOptions(**{**from_place, **same_fields(options, WriteOptions)})
+
+
+class DebeziumWriter(EventWriter[tuple[KafkaRecord, ...]]):
+    """Events to change events. A piece is the records of an event; a body holds their values, one a line, without
+    tombstones.
+    """
+
+    def __init__(self, options: PublishOptions, publishing: Publishing) -> None:
+        self.in_records = publishing.in_records
+        self.needs = frozenset(
+            {Need.TIMES, Need.WHOLE_ROWS} if options.missing_columns == "read_back" else {Need.TIMES}
+        )
+        self._options, self._values = write_options(options, publishing), publishing.values
+        self._records: EventRecords | None = None
+
+    def write(
+        self, catalog: Catalog, flight: FlightState, events: Sequence[Outgoing]
+    ) -> list[tuple[KafkaRecord, ...] | Verdict]:
+        records, current_rows = self._records, flight.current_rows
+        if records is None or records.catalog is not catalog:
+            writer = EnvelopeWriter(self._options, catalog)
+            records = self._records = EventRecords(writer, catalog, self._values)
+        time_of, times = records.time_of, flight.origins.event_times
+        return [
+            records.write(event, time_of(of_first_row(event, times)), current_rows.get(event.object_id))
+            if event.object_id is not None
+            else ()
+            for event in events
+        ]
+
+    def records(self, key: bytes, piece: tuple[KafkaRecord, ...]) -> tuple[KafkaRecord, ...]:
+        return piece
+
+    def body(self, pieces: Sequence[tuple[KafkaRecord, ...]]) -> bytes:
+        lines = "records" if self.in_records else "values"
+        return b"".join(line_of(record, lines) for piece in pieces for record in piece)
+
+    def media_type_of(self, pieces: Sequence[tuple[KafkaRecord, ...]]) -> str:
+        return "application/json" if len(pieces) == 1 else "application/x-ndjson"
+
+
+class EventRecords:
+    """Events to records, or the verdict, error, of one that the format cannot hold.
+
+    ``values``: what the events were written with.
+    """
+
+    def __init__(self, writer: EnvelopeWriter, catalog: Catalog, values: ValueOptions) -> None:
+        self.catalog = catalog
+        self._writer, self._values = writer, values
+        self._read_change: ReadOutgoing = outgoing_reader(catalog, values)
+        self.time_of = time_reader(values.time_zone)
+        self._readers: dict[ObjectClass, dict[str, tuple[ReadValue, Callable[[str], str]]]] = {}
+
+    def write(
+        self, event: Outgoing, time: datetime | None, current: CurrentRow | None
+    ) -> tuple[KafkaRecord, ...] | Verdict:
+        """``current``: the row as it is now, None if it has not been read, or is gone."""
+        assert event.object_id is not None
+        object_class, _ = event.object_id
+        try:
+            change = self._read_change(event, time, None)._replace(position=event.sent_id)
+            whole_row = None if current is None else partial(self._row, object_class, current)
+            return tuple(self._writer.records(change, object_class, whole_row, event.ids))
+        except (FormatError, RowError) as error:
+            return Verdict(Level.ERROR, str(error))
+
+    def _row(self, object_class: ObjectClass, current: CurrentRow) -> Row:
+        readers = self._readers.get(object_class)
+        if readers is None:
+            readers = self._readers[object_class] = {
+                one.name: (attribute_reader(one.value_type, one, self._values), one.convert)
+                for one in row_attributes(object_class)
+            }
+        return {
+            name: next((read(convert(text)) for text in current.get(name, ()) if text is not None), None)
+            for name, (read, convert) in readers.items()
+        }

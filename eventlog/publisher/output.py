@@ -1,0 +1,29 @@
+"""The writer of a log's events, by the configuration."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from eventlog.changes.publishing import EventWriter, Publishing
+from eventlog.config.load import Config, connection_url
+from eventlog.config.publishing import chosen_format, publish_options, taken_by_sink, value_options
+from eventlog.sql.connection import parse_url
+from eventlog.sql.log_table import LogTable
+
+
+def event_writer(config: Config, log: LogTable) -> EventWriter[Any]:
+    """Return the writer of a log's events. Raises ConfigError."""
+    return chosen_format(config).publish(publish_options(config), publishing_of(config, log))
+
+
+def publishing_of(config: Config, log: LogTable) -> Publishing:
+    """Return where the events of a log come from, and what takes their documents."""
+    url = parse_url(connection_url(config.database))
+    return replace(
+        taken_by_sink(config),
+        values=value_options(config),
+        database=url.database or url.username or "",
+        schema=log.schema,
+        log=log.name,
+    )

@@ -1,0 +1,51 @@
+"""The format ``qlik-messages``: all that others know of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
+from typing import Any, Final
+
+from eventlog.changes.format import Format, Report
+from eventlog.changes.publishing import Publishing
+from eventlog.core.catalog import Database
+from eventlog.model import Change, full_name
+from eventlog.qlik.columns import columns_of
+from eventlog.qlik.message_format import read, write
+from eventlog.qlik.message_tables import PublishOptions, ReadOptions, WriteOptions
+from eventlog.qlik.publish import QlikWriter
+
+
+class QlikMessagesFormat(Format):
+    """Qlik messages: lines of a file, or records of Kafka (spec/qlik.md 5)."""
+
+    name = "qlik-messages"
+    title = "Qlik messages"
+    schemes = ("kafka",)
+    reader_options = (ReadOptions,)
+    writer_options = (WriteOptions,)
+    publish_options = PublishOptions
+    is_of_rows = True
+
+    def read_changes(self, source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
+        return read(source, options, report)
+
+    def write_changes(self, changes: Iterable[Change], target: str, options: WriteOptions, report: Report) -> None:
+        write(changes, target, options, report)
+
+    def publish(self, options: PublishOptions, publishing: Publishing) -> QlikWriter:
+        return QlikWriter(options, publishing)
+
+    def refusal(self, options: PublishOptions, publishing: Publishing) -> tuple[str, str] | None:
+        if options.metadata == "registry" and (options.encoding != "avro" or options.registry is None):
+            return "metadata", "it needs encoding = avro and registry, its URL"
+        if not publishing.in_records:
+            return "type", "messages are records, which need a sink of records: set sink.type = kafka"
+        return None
+
+    def options_of_catalog(self, side: str, database: Database) -> Mapping[str, Any] | None:
+        columns = {full_name(database.schema, table.name): columns_of(table) for table in database.tables}
+        return {"columns": {name: list(map(asdict, each)) for name, each in columns.items()}}
+
+
+FORMAT: Final = QlikMessagesFormat()
