@@ -315,7 +315,7 @@ def purge(context: Context, age: str, size: int, pause: float, yes: bool, dry: b
                 f"This removes from the log {log} all rows of status S and W {older}, and their error lines.", yes=yes
             )
 
-        def take_rows(after: int | None) -> rows.Purged | None:
+        def next_rows(after: int | None) -> rows.Purged | None:
             # Rows that came after the start are too new.
             after = first - 1 if after is None else after
             if after >= last:
@@ -324,21 +324,21 @@ def purge(context: Context, age: str, size: int, pause: float, yes: bool, dry: b
             consumed = done_by_consumers(conn, dialect, log)
             return rows.purge_rows(conn, log, after, size, event_time, recorded_ids(flights), consumed, dry=dry)
 
-        def take_error_lines(after: int | None) -> rows.Purged | None:
+        def next_error_lines(after: int | None) -> rows.Purged | None:
             return rows.purge_errors(conn, log, after, size, event_time, error_time, dry=dry)
 
         removed = dict.fromkeys(("looked_at", "rows", "error_lines", "batches"), 0)
         kept: Counter[str] = Counter()
         with progress("Purge", last - first + 1, context.quiet or as_json, "record_ids") as advance:
             done = first - 1
-            for batch in _each_batch(conn, take_rows, pause):
+            for batch in _each_batch(conn, next_rows, pause):
                 removed["rows"] += batch.removed
                 removed["looked_at"] += batch.looked_at
                 kept.update(batch.kept)
                 removed["batches"] += 1
                 advance(batch.last - done)
                 done = batch.last
-        for batch in _each_batch(conn, take_error_lines, pause):
+        for batch in _each_batch(conn, next_error_lines, pause):
             removed["error_lines"] += batch.removed
             removed["batches"] += 1
     if as_json:
@@ -354,16 +354,16 @@ def purge(context: Context, age: str, size: int, pause: float, yes: bool, dry: b
 
 
 def _each_batch(
-    conn: Connection, take: Callable[[int | None], rows.Purged | None], pause: float
+    conn: Connection, following: Callable[[int | None], rows.Purged | None], pause: float
 ) -> Iterator[rows.Purged]:
-    """The batches of ``take``, each committed, ``pause`` seconds apart. ``take`` gets where the batch before ended."""
-    batch = take(None)
+    """The batches of ``following``, each committed, ``pause`` seconds apart. It is told where the one before ended."""
+    batch = following(None)
     while batch is not None:
         conn.commit()
         yield batch
         if pause:
             time.sleep(pause)
-        batch = take(batch.last)
+        batch = following(batch.last)
     conn.commit()
 
 
