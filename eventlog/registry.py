@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
+from dataclasses import is_dataclass
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
@@ -39,10 +40,19 @@ _BUILT_IN: Final[Mapping[str, Mapping[str, str]]] = {
         "debezium": "eventlog.debezium.definition:FORMAT",
         "jsonl": "eventlog.conversion:FORMAT",
     },
-    SINKS: {},
+    SINKS: {
+        "stdout": "eventlog.publisher.sinks.stdout:StreamSink",
+        "files": "eventlog.publisher.sinks.files:FilesSink",
+        "http": "eventlog.publisher.sinks.http:HttpSink",
+        "kafka": "eventlog.publisher.sinks.kafka:KafkaSink",
+        "python": "eventlog.publisher.sinks.python:CallableSink",
+    },
     SOURCES: {},
 }
 """By group, each name with the place of what it stands for, as ``module:attribute``."""
+
+_BASES: Final = {SINKS: "eventlog.publisher.sinks:Sink"}
+"""By group of classes, the place of the class that those of packages extend."""
 
 _KINDS: Final = {FORMATS: "format", SINKS: "sink", SOURCES: "source"}
 """What a group holds, in messages."""
@@ -60,24 +70,29 @@ _KNOWN_PACKAGES: Final[Mapping[str, Mapping[str, str]]] = {
 
 def format_named(name: str) -> Format:
     """Return the format of this name. Raises ConfigError."""
-    format: Format = _named(FORMATS, name)
+    format: Format = named(FORMATS, name)
     return format
 
 
 def sink_named(name: str) -> Any:
     """Return the class of the sink of this name. Raises ConfigError."""
-    return _named(SINKS, name)
+    return named(SINKS, name)
 
 
 def source_named(name: str) -> Any:
     """Return the class of the source of this name. Raises ConfigError."""
-    return _named(SOURCES, name)
+    return named(SOURCES, name)
 
 
 def check_name(group: str, name: str) -> None:
     """Raise ConfigError unless the group has the name. Nothing is imported for it."""
     if name not in _BUILT_IN[group] and name not in _brought(group):
         raise _unknown(group, name)
+
+
+def own_names(group: str) -> tuple[str, ...]:
+    """Return the names of a group that are ours."""
+    return tuple(_BUILT_IN[group])
 
 
 def names(group: str) -> tuple[str, ...]:
@@ -89,17 +104,17 @@ def installed(group: str) -> Iterator[tuple[str, Any]]:
     """Return what all names of a group stand for; what a package brings and cannot be loaded is left out."""
     for name in names(group):
         try:
-            yield name, _named(group, name)
+            yield name, named(group, name)
         except ConfigError:
             if name in _BUILT_IN[group]:
                 raise
 
 
-def _named(group: str, name: str) -> Any:
+def named(group: str, name: str) -> Any:
+    """Return what a name of a group stands for. Raises ConfigError."""
     place = _BUILT_IN[group].get(name)
     if place is not None:
-        module, _, attribute = place.partition(":")
-        return getattr(import_module(module), attribute)
+        return _at(place)
     entry = _brought(group).get(name)
     if entry is None:
         raise _unknown(group, name)
@@ -107,6 +122,11 @@ def _named(group: str, name: str) -> Any:
     if isinstance(found, ConfigError):
         raise found
     return found
+
+
+def _at(place: str) -> Any:
+    module, _, attribute = place.partition(":")
+    return getattr(import_module(module), attribute)
 
 
 def _unknown(group: str, name: str) -> ConfigError:
@@ -201,8 +221,10 @@ def _misfit(group: str, name: str, found: Any) -> str:
     """Return why an object is nothing of its group, empty if it is."""
     if group == FORMATS and not isinstance(found, Format):
         return f"it is a {type(found).__name__}, and no object of eventlog.changes.format.Format"
-    if group != FORMATS and not isinstance(found, type):
-        return f"it is a {type(found).__name__}, and no class"
-    if found.name != name:
-        return f"it says that its name is {found.name!r}"
+    if group in _BASES and not (isinstance(found, type) and issubclass(found, _at(_BASES[group]))):
+        return f"it is no class that extends {_BASES[group].replace(':', '.')}"
+    if (own := getattr(found, "name", None)) != name:
+        return f"it says that its name is {own!r}"
+    if group in _BASES and not is_dataclass(getattr(found, "options", None)):
+        return "it has no dataclass of options"
     return ""

@@ -11,7 +11,7 @@ import ast
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from enum import Enum
 from html import escape
@@ -32,7 +32,7 @@ import spark  # noqa: E402
 from eventlog import cli  # noqa: E402
 from eventlog.cli import examples_of, grouped_options  # noqa: E402
 from eventlog.cli.settings import SELF_EXPLAINING  # noqa: E402
-from eventlog.config.settings import SECTIONS, WatchSettings, variable  # noqa: E402
+from eventlog.config.settings import SECTIONS, Declared, WatchSettings, installed_options, installed_sections, variable  # noqa: E402
 from eventlog.core.options import BOOLEAN, FLAG, MANY, Option, options_of, toml  # noqa: E402
 from eventlog.errors import EventlogError, RowError  # noqa: E402
 from eventlog.publisher.context import QUEUE_CAP, Counters, Looked  # noqa: E402
@@ -52,30 +52,37 @@ def written(text: str) -> str:
 
 
 def _settings() -> Iterator[str]:
-    for section, settings in SECTIONS.items():
-        yield from ("", f"### [{section}]", "", *_options([settings], section))
-    yield from ("", "### [[watch]]", "", *_options([WatchSettings], "watch"))
+    for section in installed_sections():
+        yield from ("", f"### [{section}]", "", *_options(installed_options(section), section))
+    yield from ("", "### [[watch]]", "", *_options(_declared([WatchSettings]), "watch"))
 
 
 def _formats() -> Iterator[str]:
     for name in names(FORMATS):
         format = format_named(name)
-        yield from ("", f"### {name}", "", *_options(format.reader_options, f"{name}.reader", "option of the reader"))
-        yield from ("", *_options(format.writer_options, f"{name}.writer", "option of the writer"))
+        readers, writers = _declared(format.reader_options), _declared(format.writer_options)
+        yield from ("", f"### {name}", "", *_options(readers, f"{name}.reader", "option of the reader"))
+        yield from ("", *_options(writers, f"{name}.writer", "option of the writer"))
 
 
-def _options(kinds: Iterable[type], section: str, heading: str = "option") -> Iterator[str]:
-    """A table of the options that classes declare."""
+def _declared(kinds: Iterable[type]) -> dict[str, Declared]:
+    """The options that classes declare."""
+    return {key: Declared(option) for kind in kinds for key, option in options_of(kind).items()}
+
+
+def _options(options: Mapping[str, Declared], section: str, heading: str = "option") -> Iterator[str]:
+    """A table of options."""
     yield from (f"| {heading} | default | values | what it does |", "|---|---|---|---|")
-    for key, option in (item for kind in kinds for item in options_of(kind).items()):
+    for key, declared in options.items():
+        option = declared.option
         name = f'<a id="{section}.{key}"></a>`{key}`'
         if option.secret:
-            yield f"| {name} | | by `{variable(section, key)}` alone | {_cell(option.help)} |"
+            yield f"| {name} | | by `{variable(section, key)}` alone | {_cell(declared.help)} |"
             continue
         default = "" if option.default in (None, (), {}, "") else f"`{toml(option.default)}`"
         if option.idm is not None and section in SECTIONS:
             default += f"; profile idm: `{toml(option.idm)}`"
-        yield f"| {name} | {default} | {_values(option)} | {_cell(option.help)} |"
+        yield f"| {name} | {default} | {_values(option)} | {_cell(declared.help)} |"
 
 
 def _values(option: Option) -> str:

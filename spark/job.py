@@ -134,9 +134,7 @@ _FIRST: Final = attrgetter("first")
 def without_settings_of_others(config: Config) -> Config:
     """The configuration as workers get it: without sinks, sources and secrets."""
     database = replace(config.database, url=None, url_file=None, password=None)
-    return replace(
-        config, database=database, sink=SinkSettings(form=config.sink.form), sources={}, warnings=(), url_of_file=None
-    )
+    return replace(config, database=database, sink=SinkSettings(), sources={}, warnings=(), url_of_file=None)
 
 
 _catalogs: dict[str, Catalog] = {}

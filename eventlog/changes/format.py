@@ -159,6 +159,12 @@ class Format:
         """
         return None
 
+    def ignored(self, options: Any, publishing: Publishing) -> tuple[str, str] | None:
+        """Return an option that is set and has no effect on what goes where ``publishing`` says, and why, None if there
+        is none.
+        """
+        return None
+
     def options_of_catalog(self, side: str, database: Database) -> Mapping[str, Any] | None:
         """Return the options that a catalogue stands for on a ``side``, reader or writer, of a format that has no
         option ``catalog``: options that hold something for each table. None if it has that option.

@@ -21,7 +21,7 @@ from eventlog.cli import Command
 from eventlog.cli.context import Context, source_option
 from eventlog.cli.context import progress as progress_bar
 from eventlog.config.load import Config, effective
-from eventlog.config.publishing import ignored_indent
+from eventlog.config.publishing import ignored_option
 from eventlog.config.settings import PUBLISHED_FORMATS
 from eventlog.core.options import toml
 from eventlog.errors import number_of
@@ -45,6 +45,7 @@ from eventlog.publisher.open_log import open_to_publish, open_unlocked
 from eventlog.publisher.sinks import Sink, open_sink
 from eventlog.publisher.sinks.stdout import StreamSink
 from eventlog.publisher.waiting import StopRequest
+from eventlog.registry import sink_named
 from eventlog.sql.rows import count_queue
 
 _log = logging.getLogger("eventlog.publisher")
@@ -78,7 +79,7 @@ def publish(context: Context, once: bool, dry: bool, form: str | None, source: s
     config = context.config(format__type=form, source__type=source)
     counters = Counters()
     tune_collector()
-    if warning := ignored_indent(config):
+    if warning := ignored_option(config):
         _log.warning("%s", warning)
     if config.publisher.publisher_disabled and not dry:
         _log.warning("publisher_disabled is set: nothing is published")
@@ -102,7 +103,7 @@ def publish(context: Context, once: bool, dry: bool, form: str | None, source: s
                 _monitoring(config, counters) as monitor,
                 _traced(config) as (tracing, open_its_sink),
                 closing(open_its_sink()) as sink,
-                _bar(opened, quiet=context.quiet or (config.sink.type == "stdout" and sys.stdout.isatty())),
+                _bar(opened, quiet=context.quiet or (sink_named(config.sink.type).is_terminal and sys.stdout.isatty())),
             ):
                 publish_once(opened, sink, stop, join_observers(monitor, tracing))
         else:

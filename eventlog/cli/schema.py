@@ -6,8 +6,10 @@ import click
 
 from eventlog.cli import Command
 from eventlog.cli.context import Context, print_json, reading
+from eventlog.cloudevents.definition import FORMAT
 from eventlog.cloudevents.schema import schema_of
 from eventlog.cloudevents.values import JsonForm
+from eventlog.config.publishing import options_for
 from eventlog.core.catalog import match_name
 from eventlog.errors import ConfigError
 from eventlog.publisher.open_log import catalog_of, class_names, class_schema, with_tables
@@ -20,7 +22,7 @@ from eventlog.sql.log_table import new_log, split_name
 def schema(context: Context, class_name: str) -> None:
     """Print the JSON Schema of the data of CloudEvents of CLASS, a watched table or view.
 
-    The options of [format] count: integers, nested_values, and dataschema, which names it.
+    The options of [format.cloudevents] count: integers, nested_values, and dataschema, which names it.
     """
     config = context.config()
     own_schema, name = split_name(config.database.log_table)
@@ -33,6 +35,6 @@ def schema(context: Context, class_name: str) -> None:
     known = match_name(class_name, classes)
     if known is None:
         raise ConfigError(f"there is no class {class_name!r}; there are {', '.join(classes) or 'none'}")
-    settings = config.format
+    settings = options_for(config, FORMAT)
     form = JsonForm(settings.integers, settings.nested_values)
     print_json(schema_of(classes[known], catalog.schema, form, settings.dataschema))

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -14,17 +14,24 @@ import click
 
 from eventlog.cli import Command
 from eventlog.cli.context import DEFAULT_FILE, FILE, Context, json_option, note, print_json, reading, table
-from eventlog.config.kinds import BASE, COLUMN_MAP, URL, masked
+from eventlog.config.kinds import BASE, COLUMN_MAP, URL, WEB_URL, masked
 from eventlog.config.load import Config, Effective, effective, load
-from eventlog.config.settings import FORMATS_OF_ROWS, SECTIONS, WatchSettings, variable
-from eventlog.core.options import BOOLEAN, NAMES, PATH, TEXT, Option, options_of, toml
+from eventlog.config.settings import (
+    FORMATS_OF_ROWS,
+    Declared,
+    WatchSettings,
+    installed_options,
+    installed_sections,
+    variable,
+)
+from eventlog.core.options import BOOLEAN, NAMES, PATH, TEXT, options_of, toml
 from eventlog.errors import ConfigError, together
 
 if TYPE_CHECKING:
     from eventlog.core.catalog import Database
     from eventlog.sql.log_table import LogTable
 
-SELF_EXPLAINING: Final = (BASE, BOOLEAN, COLUMN_MAP, NAMES, PATH, TEXT, URL)
+SELF_EXPLAINING: Final = (BASE, BOOLEAN, COLUMN_MAP, NAMES, PATH, TEXT, URL, WEB_URL)
 """Kinds whose values show by themselves what is legal."""
 
 
@@ -189,29 +196,31 @@ def template(*, watch: bool = True) -> str:
         "# `eventlog config` shows what is in effect.",
         "",
     ]
-    for section, settings in SECTIONS.items():
-        lines += [f"[{section}]", *_options(settings, section), ""]
+    for section in installed_sections():
+        lines += [f"[{section}]", *_options(installed_options(section), section), ""]
     if watch:
         lines += ["# One [[watch]] for each table or view whose changes are to be logged.", "#[[watch]]"]
-        lines += _options(WatchSettings, "watch")
+        lines += _options({key: Declared(one) for key, one in options_of(WatchSettings).items()}, "watch")
     return "\n".join(lines) + "\n"
 
 
-def _options(settings: type, section: str) -> Iterator[str]:
-    for key, option in options_of(settings).items():
+def _options(options: Mapping[str, Declared], section: str) -> Iterator[str]:
+    for key, declared in options.items():
+        option = declared.option
         if option.secret:
-            yield f"# {key}: {option.help}, only by {variable(section, key)}"
+            yield f"# {key}: {declared.help}, only by {variable(section, key)}"
             continue
         has_default = option.default not in (None, ())
         mark = "" if has_default or not option.example else "  # example"
-        yield f"# {_help(option)}"
+        yield f"# {_help(declared)}"
         yield f"#{key} = {toml(option.default if has_default else option.example)}{mark}"
 
 
-def _help(option: Option) -> str:
+def _help(declared: Declared) -> str:
+    option = declared.option
     legal = "" if option.kind in SELF_EXPLAINING else f": {option.kind.legal}"
     idm = "" if option.idm is None else f"; profile idm: {toml(option.idm)}"
-    return f"{option.help}{legal}{idm}"
+    return f"{declared.help}{legal}{idm}"
 
 
 # --- what is in effect ------------------------------------------------------------------------------------------------

@@ -20,8 +20,8 @@ from urllib.parse import unquote
 
 from sqlalchemy import URL
 
-from eventlog.config.settings import SECTIONS
-from eventlog.core.options import Option, options_of, toml
+from eventlog.config.settings import installed_options, installed_sections
+from eventlog.core.options import Option, toml
 from eventlog.errors import ConfigError, XdsError
 from eventlog.sql.connection import SUPPORTED
 from eventlog.xds.format import parse_document
@@ -85,7 +85,7 @@ def toml_text(driver: DriverConfig, source: str) -> str:
     ]
     if driver.not_taken:
         lines += ["#", "# Not taken over:", *(f"#   {name}: {reason}" for name, reason in driver.not_taken.items())]
-    for section in SECTIONS:
+    for section in installed_sections():
         settings = [f"{one.key} = {toml(one.value)}  # {one.tag}" for one in driver.taken if one.section == section]
         if section == "database":
             url = driver.url or "postgresql+psycopg://user@host:5432/database"
@@ -112,8 +112,8 @@ def toml_text(driver: DriverConfig, source: str) -> str:
 
 _ALIASES: Final[Mapping[str, tuple[str, str, Option]]] = {
     alias: (section, key, option)
-    for section, settings in SECTIONS.items()
-    for key, option in options_of(settings).items()
+    for section in installed_sections()
+    for key, (option, _) in installed_options(section).items()
     for alias in option.aliases
 }
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from eventlog.core.options import OBJECT, STRING, TEXT, Kind, parse_name, parse_names
 from eventlog.files.text import REFERENCE, read_secret
 from eventlog.model import LogRow
+from eventlog.registry import check_name, own_names
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -251,7 +252,6 @@ SECRET_HEADERS: Final = Kind(
 REFERENCES: Final = Kind(
     _parse_references, '{ "ssl.key.password" = "env:VARIABLE" or "file:/PATH", ... }', _pairs_of_text, confidential=True
 )
-URL: Final = Kind(TEXT.parse, "postgresql+psycopg://user@host:5432/database or the like", confidential=True)
 SECRET: Final = Kind(STRING.parse, "text", confidential=True)
 TOKEN: Final = Kind(_parse_token, "characters of ASCII without blanks, one or more", confidential=True)
 TIMES: Final = Kind(_parse_times, "hh:mm:ss, comma-separated")
@@ -298,6 +298,31 @@ def from_directory(url: str, directory: Path) -> str:
     """The URL of a database in a file, whose relative path is taken from a directory; any other as it is."""
     match = _FILE_URL.fullmatch(url)
     return url if match is None else f"{match[1]}{directory / match[2]}{match[3] or ''}"
+
+
+def name_of(group: str) -> Kind:
+    """Return the kind of names of a group of the registry. Raises ConfigError for one that is not known."""
+
+    def parse(value: Any) -> str:
+        name: str = TEXT.parse(value)
+        check_name(group, name)
+        return name
+
+    return Kind(parse, " | ".join(own_names(group)))
+
+
+URL: Final = Kind(
+    TEXT.parse, "postgresql+psycopg://user@host:5432/database or the like", confidential=True, shown=masked
+)
+"""URLs of databases."""
+
+
+def _without_query(url: str) -> str:
+    return url.partition("?")[0]
+
+
+WEB_URL: Final = Kind(TEXT.parse, TEXT.legal, shown=_without_query)
+"""URLs of receivers, whose queries may hold keys."""
 
 
 def read_url(file: Path, source: str) -> str:

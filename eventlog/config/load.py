@@ -16,13 +16,16 @@ from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from eventlog.config.kafka import kafka_contradictions
+from eventlog.config.keys import Keys, Target, chosen_types
+from eventlog.config.kinds import URL as DATABASE_URL
 from eventlog.config.kinds import from_directory, masked, read_url, url_of
 from eventlog.config.publishing import refused_format
 from eventlog.config.settings import (
+    CHOSEN,
     EVENTLOG,
-    MESSAGE_OPTIONS,
+    OF_FORMAT,
     SECTIONS,
-    SINKS,
     DatabaseSettings,
     FormatSettings,
     LogSettings,
@@ -31,11 +34,15 @@ from eventlog.config.settings import (
     SinkSettings,
     SourceSettings,
     WatchSettings,
+    format_options,
+    installed_options,
+    installed_sections,
     variable,
 )
 from eventlog.core.options import Option, nearest, options_of, parse_options, parse_value, toml, unknown
-from eventlog.errors import ConfigError, together
+from eventlog.errors import ConfigError, together, with_location
 from eventlog.files.text import read_secret, secret_variable
+from eventlog.registry import FORMATS, check_name, format_named, names, sink_named
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
@@ -93,19 +100,22 @@ def load(
     path = file if isinstance(file, Path) else None
     document = file if isinstance(file, Mapping) else _read_toml(file) if file is not None else {}
     errors: list[ConfigError] = []
-    named: dict[tuple[str, str], list[_Setting]] = {}
-    for setting in (*_from_file(document, path), *_from_environment(environ), *_from_flags(flags or {})):
+    said: dict[tuple[str, str], list[_Setting]] = {}
+    keys = Keys(chosen_types(document, environ, flags or {}))
+    for setting in (
+        *_from_file(document, path, keys), *_from_environment(environ, keys), *_from_flags(flags or {}, keys)
+    ):  # fmt: skip
         if isinstance(setting, ConfigError):
             errors.append(setting)
         else:
-            named.setdefault((setting.section, setting.key), []).append(setting)
+            said.setdefault((setting.section, setting.key), []).append(setting)
     read = list(_watches_of(document.get("watch", []), path))
     watches = tuple(watch for watch in read if isinstance(watch, WatchSettings))
     errors += [error for error in read if isinstance(error, ConfigError)]
     chosen: dict[tuple[str, str], _Setting] = {}
-    for name, settings_named in named.items():
+    for name, several in said.items():
         try:
-            chosen[name] = _choose(settings_named)
+            chosen[name] = _choose(several)
         except ConfigError as error:
             errors.append(error)
     if errors:
@@ -115,16 +125,38 @@ def load(
     idm = profile is not None and profile.value == "idm"
     settings: dict[str, Any] = {}
     sources: dict[str, str] = {}
-    for section, cls in SECTIONS.items():
+
+    def values_of(section: str, kind: type) -> dict[str, Any]:
         values = {}
-        for key, option in options_of(cls).items():
+        for key, option in options_of(kind).items():
             if (section, key) in chosen:
                 values[key], sources[f"{section}.{key}"] = chosen[section, key].value, chosen[section, key].source
             elif idm and option.idm is not None:
                 values[key], sources[f"{section}.{key}"] = option.idm, "profile idm"
             else:
                 sources[f"{section}.{key}"] = "default"
+        return values
+
+    for section, cls in SECTIONS.items():
+        values = values_of(section, cls)
+        if section in CHOSEN:
+            try:
+                kind = keys.options_of_type(section)
+                values["options"] = kind(**values_of(section, kind))
+            except ConfigError as error:
+                errors.append(error)
+            values["others"] = {key: one.value for (home, key), one in chosen.items() if home == section and one.of}
+            sources |= {f"{section}.{key}": chosen[section, key].source for key in values["others"]}
+        if section == "format":
+            given: dict[str, dict[str, Any]] = {}
+            values["given"] = given
+            for (home, key), one in chosen.items():
+                if home.startswith(OF_FORMAT):
+                    given.setdefault(home.removeprefix(OF_FORMAT), {})[key] = one.value
+                    sources[f"{home}.{key}"] = one.source
         settings[section] = cls(**values)
+    if errors:
+        raise together(errors)
     sources["watch"] = "default" if file is None else str(path or "the configuration")
     try:
         settings["database"] = _with_url(settings["database"], chosen)
@@ -136,7 +168,7 @@ def load(
         watches=watches,
         sources=sources,
         warnings=warnings,
-        url_of_file=_url_of_file(named),
+        url_of_file=_url_of_file(said),
         secret_files=_secret_files(chosen, environ),
     )
     errors += _contradictions(config, chosen)
@@ -150,7 +182,8 @@ def _secret_files(chosen: Mapping[tuple[str, str], _Setting], environ: Mapping[s
     files = {
         f"{section}.{key}": Path(environ[f"{variable(section, key)}_FILE"])
         for (section, key), setting in chosen.items()
-        if options_of(SECTIONS[section])[key].secret
+        if setting.target.option.secret
+        and not setting.of
         and setting.layer == _Layer.ENVIRONMENT
         and f"{variable(section, key)}_FILE" in environ
     }
@@ -173,17 +206,26 @@ def with_secrets_of_now(config: Config, *sections: str) -> Config:
             continue
         try:
             text = read_secret(file, f"{name}, read again")
-            value = text.strip() if name == "database.url" else _parsed_secret(section, key, text)
+            value = text.strip() if name == "database.url" else _parsed_secret(config, section, key, text)
         except ConfigError as error:
             _log.warning("%s; what was read before is used", error, extra={"code": error.code})
         else:
             read.setdefault(section, {})[key] = value
-    return replace(config, **{section: replace(getattr(config, section), **values) for section, values in read.items()})
+    changed = {}
+    for section, values in read.items():
+        settings = getattr(config, section)
+        changed[section] = (
+            replace(settings, options=replace(settings.options, **values))
+            if section in CHOSEN
+            else replace(settings, **values)
+        )
+    return replace(config, **changed)
 
 
-def _parsed_secret(section: str, key: str, text: str) -> Any:
-    declared = options_of(SECTIONS[section])[key]
-    return parse_value(declared, text, f"{section}.{key}")
+def _parsed_secret(config: Config, section: str, key: str, text: str) -> Any:
+    settings = getattr(config, section)
+    kind = type(settings.options) if section in CHOSEN else type(settings)
+    return parse_value(options_of(kind)[key], text, f"{section}.{key}")
 
 
 def _choose(settings: Sequence[_Setting]) -> _Setting:
@@ -204,27 +246,22 @@ def _contradictions(config: Config, chosen: Mapping[tuple[str, str], _Setting]) 
     if config.publisher.retry_max < config.publisher.retry_initial:
         yield ConfigError(f"publisher.retry_max = {toml(config.publisher.retry_max)} is less than retry_initial = "
                           f"{toml(config.publisher.retry_initial)}")  # fmt: skip
-    if why := refused_format(config):
-        yield ConfigError(why)
-    if (config.sink.type == "kafka") and (config.sink.password is None) != (config.sink.user is None):
-        yield ConfigError("Kafka needs both EVENTLOG_SINK_USER and EVENTLOG_SINK_PASSWORD, or neither")
-    if config.sink.type == "kafka" and config.sink.timeout < _LEAST_KAFKA_TIMEOUT:
-        yield ConfigError(
-            f"{config.sources['sink.timeout']} = {toml(config.sink.timeout)} is too short for Kafka, whose producer "
-            f"asks for its number first: at least {_LEAST_KAFKA_TIMEOUT:g} s, better 10 or more"
-        )
-    for section, settings in (("sink", config.sink), ("source", config.source)):
-        secrets, plain = settings.secret_properties or {}, settings.properties or {}
-        source = config.sources[f"{section}.secret_properties"]
-        for name in sorted(secrets.keys() & plain.keys()):
-            yield ConfigError(f"{source} and {section}.properties both have {name}; keep one")
-        if settings.user is not None and "sasl.password" in secrets:
-            yield ConfigError(f"{source} and EVENTLOG_{section.upper()}_PASSWORD both give sasl.password; keep one")
+    if is_set(config, "format.type"):  # the default goes with everything, and most commands do without loading it
+        try:
+            why = refused_format(config)
+        except ConfigError as error:
+            yield error
+        else:
+            if why is not None:
+                yield ConfigError(why)
+    sink = sink_named(config.sink.type)
+    for wrong in sink.contradictions(config.sink.options, lambda key: config.sources[f"sink.{key}"]):
+        yield ConfigError(wrong)
+    if config.source.brokers is not None:
+        for wrong in kafka_contradictions(config.source, "source", lambda key: config.sources[f"source.{key}"]):
+            yield ConfigError(wrong)
     yield from _consumer_contradictions(config)
     yield from _former_names(config)
-    needed = SINKS[config.sink.type].needs
-    if needed is not None and getattr(config.sink, needed[0]) is None:
-        yield ConfigError(f"{chosen['sink', 'type'].source}: {config.sink.type} needs sink.{needed[0]}, {needed[1]}")
 
 
 def _consumer_contradictions(config: Config) -> Iterator[ConfigError]:
@@ -261,10 +298,6 @@ def _former_names(config: Config) -> Iterator[ConfigError]:
             seen.setdefault(old, f"was of [[watch]] {watch.name}")
 
 
-_LEAST_KAFKA_TIMEOUT: Final = 2.0
-"""Seconds. An idempotent producer that asks the brokers a second time for its number has waited for one by then."""
-
-
 def _with_url(database: DatabaseSettings, chosen: Mapping[tuple[str, str], _Setting]) -> DatabaseSettings:
     """The settings with the URL out of ``url_file``, if that is what counts. Raises ConfigError."""
     url, file = chosen.get(("database", "url")), chosen.get(("database", "url_file"))
@@ -287,10 +320,15 @@ def _url_of_file(named: Mapping[tuple[str, str], Sequence[_Setting]]) -> str | N
 
 
 def _warnings(chosen: Mapping[tuple[str, str], _Setting]) -> Iterator[str]:
-    for place, instead in _DATABASE_URLS.items():
-        url = chosen.get(place)
-        if url is not None and url.layer != _Layer.ENVIRONMENT and "***" in masked(url.value):
-            yield f"{url.source} holds a password; {instead} keep it out of sight"
+    for (section, key), url in chosen.items():
+        if url.target.option.kind is DATABASE_URL and url.layer != _Layer.ENVIRONMENT and "***" in masked(url.value):
+            password = variable(section, f"{key.removesuffix('url')}password")
+            yield f"{url.source} holds a password; {password} or {key}_file keep it out of sight"
+
+
+def is_set(config: Config, name: str) -> bool:
+    """Return True if something else than a default says an option, ``section.key``."""
+    return config.sources.get(name, "default") != "default"
 
 
 class Effective(NamedTuple):
@@ -303,23 +341,38 @@ class Effective(NamedTuple):
 
 
 def effective(config: Config) -> Iterator[Effective]:
-    """Every setting and where it came from, secrets masked."""
-    for section, cls in SECTIONS.items():
-        settings = getattr(config, section)
-        for key, option in options_of(cls).items():
-            value = getattr(settings, key)
-            if value is not None and option.secret:
-                value = "***"
-            elif value is not None and (section, key) in _DATABASE_URLS:
-                value = masked(value)
-            elif value is not None and (section, key) == ("sink", "url"):
-                value = value.partition("?")[0]  # a query may hold a key
-            yield Effective(section, key, value, config.sources[f"{section}.{key}"])
+    """Every setting and where it came from, secrets masked; behind those that count, the options of other types."""
+    for section in installed_sections():
+        if section.startswith(OF_FORMAT):
+            name = section.removeprefix(OF_FORMAT)
+            values, declared = config.format.given.get(name, {}), format_options(format_named(name))
+            in_effect = {key: values.get(key, one.default) for key, one in declared.items()}
+            yield from _shown(config, section, in_effect, declared)
+            continue
+        settings, cls = getattr(config, section), SECTIONS[section]
+        yield from _shown(config, section, {key: getattr(settings, key) for key in options_of(cls)}, options_of(cls))
+        if section in CHOSEN:
+            own = options_of(type(settings.options))
+            yield from _shown(config, section, {key: getattr(settings.options, key) for key in own}, own)
+            for key, (other, types) in installed_options(section).items():
+                if types and key not in own:
+                    value = settings.others.get(key, other.default)
+                    (one,) = _shown(config, section, {key: value}, {key: other})
+                    yield one._replace(source=f"{one.source}; not of {settings.type}")
     for watch in config.watches:
         for key in options_of(WatchSettings):
             value = getattr(watch, key)
             if value != getattr(WatchSettings(), key):
                 yield Effective(f"watch {watch.name}", key, value, config.sources["watch"])
+
+
+def _shown(
+    config: Config, section: str, values: Mapping[str, Any], options: Mapping[str, Option]
+) -> Iterator[Effective]:
+    for key, value in values.items():
+        if value is not None:
+            value = "***" if options[key].secret else options[key].kind.shown(value)
+        yield Effective(section, key, value, config.sources.get(f"{section}.{key}", "default"))
 
 
 # --- layers: what the file, the environment and flags say -------------------------------------------------------------
@@ -335,13 +388,24 @@ class _Layer(IntEnum):
 
 
 class _Setting(NamedTuple):
-    """A value of the option ``key`` of ``section``; ``source`` says in words where it came from."""
+    """A value of an option; ``source`` says in words where it came from."""
 
-    section: str
-    key: str
+    target: Target
     layer: _Layer
     value: Any
     source: str
+
+    @property
+    def section(self) -> str:
+        return self.target.section
+
+    @property
+    def key(self) -> str:
+        return self.target.key
+
+    @property
+    def of(self) -> str:
+        return self.target.of
 
 
 Read = Iterator[_Setting | ConfigError]
@@ -367,7 +431,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: is not TOML: {error}{quotes}") from None
 
 
-def _from_file(document: Mapping[str, Any], path: Path | None) -> Read:
+def _from_file(document: Mapping[str, Any], path: Path | None, keys: Keys) -> Read:
     """The settings of a file, but for its [[watch]] tables. Relative paths are taken from its directory.
 
     ``path`` None: a program hands the same content over. It may hold secrets, and paths as ``Path``.
@@ -377,7 +441,7 @@ def _from_file(document: Mapping[str, Any], path: Path | None) -> Read:
         if section == "watch":
             continue
         if section not in SECTIONS:
-            homes = [f"[{home}]" for home in SECTIONS if section in options_of(SECTIONS[home])]
+            homes = [f"[{home}]" for home in installed_sections() if section in installed_options(home)]
             if homes and not isinstance(table, dict):
                 yield ConfigError(f"{place}: {section} stands in no section; write it below {' or '.join(homes)}")
                 continue
@@ -387,45 +451,69 @@ def _from_file(document: Mapping[str, Any], path: Path | None) -> Read:
         if not isinstance(table, Mapping):
             yield ConfigError(f"{place}: {section} is to be a section: [{section}]")
             continue
-        keys = _keys(section)
         for key, value in table.items():
-            if key not in keys:
-                yield unknown(f"{place}: {section}.{key}", _suggest(section, key))
+            if section == "format" and isinstance(value, Mapping):
+                yield from _of_format(key, value, place, path, keys)
                 continue
-            target = keys[key]
-            source = f"{place}: {section}.{key}"
-            if target.option.secret and path is not None:
-                yield ConfigError(f"{source}: a secret does not belong in this file; set {variable(section, key)}")
-                continue
-            if target.is_alias:
-                value = target.option.alias_values.get(str(value).strip().lower(), value)
-            if isinstance(value, Path):
-                value = str(value)
-            try:
-                parsed = parse_value(target.option, value, source)
-            except ConfigError as error:
-                yield error
-                continue
-            if isinstance(parsed, Path) and path is not None:
-                parsed = path.parent / parsed
-            elif (target.section, target.key) in _DATABASE_URLS and path is not None:
-                parsed = from_directory(parsed, path.parent)
-            yield _Setting(
-                target.section, target.key, _Layer.ALIAS if target.is_alias else _Layer.OPTION, parsed, source
-            )
+            yield from _file_setting(section, key, value, place, path, keys)
 
 
-def _from_environment(environ: Mapping[str, str]) -> Read:
+def _of_format(name: str, table: Mapping[str, Any], place: str, path: Path | None, keys: Keys) -> Read:
+    """The settings of a section ``[format.<name>]``."""
+    section = f"{OF_FORMAT}{name}"
+    try:
+        check_name(FORMATS, name)
+        if table:
+            keys.of(section)
+    except ConfigError as error:
+        if name in names(FORMATS) and name != keys.format:
+            return  # what a broken package brings is not used here, and was warned of
+        yield ConfigError(f"{place}: [{section}]: {error}")
+        return
+    for key, value in table.items():
+        yield from _file_setting(section, key, value, place, path, keys)
+
+
+def _file_setting(section: str, key: str, value: Any, place: str, path: Path | None, keys: Keys) -> Read:
+    """The setting of a key of a section of the file.
+
+    ``path``, and what else there is to say, as of ``_from_file``.
+    """
+    target = keys.find(section, key)
+    source = f"{place}: {section}.{key}"
+    if target is None:
+        yield keys.unknown(source, section, key)
+        return
+    if target.option.secret and path is not None:
+        yield ConfigError(f"{source}: a secret does not belong in this file; set {variable(section, key)}")
+        return
+    if target.is_alias:
+        value = target.option.alias_values.get(str(value).strip().lower(), value)
+    if isinstance(value, Path):
+        value = str(value)
+    try:
+        parsed = parse_value(target.option, value, source)
+    except ConfigError as error:
+        yield error
+        return
+    if isinstance(parsed, Path) and path is not None:
+        parsed = path.parent / parsed
+    elif target.option.kind is DATABASE_URL and path is not None:
+        parsed = from_directory(parsed, path.parent)
+    yield _Setting(target, _Layer.ALIAS if target.is_alias else _Layer.OPTION, parsed, source)
+
+
+def _from_environment(environ: Mapping[str, str], keys: Keys) -> Read:
     """The settings of the variables ``EVENTLOG_<SECTION>_<KEY>``."""
     for section in SECTIONS:
         prefix = f"EVENTLOG_{section.upper()}_"
-        keys = {name.upper(): target for name, target in _keys(section).items() if not target.is_alias}
         for name in sorted(environ):
             if not name.startswith(prefix) or _SERVICE_LINK.fullmatch(name):
                 continue
-            key = name.removeprefix(prefix)
-            of_file = keys.get(key.removesuffix("_FILE"))
-            if key not in keys and of_file is not None and of_file.option.secret:
+            key = name.removeprefix(prefix).lower()
+            home, key = keys.split(section, key)
+            target, of_file = keys.find(home, key), keys.find(home, key.removesuffix("_file"))
+            if target is None and of_file is not None and of_file.option.secret:
                 try:
                     secret = secret_variable(name.removesuffix("_FILE"), environ) or ""
                 except ConfigError as error:
@@ -433,10 +521,10 @@ def _from_environment(environ: Mapping[str, str]) -> Read:
                 else:
                     yield _text_setting(of_file, secret, _Layer.ENVIRONMENT, f"environment variable {name}")
                 continue
-            if key not in keys:
-                yield unknown(f"environment variable {name}", prefix + nearest(key, keys))
+            if target is None or target.is_alias or name != name.upper():
+                yield keys.unknown(f"environment variable {name}", home, key, variable)
                 continue
-            yield _text_setting(keys[key], environ[name], _Layer.ENVIRONMENT, f"environment variable {name}")
+            yield _text_setting(target, environ[name], _Layer.ENVIRONMENT, f"environment variable {name}")
     yield from _misspelled_sections(environ)
 
 
@@ -447,7 +535,7 @@ _SERVICE_LINK: Final = re.compile(r".*_(SERVICE_(HOST|PORT(_.*)?)|PORT(_\d+_(TCP
 def _misspelled_sections(environ: Mapping[str, str]) -> Iterator[ConfigError]:
     # Only what is much like a setting: other programs may have EVENTLOG_ variables of their own.
     sections = tuple(f"EVENTLOG_{section.upper()}_" for section in SECTIONS)
-    known = [f"EVENTLOG_{key.replace('.', '_').upper()}" for key in _all_keys()]
+    known = [variable(section, key) for section in SECTIONS for key in options_of(SECTIONS[section])]
     for name in sorted(environ):
         if not name.startswith("EVENTLOG_") or name.startswith(sections) or _SERVICE_LINK.fullmatch(name):
             continue
@@ -459,16 +547,19 @@ _MISSPELLED: Final = 0.9
 """From how much likeness on a variable is taken for a misspelled setting."""
 
 
-def _from_flags(flags: Mapping[str, str]) -> Read:
+def _from_flags(flags: Mapping[str, str], keys: Keys) -> Read:
     """The settings of flags, ``section.key`` -> text."""
     for name, value in flags.items():
-        section, _, key = name.partition(".")
+        section, _, key = name.rpartition(".")
         source = f"flag {name}"
-        if section not in SECTIONS or key not in _keys(section):
-            near = _suggest(section, key) if section in SECTIONS else nearest(name, _all_keys())
-            yield unknown(source, near)
+        try:
+            target = keys.find(section, key) if section in SECTIONS or section.startswith(OF_FORMAT) else None
+        except ConfigError as error:
+            yield with_location(error, source)
             continue
-        target = _keys(section)[key]
+        if target is None:
+            yield keys.unknown(source, section, key)
+            continue
         if target.option.secret:
             yield ConfigError(f"{source}: a secret does not belong in a command line; set {variable(section, key)}")
             continue
@@ -503,65 +594,18 @@ def _place(path: Path | None) -> str:
     return "the configuration" if path is None else str(path)
 
 
-def _text_setting(target: _Target, text: str, layer: _Layer, source: str) -> _Setting | ConfigError:
+def _text_setting(target: Target, text: str, layer: _Layer, source: str) -> _Setting | ConfigError:
     try:
         value = target.option.kind.from_text(text)
     except (ValueError, RecursionError):
         value = text
     try:
-        return _Setting(target.section, target.key, layer, parse_value(target.option, value, source), source)
+        return _Setting(target, layer, parse_value(target.option, value, source), source)
     except ConfigError as error:
         return error
 
 
-class _Target(NamedTuple):
-    """The option that a key of a section names."""
-
-    section: str
-    key: str
-    option: Option
-    is_alias: bool
-
-
-_ELSEWHERE: Final = (
-    ("database", ("log_table", "schema_name", "tables")),
-    ("format", tuple(name for name in options_of(FormatSettings) if name not in MESSAGE_OPTIONS)),
-)
-"""Options of spec/event-log.md 9 whose home is another section, taken in [publisher] too."""
-
-
-def _keys(section: str) -> dict[str, _Target]:
-    """What may stand in a section: its options, their aliases, in [publisher] also those of section 9 elsewhere."""
-    homes = [(section, tuple(options_of(SECTIONS[section]))), *(_ELSEWHERE if section == "publisher" else ())]
-    keys = {}
-    for home, names in homes:
-        for name in names:
-            spec = options_of(SECTIONS[home])[name]
-            keys[name] = _Target(home, name, spec, is_alias=False)
-            keys.update({alias: _Target(home, name, spec, is_alias=True) for alias in spec.aliases})
-    return keys
-
-
-def _all_keys() -> list[str]:
-    return [f"{section}.{key}" for section in SECTIONS for key in options_of(SECTIONS[section])]
-
-
-def _suggest(section: str, key: str) -> str:
-    """The nearest known key: one of this name elsewhere, else the most alike in its own section."""
-    for other, cls in SECTIONS.items():
-        if key in options_of(cls):
-            return f"{other}.{key}"
-    return f"{section}.{nearest(key, _keys(section))}"
-
-
 # --- URLs of databases ------------------------------------------------------------------------------------------------
-
-_DATABASE_URLS: Final = {
-    ("database", "url"): "EVENTLOG_DATABASE_PASSWORD or url_file",
-    ("source", "url"): "EVENTLOG_SOURCE_PASSWORD or url_file",
-    ("source", "position_url"): "EVENTLOG_SOURCE_POSITION_PASSWORD or position_url_file",
-}
-"""Settings that may hold a password, and where it belongs."""
 
 
 def connection_url(database: DatabaseSettings) -> URL:

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from eventlog.changes.format import Format
 from eventlog.changes.publishing import Publishing
-from eventlog.config.settings import SINKS
-from eventlog.core.options import same_fields
 from eventlog.core.values import ValueOptions
-from eventlog.registry import format_named
+from eventlog.errors import ConfigError
+from eventlog.registry import format_named, sink_named
 
 if TYPE_CHECKING:
     from eventlog.config.load import Config
@@ -20,10 +19,16 @@ def chosen_format(config: Config) -> Format:
     return format_named(config.format.type)
 
 
+def options_for(config: Config, format: Format) -> Any:
+    """Return the options that the configuration has for a format, None if it is not published. Raises ConfigError."""
+    if format.publish_options is None:
+        return None
+    return format.publish_options(**config.format.given.get(format.name, {}))
+
+
 def publish_options(config: Config) -> Any:
-    """Return the options of the format, None if it is not published."""
-    kind = chosen_format(config).publish_options
-    return None if kind is None else kind(**same_fields(config.format, kind))
+    """Return the options of the format, None if it is not published. Raises ConfigError."""
+    return options_for(config, chosen_format(config))
 
 
 def value_options(config: Config) -> ValueOptions:
@@ -41,39 +46,45 @@ def insert_query_back(config: Config) -> str:
 
 def taken_by_sink(config: Config) -> Publishing:
     """Return what the sink takes; where events come from is not said yet."""
-    sink = SINKS[config.sink.type]
+    sink = sink_named(config.sink.type)
     return Publishing(
-        topic=config.sink.topic,
-        layout=config.sink.form,
+        topic=getattr(config.sink.options, "topic", None),
+        layout=sink_form(config),
         in_records=sink.takes_records,
         in_messages=sink.takes_several,
         has_headers=sink.has_headers,
     )
 
 
+def sink_form(config: Config) -> str:
+    """Return how documents are laid out where the sink puts them: as ``lines`` unless it has the option."""
+    form: str = getattr(config.sink.options, "form", "lines")
+    return form
+
+
 def refused_format(config: Config) -> str | None:
-    """Return why documents of the format cannot go to the sink, None if they can."""
+    """Return why documents of the format cannot go to the sink, None if they can. Raises ConfigError for a format that
+    is not published, and for its options.
+    """
+    chosen = chosen_format(config)
+    if not chosen.can("publish"):
+        raise ConfigError(f"{config.sources['format.type']}: {chosen.lacks('published')}")
     options = publish_options(config)
-    refused = chosen_format(config).refusal(options, taken_by_sink(config))
+    refused = chosen.refusal(options, taken_by_sink(config))
     if refused is None:
         return None
     name, why = refused
-    value = config.format.type if name == "type" else getattr(options, name)
-    return f"{config.sources[f'format.{name}']} = {value} with sink.type = {config.sink.type}: {why}"
+    place, value = f"format.{chosen.name}.{name}", getattr(options, name, None)
+    if name == "type":
+        place, value = "format.type", chosen.name
+    return f"{config.sources.get(place, place)} = {value} with sink.type = {config.sink.type}: {why}"
 
 
-def ignored_indent(config: Config) -> str | None:
-    """Return what is said of an ``indent`` that has no effect: envelopes of form ``lines`` and what is no XML are not
-    indented.
-    """
-    indent = config.sources["format.indent"]
-    if not config.format.indent:
+def ignored_option(config: Config) -> str | None:
+    """Return what is said of an option of the format that is set and has no effect with this sink, None if none is."""
+    chosen = chosen_format(config)
+    ignored = chosen.ignored(publish_options(config), taken_by_sink(config))
+    if ignored is None:
         return None
-    if not hasattr(publish_options(config), "indent") or SINKS[config.sink.type].takes_records:
-        return f"{indent} has no effect: what is no XDS, and what goes to Kafka, is not indented"
-    if config.sink.form == "lines":
-        return (
-            f'{indent} has no effect with form = "lines", which writes an envelope on one line: set '
-            'form = "documents" in [sink], or leave indent out'
-        )
-    return None
+    option, why = ignored
+    return f"{config.sources[f'format.{chosen.name}.{option}']} has no effect {why}"

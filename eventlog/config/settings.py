@@ -5,32 +5,29 @@ The rules are those of spec/event-log.md 9; ``eventlog.config.load`` reads them 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import time
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from eventlog.cloudevents import options as cloudevents
+from eventlog.changes.format import Format
 from eventlog.config.kinds import (
     BASE,
     BEGIN,
     COLUMN_MAP,
     CONSUMER,
-    HEADERS,
     LISTS,
     PUBLICATION_MODE,
     REFERENCES,
     SECRET,
-    SECRET_HEADERS,
     STATEMENTS,
     TABLE,
     TIMES,
     TOKEN,
     URL,
     librdkafka,
+    name_of,
 )
 from eventlog.core import options
 from eventlog.core.options import (
@@ -42,6 +39,7 @@ from eventlog.core.options import (
     STRING,
     TEXT,
     CheckedOptions,
+    Option,
     choice,
     integer,
     number,
@@ -50,10 +48,8 @@ from eventlog.core.options import (
     shared,
     toml,
 )
-from eventlog.debezium.writer import WriteOptions as DebeziumOptions
-from eventlog.files.text import referenced_secret
 from eventlog.model import LogRow
-from eventlog.qlik.message_tables import WriteOptions
+from eventlog.registry import FORMATS, SINKS, format_named, installed, sink_named
 
 CLOUDEVENTS: Final = "cloudevents"
 MESSAGES: Final = "qlik-messages"
@@ -159,132 +155,31 @@ class PublisherSettings:
     )  # fmt: skip
 
 
-class SinkType(NamedTuple):
-    """What sets a type of sink apart, for those who do not load its module.
-
-    ``needs``: the option that it cannot do without, and what that says. ``takes_records``: it takes the records of a
-    document, not its body. ``takes_several``: it may be sent several documents at once; a file or a stream is written
-    in order, by one thread, since its lines would mix and its names depend on luck. ``has_headers``: headers go with
-    each document. ``span_kind``: OpenTelemetry's kind
-    of the span of sending.
-    """
-
-    needs: tuple[str, str] | None = None
-    takes_records: bool = False
-    takes_several: bool = False
-    has_headers: bool = False
-    span_kind: str = "INTERNAL"
-
-
-SINKS: Final = {
-    "stdout": SinkType(),
-    "files": SinkType(("directory", "where the documents are written")),
-    "http": SinkType(
-        ("url", "where the documents are posted to"), takes_several=True, has_headers=True, span_kind="CLIENT"
-    ),
-    "kafka": SinkType(
-        ("brokers", "where a broker is: host:port"), takes_records=True, has_headers=True, span_kind="PRODUCER"
-    ),
-    "python": SinkType(("function", "which is called with each document"), takes_several=True),
-}
-
-
 @dataclass(frozen=True, slots=True)
 class SinkSettings:
-    """``[sink]``: where documents go. Which options a type takes stands in their help."""
+    """``[sink]``: where documents go: a type, and the options that the class of this type declares.
 
-    type: str = option("stdout", choice(*SINKS), "where documents go")
-    directory: Path | None = option(
-        None, PATH, "the directory, beside this file unless absolute", only_for="files", example="documents"
-    )
-    form: str = option(
-        "lines", choice("lines", "documents"), "an envelope a line (a file a flight), or a file an envelope"
-    )
-    url: str | None = option(
-        None, TEXT, "where documents are posted to", only_for="http", example="https://receiver/xds"
-    )
-    answer: str | None = option(
-        None, choice("xds", "status", "json"), "where the answer stands: in XDS, in the status alone, in JSON with a "
-        "result an event; default: xds for the format xds, status for others", only_for="http", example="status",
-    )  # fmt: skip
-    headers: Mapping[str, str] | None = option(
-        None, HEADERS, "headers of each request, without secrets", only_for="http",
-        example={"X-Tenant": "hr"},
-    )  # fmt: skip
-    secret_headers: Mapping[str, str] | None = option(
-        None, SECRET_HEADERS, "those that are secrets, and where they are", only_for="http",
-        example={"X-Api-Key": "file:/run/secrets/receiver-key"},
-    )  # fmt: skip
-    compression: str = option("none", choice("none", "gzip"), "of the request", only_for="http")
-    signing_secret: str | None = option(
-        None, SECRET, "signs each request as Standard Webhooks do; whsec_ and base64; during a change two of them with "
-        "a blank between", only_for="http", secret=True,
-    )  # fmt: skip
-    timeout: float = option(
-        30.0, number(0.001, 3600),
-        "seconds; http: for a document and its answer; kafka: until a record is acknowledged, 2 at least",
-    )  # fmt: skip
-    ca_file: Path | None = option(
-        None, PATH, "certificates to trust in place of the system's", only_for="http",
-        example="/etc/ssl/receiver-ca.pem",
-    )  # fmt: skip
-    client_certificate: Path | None = option(
-        None, PATH, "certificate to show", only_for="http", example="/etc/ssl/publisher.pem"
-    )
-    client_key: Path | None = option(
-        None, PATH, "its key, if it is not in the certificate's file", only_for="http",
-        example="/etc/ssl/publisher.key",
-    )  # fmt: skip
-    max_answer_bytes: int = option(
-        16 * 1024 * 1024, integer(1024, MANY), "largest answer that is read, bytes", only_for="http"
-    )
-    token: str | None = option(None, SECRET, "bearer token", only_for="http", secret=True)
-    user: str | None = option(None, SECRET, "user", only_for="http, kafka", secret=True)
-    password: str | None = option(None, SECRET, "password", only_for="http, kafka", secret=True)
-    function: str | None = option(
-        None, TEXT, "module:function, called with each document and its events", only_for="python",
-        example="receivers.hr:receive",
-    )  # fmt: skip
-    brokers: str | None = option(
-        None, TEXT, "where to begin, comma-separated", only_for="kafka", example="broker-1:9092,broker-2:9092"
-    )
-    topic: str | None = option(
-        None, TEXT, "the topic; default: eventlog, of Qlik messages one a table", only_for="kafka",
-        example="hr.changes",
-    )  # fmt: skip
-    properties: Mapping[str, Any] | None = option(
-        None, librdkafka("sink"), "settings of librdkafka", only_for="kafka", example={"compression.type": "lz4"}
-    )
-    secret_properties: Mapping[str, str] | None = option(
-        None, REFERENCES, "those that are secrets, and where they are", only_for="kafka",
-        example={"ssl.key.password": "file:/run/secrets/kafka-key"},
-    )  # fmt: skip
+    ``options``: an object of the dataclass ``options`` of the class, None = as it is by default. ``others``: options of
+    other types that are given too, and do not count.
+    """
 
+    type: str = option("stdout", name_of(SINKS), "where documents go")
+    options: Any = None
+    others: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
-def _writer_option(writer: type, format: str, name: str) -> Any:
-    """An option of a format's writer, in the kinds of eventlog.toml."""
-    declared = options_of(writer)[name]
-    kind = {STRING: TEXT, FLAG: BOOLEAN}.get(declared.kind, declared.kind)
-    return shared(declared, kind=kind, only_for=format)
-
-
-_message_option: Final = partial(_writer_option, WriteOptions, MESSAGES)
-_debezium_option: Final = partial(_writer_option, DebeziumOptions, DEBEZIUM)
+    def __post_init__(self) -> None:
+        if self.options is None:
+            object.__setattr__(self, "options", sink_named(self.type).options())
 
 
 @dataclass(frozen=True, slots=True)
 class FormatSettings:
-    """``[format]``: what documents (spec/xds.md), events (spec/cloudevents.md, spec/debezium.md) and messages
-    (spec/qlik.md 5) look like.
+    """``[format]``: what is published a log as, and what documents of all formats have in common.
+
+    ``given``: options of single formats that are set, by format: they stand in ``[format.<name>]``.
     """
 
-    type: str = option(
-        "xds",
-        choice(*PUBLISHED_FORMATS),
-        "XDS documents, CloudEvents, Debezium's events, or Qlik messages (need sink type kafka)",
-    )
-    insert_query_back: str = shared(options.INSERT_QUERY_BACK)
-    time_syntax: str = shared(options.TIME_SYNTAX)
+    type: str = option("xds", name_of(FORMATS), "the format that is published")
     time_zone: str = shared(options.TIME_ZONE)
     special_times: str = shared(options.SPECIAL_TIMES)
     meta_identifiers: bool = shared(options.META_IDENTIFIERS)
@@ -292,33 +187,7 @@ class FormatSettings:
     noop_updates: str = option("drop", choice("drop", "emit"), "rows of type 2 whose two values are equal")
     emit_keys: bool = option(False, BOOLEAN, "send key columns as attributes too")
     char_padding: str = shared(options.CHAR_PADDING)
-    indent: int = shared(options.INDENT)
-    product_name: str = shared(options.PRODUCT_NAME)
-    product_version: str = shared(options.PRODUCT_VERSION)
-    mode: str | None = shared(cloudevents.MODE, only_for=CLOUDEVENTS)
-    source: str | None = shared(cloudevents.SOURCE, only_for=CLOUDEVENTS)
-    event_type: str = shared(cloudevents.EVENT_TYPE, only_for=CLOUDEVENTS)
-    dataschema: str | None = shared(cloudevents.DATASCHEMA, only_for=CLOUDEVENTS)
-    integers: str = shared(cloudevents.INTEGERS, only_for=CLOUDEVENTS)
-    nested_values: str = shared(cloudevents.NESTED_VALUES, only_for=CLOUDEVENTS)
-    encoding: str = _message_option("encoding")
-    metadata: str = _message_option("metadata")
-    metadata_topic: str = _message_option("metadata_topic")
-    registry: str | None = _message_option("registry")
-    names: str = _message_option("names")
-    external_schema_id: bool = _message_option("external_schema_id")
-    logical_types: bool = _message_option("logical_types")
-    namespace: str | None = _message_option("namespace")
-    key: str = _message_option("key")
-    topic_prefix: str = _debezium_option("topic_prefix")
-    schemas_enable: bool = _debezium_option("schemas_enable")
-    tombstones_on_delete: bool = _debezium_option("tombstones_on_delete")
-    decimal_handling_mode: str = _debezium_option("decimal_handling_mode")
-    time_precision_mode: str = _debezium_option("time_precision_mode")
-    missing_columns: str = _debezium_option("missing_columns")
-    unavailable_value_placeholder: str = _debezium_option("unavailable_value_placeholder")
-    server: str = _message_option("server")
-    task: str = _message_option("task")
+    given: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -462,16 +331,6 @@ class SourceSettings:
     position_table: str = option("eventlog_position", TEXT, "table of the position, one a publisher")
 
 
-def kafka_properties(settings: SinkSettings | SourceSettings, section: str) -> dict[str, Any]:
-    """The settings of librdkafka, with the secrets that they lead to. Raises ConfigError."""
-    properties = dict(settings.properties or {})
-    for name, reference in (settings.secret_properties or {}).items():
-        properties[name] = referenced_secret(reference, f"{section}.secret_properties, {name}", os.environ)
-    if settings.user is not None:
-        properties |= {"sasl.username": settings.user, "sasl.password": settings.password}
-    return properties
-
-
 @dataclass(frozen=True, slots=True)
 class LogSettings:
     """``[log]``: the lines on standard error."""
@@ -524,10 +383,57 @@ SECTIONS: Final[Mapping[str, type]] = {
 
 def variable(section: str, key: str) -> str:
     """The environment variable that sets an option."""
-    return f"EVENTLOG_{section.upper()}_{key.upper()}"
+    name = f"{section}_{key}".replace(".", "_").replace("-", "_")
+    return f"EVENTLOG_{name.upper()}"
 
 
-MESSAGE_OPTIONS: Final = (
-    "type", *(name for name, declared in options_of(FormatSettings).items() if declared.only_for)
-)  # fmt: skip
-"""What ``[format]`` holds that is not of spec/event-log.md 9."""
+CHOSEN: Final[Mapping[str, str]] = {"sink": SINKS}
+"""The sections whose ``type`` names a class of a group of the registry: the options of that class stand beside it."""
+
+
+class Declared(NamedTuple):
+    """An option of a section, with the types that have it; of none, it is the section's own."""
+
+    option: Option
+    types: tuple[str, ...] = ()
+
+    @property
+    def help(self) -> str:
+        """The line of help: which types have the option, and what it does."""
+        return f"{', '.join(self.types)}: {self.option.help}" if self.types else self.option.help
+
+
+OF_FORMAT: Final = "format."
+"""What the names of sections begin with that hold the options of one format, ``[format.<name>]``."""
+
+_KINDS_IN_FILE: Final = {STRING: TEXT, FLAG: BOOLEAN}
+"""Kinds of options of formats that eventlog.toml and the environment spell more freely than JSON."""
+
+
+def format_options(format: Format) -> dict[str, Option]:
+    """Return the options of a format that ``[format.<name>]`` takes, none if it is not published."""
+    if format.publish_options is None:
+        return {}
+    declared = options_of(format.publish_options).items()
+    return {key: replace(one, kind=_KINDS_IN_FILE.get(one.kind, one.kind)) for key, one in declared}
+
+
+def installed_options(section: str) -> dict[str, Declared]:
+    """Return the options of a section by name, those of all types that are installed among them."""
+    if section.startswith(OF_FORMAT):
+        format = format_named(section.removeprefix(OF_FORMAT))
+        return {key: Declared(one) for key, one in format_options(format).items()}
+    declared = {key: Declared(one) for key, one in options_of(SECTIONS[section]).items()}
+    if section not in CHOSEN:
+        return declared
+    for name, kind in installed(CHOSEN[section]):
+        for key, one in options_of(kind.options).items():
+            before = declared.get(key)
+            declared[key] = Declared(one, (name,)) if before is None else before._replace(types=(*before.types, name))
+    return declared
+
+
+def installed_sections() -> list[str]:
+    """Return the names of all sections in the order of the file, those of installed formats among them."""
+    formats = [f"{OF_FORMAT}{name}" for name, format in installed(FORMATS) if format_options(format)]
+    return [one for section in SECTIONS for one in (section, *(formats if section == "format" else ()))]

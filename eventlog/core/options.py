@@ -24,6 +24,10 @@ from eventlog.errors import ConfigError, together, visible, with_location
 from eventlog.model import EventType
 
 
+def _itself(value: Any) -> Any:
+    return value
+
+
 @dataclass(frozen=True, slots=True)
 class Kind:
     """A kind of value.
@@ -31,13 +35,14 @@ class Kind:
     ``parse`` takes what TOML, JSON or Python gives, and takes what it returned as well. It raises ConfigError, or
     ValueError, whose text (if any) is a reason. ``legal`` says in words what is allowed. ``from_text`` makes of the
     text of an environment variable or a flag what TOML would have given. A value of a ``confidential`` kind is in no
-    message and no repr.
+    message and no repr. ``shown`` makes of a value what `eventlog config` may print of it.
     """
 
     parse: Callable[[Any], Any]
     legal: str
     from_text: Callable[[str], Any] = str
     confidential: bool = False
+    shown: Callable[[Any], Any] = _itself
 
 
 @dataclass(frozen=True, slots=True)

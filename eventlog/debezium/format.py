@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache, partial
+from json.encoder import encode_basestring
 from pathlib import Path
 from typing import Any, Final
 
 from eventlog.changes.format import Key, Report, class_of_change, may_be_one, written
-from eventlog.changes.json_form import catalog_of
+from eventlog.changes.json_form import CATALOG, CatalogOption, catalog_of
 from eventlog.core.catalog import Catalog, ObjectClass, match_name
-from eventlog.core.json_bytes import json_bytes
 from eventlog.core.moments import EPOCH_UTC
-from eventlog.core.options import LIST_OBJECT, option
+from eventlog.core.options import LIST_OBJECT, option, shared
 from eventlog.core.values import Kind
 from eventlog.debezium.fields import Decode, decoder_of, field_of, plain
 from eventlog.debezium.writer import OPERATIONS, ConnectorOptions, EnvelopeWriter, WriteOptions
@@ -34,6 +34,7 @@ from eventlog.model import Change, ChangeOp, KafkaRecord, Row, Value, differing,
 class ReadOptions(ConnectorOptions):
     """Options of the reader. The two modes count for events without schema. Raises ConfigError."""
 
+    catalog: CatalogOption = shared(CATALOG)
     keys: Mapping[str, Sequence[str]] = option(
         {}, LIST_OBJECT, "key columns by schema.table or table, for events without key"
     )
@@ -343,5 +344,5 @@ def line_of(record: KafkaRecord, lines: str = "records") -> bytes:
     """A record as a line of a file, with the line break; among ``values`` a tombstone has none."""
     if lines == "values":
         return b"" if record.value is None else record.value + b"\n"
-    topic = json_bytes(record.topic or "")
+    topic = encode_basestring(record.topic or "").encode()
     return b'{"topic":%b,"key":%b,"value":%b}\n' % (topic, record.key or b"null", record.value or b"null")

@@ -164,7 +164,7 @@ def remark_in_words(remark: Remark) -> str:
             f"old_value cannot be converted ({remark.reason}): the event removes all values of "
             f"{remark.attribute.name!r} before it adds the new one"
         )
-    way_out = 'time_syntax = "canonical" or "java" in [format] writes fractions of timestamps'
+    way_out = 'time_syntax = "canonical" or "java" in [format.xds] writes fractions of timestamps'
     if remark.attribute.column.type.kind is Kind.TIME:
         way_out = "no time_syntax writes the fraction of a time of day"
     return f"an update changed nothing but the fraction of a second ({remark.reason}), which is not sent; {way_out}"

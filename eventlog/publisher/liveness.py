@@ -23,6 +23,7 @@ from eventlog.publisher.context import SILENT, Doing, Observer, WaitFor
 from eventlog.publisher.health_file import Progress
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.waiting import LONGEST_REST
+from eventlog.registry import sink_named
 
 _log = logging.getLogger("eventlog.publisher")
 
@@ -42,7 +43,8 @@ def _longest_rest(config: Config) -> float:
 
 def _longest_work(config: Config) -> float:
     """Seconds between two signs of a publisher that neither rests nor waits."""
-    return config.sink.timeout + _WORK
+    patience: float = sink_named(config.sink.type).patience(config.sink.options)
+    return patience + _WORK
 
 
 def patience(config: Config) -> float:
@@ -51,7 +53,7 @@ def patience(config: Config) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class ReportingSink:
+class ReportingSink(Sink):
     """A sink that reports progress for each answer other than retry, so that a long cycle shows its progress; and that
     tells ``observer`` of each envelope.
     """

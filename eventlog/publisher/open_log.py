@@ -23,7 +23,7 @@ from sqlalchemy import Connection
 
 from eventlog.config.load import Config, connection_url, with_secrets_of_now
 from eventlog.config.publishing import insert_query_back, value_options
-from eventlog.config.settings import SINKS, WatchSettings
+from eventlog.config.settings import WatchSettings
 from eventlog.core.catalog import (
     Attribute,
     Catalog,
@@ -49,7 +49,8 @@ from eventlog.errors import (
 from eventlog.publisher.context import Context, Counters, PublisherOptions, Used, unavailable_in_words
 from eventlog.publisher.ledger import ledger_of
 from eventlog.publisher.output import event_writer
-from eventlog.publisher.sinks.files import Owner, claim
+from eventlog.publisher.sinks import Owner
+from eventlog.registry import sink_named
 from eventlog.sql.connection import (
     TO_THE_PRIMARY,
     as_database_errors,
@@ -97,19 +98,22 @@ def open_context(config: Config, counters: Counters, used: Used | None = None) -
 
 @contextmanager
 def open_to_publish(config: Config, counters: Counters, used: Used | None = None) -> Iterator[Context]:
-    """``open_context``, with the directory of the files sink, if it is that, made the log's.
+    """``open_context``, with the place where the sink keeps documents, if it does, made the log's.
 
-    Raises as ``open_context``, and ConfigError for a directory that is another's.
+    Raises as ``open_context``, and ConfigError for a place that is another's.
     """
     with open_context(config, counters, used) as context:
-        if config.sink.type == "files" and config.sink.directory is not None:
-            connection, log = context.connection, context.log
+        connection, log = context.connection, context.log
+
+        def owner() -> Owner:
             reader = f"/{context.ledger.consumer}" if context.ledger.consumer else ""
             name = f"the log {log}{reader} in {describe(connection_url(config.database))}"
-            owner = Owner(context.dialect.identity(connection, log) + reader, name)
-            # The newest number is had by drawing one more, which is left out: who may publish may do that.
-            claim(config.sink.directory, owner, partial(pass_over, connection, context.dialect, log))
-            connection.commit()
+            return Owner(context.dialect.identity(connection, log) + reader, name)
+
+        # The newest number is had by drawing one more, which is left out: who may publish may do that.
+        newest_flight = partial(pass_over, connection, context.dialect, log)
+        sink_named(config.sink.type).claim(config.sink.options, owner, newest_flight)
+        connection.commit()
         yield context
 
 
@@ -395,7 +399,7 @@ def publisher_options(config: Config, current_user: str, fold_name: Callable[[st
     has_loopback = not settings.allow_loopback and (config.source.consumer is None or settings.driver_user is not None)
     changed = {
         "driver_user": user if has_loopback else None,
-        "concurrency": settings.concurrency if SINKS[config.sink.type].takes_several else 1,
+        "concurrency": settings.concurrency if sink_named(config.sink.type).takes_several else 1,
         "time_of_day": settings.time_of_day or (),
         "heartbeat_interval": settings.heartbeat_interval * 60.0,
     }

@@ -24,12 +24,12 @@ from opentelemetry.trace import Link, Span, SpanKind, StatusCode, Tracer
 
 from eventlog import __version__
 from eventlog.config.load import Config
-from eventlog.config.settings import SINKS
 from eventlog.errors import ConfigError
 from eventlog.model import Answer, Document, Level, Verdict
 from eventlog.publisher.context import Doing, Observer
 from eventlog.publisher.flight import FlightInfo
 from eventlog.publisher.sinks import Sink
+from eventlog.registry import sink_named
 
 _ROOT: Final = Context()
 _PROTOCOL: Final = "http/protobuf"
@@ -45,7 +45,7 @@ class Tracing(Observer):
     def __init__(self, tracer: Tracer, log: str, sink: str) -> None:
         self._tracer = tracer
         self._attributes = {"eventlog.log": log, "eventlog.sink": sink}
-        self.kind = SpanKind[SINKS[sink].span_kind]
+        self.kind = SpanKind[sink_named(sink).span_kind]
         self._window: Link | None = None
         self._flight: Span | None = None
         self._context = _ROOT
@@ -112,7 +112,7 @@ class Tracing(Observer):
         )
 
 
-class TracedSink:
+class TracedSink(Sink):
     """A sink each of whose envelopes is a span, which the receiver is told of."""
 
     def __init__(self, sink: Sink, tracing: Tracing) -> None:

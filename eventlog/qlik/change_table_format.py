@@ -23,6 +23,7 @@ from eventlog.qlik.columns import ColumnsSeen, QlikColumn
 from eventlog.qlik.masks import HISTORY_TABLE
 from eventlog.qlik.sequence import CONTROL_TABLE, ControlRow, Waiting, WriterState, count_events
 from eventlog.qlik.stored_tables import (
+    BacklogOptions,
     Reading,
     ReadOptions,
     WriteOptions,
@@ -176,6 +177,7 @@ class ChangeTableFormat(Format):
     schemes = None
     reader_options = (ReadOptions,)
     writer_options = (WriteOptions,)
+    publish_options = BacklogOptions
 
     def read_changes(self, source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
         """The changes of all change tables of a source in change_seq order, numbered within their transactions.

@@ -15,7 +15,19 @@ from typing import Any, Final, Literal
 
 from eventlog.changes.format import Report
 from eventlog.changes.json_form import CATALOG, CatalogOption, database_of
-from eventlog.core.options import FLAG, OBJECT, STRING, TEXTS, CheckedOptions, Kind, choice, integer, option, shared
+from eventlog.core.options import (
+    FLAG,
+    OBJECT,
+    STRING,
+    TEXTS,
+    CheckedOptions,
+    Kind,
+    Option,
+    choice,
+    integer,
+    option,
+    shared,
+)
 from eventlog.errors import ConfigError, FormatError, with_location
 from eventlog.files.tabular import format_of
 from eventlog.model import full_name
@@ -118,6 +130,18 @@ class ReadOptions(ChangeTableOptions):
     file_format: str | None = option(None, choice(*FILE_FORMATS), "read only files of this format")
 
 
+_SERVER: Final = Option("eventlog", STRING, "name of the server in rows and state")
+_TASK: Final = Option("eventlog", STRING, "name of the task in rows and state")
+
+
+@dataclass(frozen=True, slots=True)
+class BacklogOptions(CheckedOptions):
+    """Options of the change tables of a backlog that stand in the configuration."""
+
+    server: str = shared(_SERVER)
+    task: str = shared(_TASK)
+
+
 @dataclass(frozen=True, slots=True)
 class WriteOptions(ChangeTableOptions):
     """Options of the writer. Raises ConfigError.
@@ -140,8 +164,8 @@ class WriteOptions(ChangeTableOptions):
         "time at which a partition begins",
     )  # fmt: skip
     close_partitions: bool = option(False, FLAG, "list partitions that have not ended, too")
-    server: str = option("eventlog", STRING, "name of the server in rows and state")
-    task: str = option("eventlog", STRING, "name of the task in rows and state")
+    server: str = shared(_SERVER)
+    task: str = shared(_TASK)
     file_format: str = option("csv", choice(*FILE_FORMATS), "form of the files")
 
     def partition_names(self) -> Callable[[str], str] | None:

@@ -444,6 +444,14 @@ class XdsFormat(Format):
     def publish(self, options: PublishOptions, publishing: Publishing) -> XdsWriter:
         return XdsWriter(Header(options.product_name, options.product_version), publishing, options.indent)
 
+    def ignored(self, options: PublishOptions, publishing: Publishing) -> tuple[str, str] | None:
+        if options.indent and publishing.in_records:
+            return "indent", "on records of Kafka, which are not indented"
+        if options.indent and publishing.layout == "lines":
+            why = 'with form = "lines", which writes an envelope on one line'
+            return "indent", f'{why}: set form = "documents" in [sink], or leave indent out'
+        return None
+
     def values(self, options: PublishOptions, shared: ValueOptions) -> ValueOptions:
         return replace(shared, time_syntax=options.time_syntax, characters="xml")
 

@@ -19,7 +19,7 @@ from eventlog.cloudevents.options import STRUCTURED
 from eventlog.cloudevents.options import PublishOptions as CloudEventsOptions
 from eventlog.cloudevents.publish import CloudEventWriter
 from eventlog.config.load import Config, connection_url
-from eventlog.config.publishing import publish_options, value_options
+from eventlog.config.publishing import publish_options, taken_by_sink, value_options
 from eventlog.core.events import Decided, Outgoing, QueryBack, build_event
 from eventlog.core.options import parse_options
 from eventlog.debezium import writer as debezium
@@ -118,7 +118,8 @@ CLOUDEVENTS: Final = OutputFormat(("lines",), _cloudevents_options, _cloudevents
 
 def _debezium_options(config: Config, options: Mapping[str, Any], form: str) -> debezium.WriteOptions:
     """The options of ``[format]``, as the publisher takes them; those of the request go before."""
-    configured = {**asdict(publish_options(config)), "topic": config.sink.topic, "database": _database(config)}
+    topic = taken_by_sink(config).topic
+    configured = {**asdict(publish_options(config)), "topic": topic, "database": _database(config)}
     return parse_options(debezium.WriteOptions, {**configured, **options}, "the backlog's Debezium events")
 
 
@@ -182,7 +183,7 @@ it comes first.
 
 def _message_options(config: Config, options: Mapping[str, Any], form: str) -> WriteOptions:
     """The options of ``[format]``, as the publisher takes them; those of the request go before."""
-    configured = {**asdict(publish_options(config)), "topic": config.sink.topic}
+    configured = {**asdict(publish_options(config)), "topic": taken_by_sink(config).topic}
     chosen = parse_options(WriteOptions, {**configured, **options}, "the backlog's Qlik messages")
     registry_of_writer(chosen)  # refused here, and not in a task
     return chosen

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventlog.config.load import Config
+from eventlog.config.publishing import publish_options
 from eventlog.core.catalog import ObjectClass
 from eventlog.core.checks import CheckedRow
 from eventlog.core.events import READS, CurrentRow, Decided, Decision, QueryBack, ids_of
@@ -62,7 +63,7 @@ _NUMBER_LENGTH: Final = LENGTH - PREFIX_LENGTH
 
 def _read_options(config: Config, options: Mapping[str, Any], form: str) -> WriteOptions:
     """The options of ``[format]``; those of the request go before."""
-    configured = {**same_fields(config.format, WriteOptions), **options, "file_format": form}
+    configured = {**same_fields(publish_options(config), WriteOptions), **options, "file_format": form}
     chosen = parse_options(WriteOptions, configured, "the backlog's change tables")
     if chosen.tables or chosen.catalog is not None:
         raise ConfigError(

@@ -9,6 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from eventlog.config.load import Config
+from eventlog.config.publishing import publish_options
 from eventlog.core.events import Outgoing, association_of
 from eventlog.errors import ConfigError
 from eventlog.model import LogRow
@@ -36,13 +37,14 @@ def _write_documents(
 ) -> list[OutputFile]:
     """The envelopes of a part as files. ``ids``: the record_ids of the events' first rows; ``about``: for Parquet."""
     output, config = job.output, job.config
-    header = Header(config.format.product_name, config.format.product_version)
+    options = publish_options(config)
+    header = Header(options.product_name, options.product_version)
     digits = 7 if output.form == "documents" else 5
     with PartFiles(job, directory, part, _SUFFIXES[output.form], digits=digits) as files:
         if output.form == "parquet":
             _write_parquet(files, header, envelopes, ids, about)
         else:
-            _write_texts(files, output, header, config.format.indent, envelopes, ids)
+            _write_texts(files, output, header, options.indent, envelopes, ids)
     return files.files
 
 

@@ -13,10 +13,9 @@ import pytest
 import trustme
 from receiver import Receiver, Script, answer, status
 
-from eventlog.config.settings import SinkSettings
 from eventlog.errors import ReceiverAway
 from eventlog.model import Answer, Document
-from eventlog.publisher.sinks.http import HttpSink
+from eventlog.publisher.sinks.http import HttpOptions, HttpSink
 
 PATIENCE = 20.0
 """Seconds that a test would wait for what is to come at once."""
@@ -30,7 +29,7 @@ def document(*event_ids: str, body: str = "<nds>Ünï</nds>\n") -> Document:
 
 def http_sink(url: str, *, form: str = "xds", **options: Any) -> HttpSink:
     """A sink with these options of ``[sink]``; ``form``: that of the answer."""
-    return HttpSink(url, SinkSettings(**{"timeout": PATIENCE, **options}), form)
+    return HttpSink(HttpOptions(url, **{"timeout": PATIENCE, **options}), form)
 
 
 @contextlib.contextmanager

@@ -49,7 +49,7 @@ def configure(database: sa.Engine, tmp_path: Path) -> Any:
         return load(
             write_config(
                 tmp_path, url_of(database), watches, sink=sink, publisher=publisher,
-                format={"type": "cloudevents", "mode": mode, "source": "https://hr.example.com/log"},
+                format={"type": "cloudevents", "cloudevents": {"mode": mode, "source": "https://hr.example.com/log"}},
             ),
             {},
         )  # fmt: skip

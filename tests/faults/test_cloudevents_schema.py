@@ -45,7 +45,7 @@ def test_every_event_follows_the_schema_of_its_class(
     path = write_config(
         tmp_path, url_of(database), [{"table": "usr", "style": style}], publisher={"allow_loopback": True},
         sink={"type": "files", "directory": str(sent), "form": "lines"},
-        format={"type": "cloudevents", "dataschema": place, **options},
+        format={"type": "cloudevents", "cloudevents": {"dataschema": place, **options}},
     )  # fmt: skip
     config = load(path, {})
     install(config)

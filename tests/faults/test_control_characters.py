@@ -24,8 +24,11 @@ BELL = "a\x01\x07\x1fb\ufffe"
 @pytest.mark.parametrize(
     ("format", "of_new"),
     [
-        ({"type": "cloudevents", "mode": "structured"}, lambda event: event["data"]["columns"]["fname"]["new"]),
-        ({"type": "debezium", "schemas_enable": False}, lambda event: event["after"]["fname"]),
+        (
+            {"type": "cloudevents", "cloudevents": {"mode": "structured"}},
+            lambda event: event["data"]["columns"]["fname"]["new"],
+        ),
+        ({"type": "debezium", "debezium": {"schemas_enable": False}}, lambda event: event["after"]["fname"]),
         ({"type": "xds"}, None),
     ],
 )

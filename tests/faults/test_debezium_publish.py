@@ -33,7 +33,7 @@ SCHEMA = (
     "CREATE TABLE usr (idu integer PRIMARY KEY, fname text, salary numeric(9,2), born timestamp(6))",
     "CREATE TABLE usr_phone (idu integer REFERENCES usr, phoneno text, PRIMARY KEY (idu, phoneno))",
 )
-DEBEZIUM: Final = {"type": "debezium", "topic_prefix": "hr", "schemas_enable": False}
+DEBEZIUM: Final = {"topic_prefix": "hr", "schemas_enable": False}
 FLINK: Final = os.environ.get("EVENTLOG_FLINK_PYTHON")
 """A Python that has apache-flink, which wants other versions of libraries than we do."""
 
@@ -55,7 +55,7 @@ def configure(database: sa.Engine, tmp_path: Path) -> Configure:
     def make(sink: dict[str, Any], watch: dict[str, Any] | None = None, **format: Any) -> Config:
         path = write_config(
             tmp_path, url_of(database), [{"table": "usr", **(watch or {})}], sink=sink,
-            publisher={"allow_loopback": True}, format={**DEBEZIUM, **format},
+            publisher={"allow_loopback": True}, format={"type": "debezium", "debezium": {**DEBEZIUM, **format}},
         )  # fmt: skip
         return load(path, {})
 
@@ -195,7 +195,7 @@ def test_a_child_table_with_a_watch_of_its_own_has_rows(
     configure({"type": "stdout"})
     path = write_config(
         tmp_path, url_of(database), [{"table": "usr"}, {"table": "usr_phone"}], sink={"type": "stdout"},
-        publisher={"allow_loopback": True}, format=DEBEZIUM,
+        publisher={"allow_loopback": True}, format={"type": "debezium", "debezium": DEBEZIUM},
     )  # fmt: skip
     config = load(path, {})
     install(config)

@@ -141,7 +141,7 @@ def test_each_event_of_a_publisher_is_kept_once_though_the_receiver_is_killed_an
             "sink__type": "http",
             "sink__url": f"http://127.0.0.1:{port}/events",
             "format__type": "cloudevents",
-            **({"format__mode": "binary"} if language.is_binary else {}),
+            **({"format__cloudevents__mode": "binary"} if language.is_binary else {}),
         }
         with process(log, tmp_path, batch_size=3, retry_initial=0.05, retry_max=0.5, polling_interval=1, **options):
             wait_until(lambda: len(language.kept(file)) > 5, "some events are kept")

@@ -70,10 +70,12 @@ def test_headers_come_by_the_environment_a_line_each() -> None:
     settings = load(
         None,
         {
+            "EVENTLOG_SINK_TYPE": "http",
+            "EVENTLOG_SINK_URL": "https://receiver/",
             "EVENTLOG_SINK_HEADERS": "X-Tenant: hr\nX-Trace: a:b \n",
             "EVENTLOG_SINK_SECRET_HEADERS": "X-Api-Key: env:SECRET",
         },
-    ).sink
+    ).sink.options
     assert settings.headers == {"X-Tenant": "hr", "X-Trace": "a:b"}
     assert settings.secret_headers == {"X-Api-Key": "env:SECRET"}
 
@@ -117,7 +119,9 @@ def test_wrong_places_of_secrets_are_refused(
 ) -> None:
     monkeypatch.setenv("LINES", "s3cret\r\nX: y")
     with pytest.raises(ConfigError) as caught:
-        HttpSink("https://receiver/", load({"sink": {"secret_headers": headers}}, {}).sink)
+        HttpSink(
+            load({"sink": {"type": "http", "url": "https://receiver/", "secret_headers": headers}}, {}).sink.options
+        )
     assert message in str(caught.value)
     assert "s3cret" not in str(caught.value)
 

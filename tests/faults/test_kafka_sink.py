@@ -114,7 +114,10 @@ def test_events_become_messages_that_read_back_as_changes(
         execute(database, "UPDATE eventlog SET status = 'N'")
         topic = f"hr.{encoding}"
         publish(
-            configure(sink={"topic": topic}, format={**QLIK, "encoding": encoding, "metadata_topic": f"m.{encoding}"})
+            configure(
+                sink={"topic": topic},
+                format={**QLIK, "qlik-messages": {"encoding": encoding, "metadata_topic": f"m.{encoding}"}},
+            )
         )
         report = Report()
         options = {"topic": topic, "metadata_topic": f"m.{encoding}"}

@@ -58,7 +58,11 @@ def test_cloudevents_are_printed_with_their_time_and_user(log: sa.Engine) -> Non
 def test_debeziums_events_are_printed_with_the_time_of_the_change(log: sa.Engine) -> None:
     execute(log, "INSERT INTO usr VALUES (1, 'Jack'), (2, 'Jill')")
     config = configuration(
-        log, format__type="debezium", format__schemas_enable=False, sink__type="files", sink__directory="/nowhere"
+        log,
+        format__type="debezium",
+        format__debezium__schemas_enable=False,
+        sink__type="files",
+        sink__directory="/nowhere",
     )
     dry, shown = previews(config)
     assert [event["source"]["ts_ms"] for event in dry] == [1772366400250, 1772456400000]

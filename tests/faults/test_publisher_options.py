@@ -88,7 +88,7 @@ def test_a_heartbeat_is_sent_when_nothing_else_is(log: sa.Engine, form: str) -> 
         return beating(context)
 
     sink = Judge(most=3)
-    run(log, sink, change, sink__form=form, format__indent=2)
+    run(log, sink, change, sink__form=form, format__xds__indent=2)
     assert [read_events(document.body).heartbeat for document in sink.seen] == [True] * 3
     assert [document.events for document in sink.seen] == [()] * 3
     assert len({document.flight for document in sink.seen}) == 3  # so that no file replaces another one

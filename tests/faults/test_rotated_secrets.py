@@ -59,10 +59,11 @@ def test_a_password_is_read_again_out_of_its_file(tmp_path: Path) -> None:
 def test_a_secret_that_cannot_be_read_now_stays_as_it_was(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = tmp_path / "token"
     file.write_text("old", encoding="utf-8")
-    config = load(None, {"EVENTLOG_SINK_TOKEN_FILE": str(file)})
+    environ = {"EVENTLOG_SINK_TYPE": "http", "EVENTLOG_SINK_URL": "https://receiver/"}
+    config = load(None, {**environ, "EVENTLOG_SINK_TOKEN_FILE": str(file)})
     for spoil in (lambda: file.write_text("", encoding="utf-8"), file.unlink):
         spoil()
-        assert with_secrets_of_now(config).sink.token == "old"
+        assert with_secrets_of_now(config).sink.options.token == "old"
         assert "sink.token, read again" in caplog.records[-1].getMessage()
 
 

@@ -22,7 +22,7 @@ from receiver import Receiver, Request, accept, answer, reply, status
 from eventlog.errors import ReceiverAway
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.sinks import Sink
-from eventlog.publisher.sinks.http import HttpSink
+from eventlog.publisher.sinks.http import HttpOptions, HttpSink
 from eventlog.publisher.sinks.kafka import KafkaSink
 from eventlog.publisher.tracing import TracedSink, Tracing
 
@@ -94,7 +94,7 @@ def test_a_flight_is_a_trace_with_its_envelopes_and_marks_linked_to_its_window(l
 def test_a_receiver_is_told_the_span_of_each_envelope(log: sa.Engine) -> None:
     write(log, 1, 2, 3)
     with Receiver(accept) as receiver:
-        spans = Traced(log, "http").publish(HttpSink(receiver.url), batch_size=1, concurrency=3)
+        spans = Traced(log, "http").publish(HttpSink(HttpOptions(receiver.url)), batch_size=1, concurrency=3)
     envelopes = named(spans, "envelope")
     assert {span.kind for span in envelopes} == {SpanKind.CLIENT}
     assert len(envelopes) == 3
@@ -110,7 +110,7 @@ def test_a_refusal_shows_in_the_span_and_nothing_of_what_the_receiver_says(log: 
 
     write(log, 1)
     with Receiver(refuse) as receiver:
-        spans = Traced(log, "http").publish(HttpSink(receiver.url))
+        spans = Traced(log, "http").publish(HttpSink(HttpOptions(receiver.url)))
     (envelope,) = named(spans, "envelope")
     assert (envelope.attributes or {})["eventlog.level"] == "error"
     assert not envelope.status.is_ok
@@ -121,7 +121,7 @@ def test_a_receiver_that_is_away_shows_in_the_span_and_nothing_of_what_it_says(l
     write(log, 1)
     traced = Traced(log, "http")
     with Receiver(lambda _: b"Jack is out\r\n\r\n") as receiver, pytest.raises(ReceiverAway):
-        traced.publish(HttpSink(receiver.url))
+        traced.publish(HttpSink(HttpOptions(receiver.url)))
     spans = list(traced.exporter.get_finished_spans())
     (envelope,), (flight,) = named(spans, "envelope"), named(spans, "flight")
     assert (envelope.attributes or {})["error.type"] == ReceiverAway.code

@@ -15,8 +15,8 @@ import yaml
 
 from eventlog import cli
 from eventlog.config.load import _from_environment, load
-from eventlog.config.settings import SinkSettings
 from eventlog.publisher.monitor.server import parse_address
+from eventlog.publisher.sinks.http import HttpOptions
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "deploy" / "prometheus" / "eventlog.rules.yml"
@@ -112,7 +112,7 @@ def test_the_units_name_commands_options_and_variables_that_there_are() -> None:
 
 def test_a_publisher_that_stops_has_the_time_that_its_receiver_has() -> None:
     section = _service(UNITS / "eventlog-publisher.service")
-    assert int(section["TimeoutStopSec"][0]) > SinkSettings().timeout
+    assert int(section["TimeoutStopSec"][0]) > HttpOptions().timeout
     assert section["RestartPreventExitStatus"] == [f"{cli.USAGE} {cli.FATAL}"]
 
 
@@ -180,7 +180,7 @@ def test_kustomize_makes_of_the_base_what_kubernetes_takes() -> None:
 def test_one_publisher_ends_before_the_next_one_begins() -> None:
     (deployment,) = [one for one in manifests() if one["kind"] == "Deployment"]
     assert (deployment["spec"]["replicas"], deployment["spec"]["strategy"]) == (1, {"type": "Recreate"})
-    assert deployment["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] > SinkSettings().timeout
+    assert deployment["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] > HttpOptions().timeout
 
 
 @pytest.mark.parametrize("name", ["eventlog-publisher", "eventlog-install", "eventlog-purge"])

@@ -20,6 +20,7 @@ import yaml
 from documents import ROOT
 
 from eventlog.config.load import load
+from eventlog.publisher.sinks.stdout import StreamSink
 
 DOCKER = ROOT / "docker"
 
@@ -198,7 +199,7 @@ def test_kafka_comes_on_demand_and_the_publisher_can_be_told_to_write_to_it() ->
     }
     assert load(DOCKER / "eventlog.toml", given).sink.type == "stdout"
     chosen = given | {"EVENTLOG_SINK_TYPE": "kafka", "EVENTLOG_FORMAT_TYPE": "qlik-messages"}
-    assert load(DOCKER / "eventlog.toml", chosen).sink.brokers == "kafka:9092"
+    assert load(DOCKER / "eventlog.toml", chosen).sink.options.brokers == "kafka:9092"
     wheels = next(one.text for one in IMAGE if "pip wheel" in one.text)
     assert ".[kafka,avro" in wheels
 
@@ -264,7 +265,9 @@ def test_no_port_is_opened_to_others_and_the_publisher_gives_everything_away() -
 
 def test_the_publisher_gets_time_to_end_the_envelope_in_the_air() -> None:
     config = load(DOCKER / "eventlog.toml", {})
-    assert float(SERVICES["publisher"]["stop_grace_period"].removesuffix("s")) > config.sink.timeout
+    assert float(SERVICES["publisher"]["stop_grace_period"].removesuffix("s")) > StreamSink.patience(
+        config.sink.options
+    )
 
 
 def test_the_environment_of_the_services_is_known_to_eventlog() -> None:

@@ -23,7 +23,7 @@ from eventlog.model import Document
 from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.open_log import open_context
-from eventlog.publisher.sinks.http import HttpSink
+from eventlog.publisher.sinks.http import HttpOptions, HttpSink
 from eventlog.publisher.sinks.python import CallableSink
 from eventlog.sql import migrations
 
@@ -131,7 +131,7 @@ def test_the_example_receiver_applies_an_event_that_comes_again_once_only(
     run(hr, "INSERT INTO hr.usr VALUES (1, 'Ada', NULL)", "UPDATE hr.usr SET fname = 'Augusta' WHERE idu = 1")
     config = load(Path("eventlog.toml"), os.environ)
     documents = []
-    with closing(HttpSink(url)) as sink:
+    with closing(HttpSink(HttpOptions(url))) as sink:
         with open_context(config, Counters()) as context:
             keep = CallableSink(lambda body, events: documents.append((body, events)), "keep")
             publish_once(context, keep)
@@ -158,7 +158,7 @@ def test_the_example_receiver_takes_a_heartbeat_and_several_documents_at_once(
     assert cli.run([*arguments, "publish", "--once"]) == 0
     assert objects(file) == {f"idu={n}": {"fname": [f"name {n}"]} for n in range(1, 201)}
     config = load(Path("eventlog.toml"), os.environ)
-    with open_context(config, Counters()) as context, closing(HttpSink(url)) as sink:
+    with open_context(config, Counters()) as context, closing(HttpSink(HttpOptions(url))) as sink:
         assert sink.send(Document(2, 1, (), context.output.heartbeat)).verdicts == {}
 
 

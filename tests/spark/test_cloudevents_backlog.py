@@ -39,7 +39,7 @@ TIMES = f"""
 ALTER TABLE {LOG} ALTER COLUMN event_time DROP NOT NULL;
 UPDATE {LOG} SET event_time = CASE WHEN record_id % 50 = 0 THEN NULL ELSE
     timestamp '2026-01-01 23:58:00' + record_id * interval '37.123456 ms' END"""
-EVENTS = {"format__type": "cloudevents", "format__event_type": "hr.{class}.{operation}"}
+EVENTS = {"format__type": "cloudevents", "format__cloudevents__event_type": "hr.{class}.{operation}"}
 
 
 def publish(config: Config) -> list[str]:

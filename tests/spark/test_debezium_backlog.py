@@ -40,7 +40,7 @@ def of_publisher(log: sa.Engine, **options: str) -> list[Told]:
 def test_change_events_are_those_of_the_publisher(log: sa.Engine, tmp_path: Path, missing: str) -> None:
     log_rows(log, random_rows(ROWS, seed=11))
     out = tmp_path / "out"
-    options = {"format__missing_columns": missing, "format__schemas_enable": "true"}
+    options = {"format__debezium__missing_columns": missing, "format__debezium__schemas_enable": "true"}
     report = copy(config_of(log, **options), out, format="debezium", partition_rows=ROWS // 5)
     before = statuses(log)
     ours, sent = of_file(out), of_publisher(log, **options)

@@ -398,8 +398,16 @@ def config_of(**flags: str) -> Config:
     ("sink", "mode", "singly"),
     [
         ({"sink__type": "http", "sink__url": "http://localhost/"}, "batched", False),
-        ({"sink__type": "http", "sink__url": "http://localhost/", "format__mode": "structured"}, "structured", True),
-        ({"sink__type": "http", "sink__url": "http://localhost/", "format__mode": "binary"}, "binary", True),
+        (
+            {"sink__type": "http", "sink__url": "http://localhost/", "format__cloudevents__mode": "structured"},
+            "structured",
+            True,
+        ),
+        (
+            {"sink__type": "http", "sink__url": "http://localhost/", "format__cloudevents__mode": "binary"},
+            "binary",
+            True,
+        ),
         ({"sink__type": "python", "sink__function": "m:f"}, "batched", False),
         ({"sink__type": "kafka", "sink__brokers": "b:1"}, "binary", False),
         ({"sink__type": "files", "sink__directory": "d"}, "structured", False),
@@ -571,4 +579,4 @@ def test_the_schema_of_the_data_is_named_by_the_option() -> None:
 @pytest.mark.parametrize("text", ["/relative/{class}", "https://e.org/{table}", "https://e.org/a b", "https://e.org/{"])
 def test_a_dataschema_that_is_no_uri_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="dataschema"):
-        config_of(format__dataschema=text)
+        config_of(format__cloudevents__dataschema=text)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import subprocess
+import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +14,15 @@ import pytest
 
 from eventlog.cli.convert import with_configured_password
 from eventlog.cli.settings import template
+from eventlog.config.kafka import kafka_properties
 from eventlog.config.kinds import masked
 from eventlog.config.load import Config, connection_url, effective, load
-from eventlog.config.settings import SECTIONS, FormatSettings, PublisherSettings, kafka_properties
-from eventlog.core.options import options_of
+from eventlog.config.publishing import publish_options
+from eventlog.config.settings import FormatSettings, PublisherSettings, installed_options, installed_sections
 from eventlog.errors import ConfigError
+from eventlog.registry import format_named
+
+CLOUDEVENTS = '[format]\ntype = "cloudevents"\n[format.cloudevents]\n'
 
 
 @pytest.fixture
@@ -76,9 +83,9 @@ def test_a_flag_beats_the_environment_and_that_beats_the_file(file: Any) -> None
         ("query-limit = 3", "publisher", "query_limit", 3),
         ('"query limit" = 3', "publisher", "query_limit", 3),
         ("pub-heartbeat-interval = 3", "publisher", "heartbeat_interval", 3),
-        ("time-syntax = 1", "format", "time_syntax", "integer"),
-        ('time-syntax = "2"', "format", "time_syntax", "canonical"),
-        ("time-syntax = 3", "format", "time_syntax", "java"),
+        ("time-syntax = 1", "format.xds", "time_syntax", "integer"),
+        ('time-syntax = "2"', "format.xds", "time_syntax", "canonical"),
+        ("time-syntax = 3", "format.xds", "time_syntax", "java"),
         ('enable-meta-identifiers = "no"', "format", "meta_identifiers", False),
         ("enable-refs = 1", "format", "referential", "dn"),
         ("enable-refs = 0", "format", "referential", "value"),
@@ -86,7 +93,8 @@ def test_a_flag_beats_the_environment_and_that_beats_the_file(file: Any) -> None
     ],
 )
 def test_the_vendors_tags_are_aliases(file: Any, written: str, section: str, option: str, value: Any) -> None:
-    assert getattr(getattr(file(f"[publisher]\n{written}"), section), option) == value
+    config = file(f"[publisher]\n{written}")
+    assert getattr(publish_options(config) if section == "format.xds" else getattr(config, section), option) == value
 
 
 @pytest.mark.parametrize(
@@ -94,7 +102,7 @@ def test_the_vendors_tags_are_aliases(file: Any, written: str, section: str, opt
     [
         "[publisher]\nbatch_size = 5\nbatch-size = 6",
         "[publisher]\nquery-limit = 5\n'query limit' = 6",
-        '[publisher]\ninsert_query_back = "add"\n[format]\ninsert_query_back = "modify"',
+        '[publisher]\ninsert_query_back = "add"\n[format.xds]\ninsert_query_back = "modify"',
         '[publisher]\nlog-table = "a"\n[database]\nlog_table = "b"',
     ],
 )
@@ -110,9 +118,10 @@ def test_an_option_beats_an_alias_of_a_lower_layer(file: Any) -> None:
     assert config.publisher.batch_size == 6
 
 
-@pytest.mark.parametrize("section", ["publisher", "format"])
-def test_options_of_the_format_are_taken_in_both_sections(file: Any, section: str) -> None:
-    assert file(f'[{section}]\ntime_syntax = "java"\nindent = 2').format == FormatSettings(time_syntax="java", indent=2)
+@pytest.mark.parametrize("section", ["publisher", "format.xds"])
+def test_options_of_documents_are_taken_in_both_sections(file: Any, section: str) -> None:
+    config = file(f'[{section}]\ntime_syntax = "java"\nindent = 2')
+    assert config.format == FormatSettings(given={"xds": {"time_syntax": "java", "indent": 2}})
 
 
 @pytest.mark.parametrize(
@@ -141,15 +150,16 @@ def test_options_of_the_format_are_taken_in_both_sections(file: Any, section: st
         ('[publisher]\ncolumn_map = { record_id = "r" }', {}, "status is missing"),
         ('[publisher]\ncolumn_map = { recordid = "r" }', {}, "recordid is no standard name"),
         ('[format]\ntime_zone = "Mars/Olympus"', {}, "no such zone"),
-        ('[format]\ntype = "cloudevents"\nmode = "binary"', {}, "sink.type = stdout: the sink has no headers for it"),
-        ('[format]\ntype = "cloudevents"\nmode = "batched"\n[sink]\ntype = "kafka"\nbrokers = "b:1"', {},
+        (f'{CLOUDEVENTS}mode = "binary"', {}, "mode = binary with sink.type = stdout: the sink has no headers for it"),
+        (f'{CLOUDEVENTS}mode = "batched"\n[sink]\ntype = "kafka"\nbrokers = "b:1"', {},
          "a record of Kafka is one event"),
-        ('[format]\ntype = "cloudevents"\nmode = "structured"\n[sink]\ntype = "files"\ndirectory = "d"\n'
+        (f'{CLOUDEVENTS}mode = "structured"\n[sink]\ntype = "files"\ndirectory = "d"\n'
          'form = "documents"', {}, "a document is an envelope"),
-        ('[format]\nsource = "a b"', {}, "stands in no URI"),
-        ('[format]\nevent_type = "a.{table}"', {}, r"\{table\} is none of \{operation\}, \{schema\}, \{class\}"),
-        ('[format]\nevent_type = "a.{"', {}, r"write \{\{ and \}\} for braces"),
-        ('[format]\nevent_type = "a\\u0007b"', {}, "control character"),
+        ('[format.cloudevents]\nsource = "a b"', {}, "stands in no URI"),
+        ('[format.cloudevents]\nevent_type = "a.{table}"', {},
+         r"\{table\} is none of \{operation\}, \{schema\}, \{class\}"),
+        ('[format.cloudevents]\nevent_type = "a.{"', {}, r"write \{\{ and \}\} for braces"),
+        ('[format.cloudevents]\nevent_type = "a\\u0007b"', {}, "control character"),
         ('[format]\ntime_zone = "../etc/passwd"', {}, "no such zone"),
         ('[source]\nproperties = { "sasl.password" = "x" }', {}, "EVENTLOG_SOURCE_USER and EVENTLOG_SOURCE_PASSWORD"),
         ('[sink]\nproperties = { "sasl.password" = "x" }', {}, "EVENTLOG_SINK_USER and EVENTLOG_SINK_PASSWORD"),
@@ -161,7 +171,7 @@ def test_options_of_the_format_are_taken_in_both_sections(file: Any, section: st
         ),
         ('[sink.secret_properties]\n"ssl.key.password" = "geheim"', {}, "neither env:VARIABLE nor file:/PATH"),
         (
-            '[sink]\nproperties = { "a" = 1 }\nsecret_properties = { "a" = "env:A" }',
+            '[sink]\ntype = "kafka"\nbrokers = "b:1"\nproperties = { "a" = 1 }\nsecret_properties = { "a" = "env:A" }',
             {},
             "sink.secret_properties and sink.properties both have a",
         ),
@@ -169,7 +179,7 @@ def test_options_of_the_format_are_taken_in_both_sections(file: Any, section: st
         ('[database]\nurl = "postgresql://h/d"\nurl_file = "f"', {}, "exclude each other"),
         ('[database]\nurl_file = "nowhere"', {}, "cannot be read"),
         ('[sink]\ntype = "http"', {}, "http needs sink.url"),
-        ('[sink]\ntype = "mail"', {}, "legal: stdout | files"),
+        ('[sink]\ntype = "mail"', {}, "sink 'mail' is not known"),
         ('[sink]\ntype = "files"', {}, "files needs sink.directory"),
         ('[database]\npassword = "x"', {}, "EVENTLOG_DATABASE_PASSWORD"),
         ("", {"EVENTLOG_PUBLISHER_BATCH_SIZE": "x"}, "environment variable EVENTLOG_PUBLISHER_BATCH_SIZE"),
@@ -224,8 +234,8 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 def test_paths_in_the_file_are_taken_from_its_directory(file: Any, tmp_path: Path) -> None:
     text = '[sink]\ntype = "files"\ndirectory = "out"'
-    assert file(text).sink.directory == tmp_path / "out"
-    assert file(text, {"EVENTLOG_SINK_DIRECTORY": "other"}).sink.directory == Path("other")
+    assert file(text).sink.options.directory == tmp_path / "out"
+    assert file(text, {"EVENTLOG_SINK_DIRECTORY": "other"}).sink.options.directory == Path("other")
 
 
 @pytest.mark.parametrize(
@@ -384,10 +394,16 @@ class TestTemplate:
         ):
             lines = [line for line in lines if not line.startswith(f"{key} =")]
         config = file("\n".join(lines))
-        assert (config.publisher, config.format) == (PublisherSettings(), FormatSettings())
+        assert (config.publisher, replace(config.format, given={})) == (PublisherSettings(), FormatSettings())
+        for name, given in config.format.given.items():
+            kind = format_named(name).publish_options
+            assert kind(**given) == kind()
         written = tomllib.loads(template().replace("\n#", "\n").replace("\n ", "\n# "))
-        for section, settings in SECTIONS.items():
-            assert set(written[section]) == {key for key, option in options_of(settings).items() if not option.secret}
+        for section in installed_sections():
+            options = installed_options(section)
+            table = written["format"][section.removeprefix("format.")] if "." in section else written[section]
+            inner = {key for key, one in table.items() if isinstance(one, dict) and section == "format"}
+            assert set(table) - inner == {key for key, one in options.items() if not one.option.secret}
 
 
 URL = "postgresql+psycopg://publisher@db.example:5432/hr"
@@ -427,8 +443,10 @@ def test_a_password_without_a_configured_database_goes_nowhere() -> None:
 def test_a_secret_may_come_from_a_file_that_a_variable_names(tmp_path: Path) -> None:
     secret = tmp_path / "token"
     secret.write_text("geheim\n", encoding="utf-8")
-    config = load(None, {"EVENTLOG_MONITOR_TOKEN_FILE": str(secret), "EVENTLOG_SINK_PASSWORD_FILE": str(secret)})
-    assert (config.monitor.token, config.sink.password) == ("geheim", "geheim")
+    http = {"EVENTLOG_SINK_TYPE": "http", "EVENTLOG_SINK_URL": "https://receiver/"}
+    files = {"EVENTLOG_MONITOR_TOKEN_FILE": str(secret), "EVENTLOG_SINK_PASSWORD_FILE": str(secret)}
+    config = load(None, {**http, **files})
+    assert (config.monitor.token, config.sink.options.password) == ("geheim", "geheim")
     assert config.sources["monitor.token"] == "environment variable EVENTLOG_MONITOR_TOKEN_FILE"
 
 
@@ -481,9 +499,9 @@ def test_a_secret_of_kafka_is_named_by_its_place_and_read_from_there(
     config = file(text)
     assert "geheim" not in repr(config) + str(list(effective(config)))
     with pytest.raises(ConfigError, match=r"sink.secret_properties, sasl.oauthbearer.client.secret: .* CLIENT_SECRET"):
-        kafka_properties(config.sink, "sink")
+        kafka_properties(config.sink.options, "sink")
     monkeypatch.setenv("CLIENT_SECRET", "hush")
-    assert kafka_properties(config.sink, "sink") == {
+    assert kafka_properties(config.sink.options, "sink") == {
         "linger.ms": 20,
         "ssl.key.password": "geheim",
         "sasl.oauthbearer.client.secret": "hush",
@@ -497,5 +515,96 @@ def test_no_message_shows_what_stands_in_the_place_of_a_reference(file: Any) -> 
 
 
 def test_certificates_are_no_secrets(file: Any) -> None:
-    config = file('[sink]\nproperties = { "ssl.ca.pem" = "-----BEGIN" }')
-    assert config.sink.properties == {"ssl.ca.pem": "-----BEGIN"}
+    config = file('[sink]\ntype = "kafka"\nbrokers = "b:9092"\nproperties = { "ssl.ca.pem" = "-----BEGIN" }')
+    assert config.sink.options.properties == {"ssl.ca.pem": "-----BEGIN"}
+
+
+# Options of types of sinks.
+
+
+def test_options_of_another_type_of_sink_stay_harmless_when_the_type_is_switched(file: Any) -> None:
+    text = '[sink]\ntype = "http"\nurl = "https://receiver/"\ntimeout = 5'
+    assert file(text).sink.options.url == "https://receiver/"
+    config = file(text, {"EVENTLOG_SINK_TOKEN": "geheim"}, {"sink.type": "stdout"})
+    assert config.sink.options == load(None, {}).sink.options
+    assert config.sink.others == {"url": "https://receiver/", "timeout": 5.0, "token": "geheim"}
+    shown = {one.key: (one.value, one.source) for one in effective(config) if one.section == "sink"}
+    assert "geheim" not in repr(config) + str(shown)
+    assert shown["timeout"][0] == 5.0
+    assert shown["timeout"][1].endswith("eventlog.toml: sink.timeout; not of stdout")
+
+
+def test_a_wrong_value_is_refused_for_another_type_too(file: Any) -> None:
+    with pytest.raises(ConfigError, match=r"sink\.timeout = 0 is not allowed"):
+        file("[sink]\ntimeout = 0")
+
+
+@pytest.mark.parametrize(
+    ("text", "environ", "message"),
+    [
+        ('[sink]\ntype = "htp"', {}, r"sink\.type: sink 'htp' is not known; the nearest known one is http"),
+        ('[sink]\ntype = "htp"\nurl = "https://r/"', {}, "sink 'htp' is not known"),
+        ('[sink]\ntype = "http"\nurll = "x"', {}, r"sink\.urll is not known; the nearest known one is sink\.url"),
+        ("[sink]\nbrokrs = 1", {}, r"the nearest known one is sink\.brokers"),
+        ("", {"EVENTLOG_SINK_TYPE": "kafka", "EVENTLOG_SINK_BROKER": "b"}, "EVENTLOG_SINK_BROKERS"),
+        ('[sink]\ntype = "http"', {}, r"sink\.type: http needs sink\.url, where the documents are posted to"),
+    ],
+)
+def test_an_option_that_no_type_of_sink_has_is_refused(
+    file: Any, text: str, environ: dict[str, str], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        file(text, environ)
+
+
+# Options of formats.
+
+
+def test_options_of_formats_stand_in_a_section_of_their_format(file: Any) -> None:
+    text = f'{CLOUDEVENTS}integers = "text"\n[format.debezium]\ntopic_prefix = "hr"'
+    environ = {"EVENTLOG_FORMAT_CLOUDEVENTS_SOURCE": "/hr", "EVENTLOG_FORMAT_QLIK_MESSAGES_KEY": "none"}
+    config = file(text, environ, {"format.cloudevents.nested_values": "text"})
+    options = publish_options(config)
+    assert (options.integers, options.source, options.nested_values) == ("text", "/hr", "text")
+    assert config.format.given["debezium"] == {"topic_prefix": "hr"}
+    assert config.format.given["qlik-messages"] == {"key": "none"}
+    shown = {(one.section, one.key): (one.value, one.source) for one in effective(config)}
+    assert shown["format.cloudevents", "source"] == ("/hr", "environment variable EVENTLOG_FORMAT_CLOUDEVENTS_SOURCE")
+    assert shown["format.debezium", "topic_prefix"][0] == "hr"
+    assert shown["format.xds", "indent"] == (0, "default")
+
+
+@pytest.mark.parametrize(
+    ("text", "environ", "flags", "message"),
+    [
+        ('[format]\nmode = "binary"', {}, {}, r"format\.mode is not known; .*: format\.cloudevents\.mode"),
+        ("", {"EVENTLOG_FORMAT_MODE": "binary"}, {}, "EVENTLOG_FORMAT_CLOUDEVENTS_MODE"),
+        ("", {}, {"format.indent": "2"}, r"indent is an option of the format xds: format\.xds\.indent"),
+        ('[format.cloudevents]\ntopic_prefix = "x"', {}, {}, "topic_prefix is an option of the format debezium"),
+        ('[format.cloudevents]\ntime_zone = "UTC"', {}, {}, r"an option of all formats: format\.time_zone"),
+        ("", {"EVENTLOG_FORMAT_DEBEZIUM_MODE": "x"}, {}, "mode is an option of the format cloudevents"),
+        ("[format.cloudevnts]", {}, {}, r"\[format\.cloudevnts\]: .*the nearest known one is cloudevents"),
+        ("", {}, {"format.cloudevnts.mode": "x"}, "the nearest known one is cloudevents"),
+        ("[format.cloudevents]\nmod = 1", {}, {}, r"the nearest known one is format\.cloudevents\.mode"),
+        ("[format.jsonl]\nmode = 1", {}, {}, "mode is an option of the format cloudevents"),
+        ('[format]\ntype = "jsonl"', {}, {}, "jsonl cannot be published"),
+        ('[format]\ntype = "messagepack"', {}, {}, "the package eventlog-messagepack brings messagepack"),
+    ],
+)
+def test_an_option_of_another_format_is_refused_by_its_name(
+    file: Any, text: str, environ: dict[str, str], flags: dict[str, str], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        file(text, environ, flags)
+
+
+def test_without_options_of_a_format_none_is_loaded(tmp_path: Path) -> None:
+    path = tmp_path / "eventlog.toml"
+    path.write_text(template())
+    code = (
+        "import sys; from pathlib import Path; from eventlog.config.load import load; "
+        "load(Path(sys.argv[1]), {'EVENTLOG_SINK_TYPE': 'http', 'EVENTLOG_SINK_URL': 'https://r/'}); "
+        "print([name for name in ('lxml', 'sqlalchemy', 'confluent_kafka', 'ssl', 'eventlog.xds.format', "
+        "'importlib.metadata') if name in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True).stdout == "[]\n"

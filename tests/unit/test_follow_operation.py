@@ -246,16 +246,17 @@ def test_a_timeout_that_kafka_cannot_keep_is_refused() -> None:
     kafka = {"sink.type": "kafka", "sink.brokers": "b:1"}
     with pytest.raises(ConfigError, match=r"sink\.timeout = 1\.5 is too short for Kafka.*at least 2 s"):
         load(None, {}, {**kafka, "sink.timeout": "1.5"})
-    assert load(None, {}, {**kafka, "sink.timeout": "2"}).sink.timeout == 2
-    assert load(None, {}, {"sink.timeout": "0.1"}).sink.timeout == 0.1
+    assert load(None, {}, {**kafka, "sink.timeout": "2"}).sink.options.timeout == 2
+    http = {"sink.type": "http", "sink.url": "https://receiver/"}
+    assert load(None, {}, {**http, "sink.timeout": "0.1"}).sink.options.timeout == 0.1
 
 
 # --- health -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_sign_of_life_is_due_by_the_interval_of_the_source() -> None:
-    flags = {"source.type": "linter", "source.poll_interval": "100", "sink.timeout": "1"}
-    assert patience(load(None, {}, flags)) == 300 + 1 + 60
+    flags = {"source.type": "linter", "source.poll_interval": "100"}
+    assert patience(load(None, {}, flags)) == 300 + 30 + 60
 
 
 def test_progress_is_shown_while_a_long_transaction_is_read_and_not_for_what_is_only_handed_over(

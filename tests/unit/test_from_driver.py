@@ -14,7 +14,7 @@ from sqlalchemy import make_url
 
 from eventlog.config.idm import DriverConfig, jdbc_url, read_driver, toml_text
 from eventlog.config.load import Config, load
-from eventlog.config.settings import SECTIONS
+from eventlog.config.settings import installed_options, installed_sections
 from eventlog.errors import ConfigError
 
 TAGS = """<?xml version="1.0" encoding="UTF-8"?>
@@ -126,7 +126,7 @@ class TestTags:
         assert taken(read_driver(TAGS.encode())) == {
             "database.schema_name": "indirect",
             "database.log_table": "indirect.eventlog",
-            "format.time_syntax": "canonical",
+            "format.xds.time_syntax": "canonical",
             "format.referential": "dn",
             "publisher.delete_from_log": True,
             "publisher.polling_interval": 60,
@@ -200,8 +200,8 @@ class TestDefinitions:
 
 ALIASES = [
     (alias, section, key)
-    for section, settings in SECTIONS.items()
-    for key, option in ((f.name, f.metadata["option"]) for f in settings.__dataclass_fields__.values())
+    for section in installed_sections()
+    for key, (option, _) in installed_options(section).items()
     for alias in option.aliases
 ]
 VALUES = {

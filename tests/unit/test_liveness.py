@@ -111,11 +111,14 @@ def test_a_file_that_cannot_be_touched_any_more_does_not_stop_the_publisher(
     ]
 
 
+HTTP = {"sink.type": "http", "sink.url": "https://receiver/"}
+
+
 @pytest.mark.parametrize(
     ("settings", "seconds"),
     [
         ({}, 3 * 10 + 30 + 60),
-        ({"publisher.polling_interval": "300", "sink.timeout": "5"}, 3 * 300 + 5 + 60),
+        ({"publisher.polling_interval": "300", **HTTP, "sink.timeout": "5"}, 3 * 300 + 5 + 60),
         ({"publisher.time_of_day": "06:00:00"}, 3 * 600 + 30 + 60),
     ],
 )

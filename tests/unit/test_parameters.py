@@ -11,6 +11,7 @@ import pytest
 
 from eventlog import __version__
 from eventlog.config.load import Config, load
+from eventlog.config.publishing import publish_options
 from eventlog.errors import ConfigError
 from eventlog.publisher.open_log import publisher_options
 from eventlog.sql.dialects.postgresql import DIALECT
@@ -36,13 +37,13 @@ TABLE: list[tuple[str, tuple[str, ...], Any, Any, str, Any]] = [
     ("publisher.batch_size", ("batch-size",), 1, 128, "16", 16),
     ("publisher.query_limit", ("query-limit", "query limit"), 10000, 10000, "0", 0),
     ("publisher.heartbeat_interval", ("pub-heartbeat-interval",), 0, 0, "10", 10),
-    ("format.time_syntax", ("time-syntax",), "integer", "integer", "2", "canonical"),
+    ("format.xds.time_syntax", ("time-syntax",), "integer", "integer", "2", "canonical"),
     ("format.meta_identifiers", ("enable-meta-identifiers",), True, True, '"no"', False),
     ("format.referential", ("enable-refs",), "value", "value", "1", "dn"),
     ("publisher.layout", (), "2.x", "2.x", '"3.5"', "3.5"),
     ("publisher.column_map", (), None, None, "", None),
     ("publisher.column_sort", ("column-position-comparator",), "bytes", "bytes", '"collation"', "collation"),
-    ("format.insert_query_back", (), "modify", "modify", '"add"', "add"),
+    ("format.xds.insert_query_back", (), "modify", "modify", '"add"', "add"),
     ("publisher.loopback_rows", (), "consume", "consume", '"leave"', "leave"),
     ("publisher.fold_distance", (), 1000, 1000, "0", 0),
     ("publisher.fold_span", (), 10000, 10000, "0", 0),
@@ -60,10 +61,10 @@ TABLE: list[tuple[str, tuple[str, ...], Any, Any, str, Any]] = [
     ("publisher.flight_rows", (), 10000, 10000, "1", 1),
     ("publisher.flight_bytes", (), 16777216, 16777216, "65536", 65536),
     ("publisher.mark_interval", (), 1.0, 1.0, "0.5", 0.5),
-    ("format.product_name", (), "eventlog", "eventlog", '"IDM"', "IDM"),
-    ("format.product_version", (), __version__, __version__, '"4.8"', "4.8"),
+    ("format.xds.product_name", (), "eventlog", "eventlog", '"IDM"', "IDM"),
+    ("format.xds.product_version", (), __version__, __version__, '"4.8"', "4.8"),
 ]  # fmt: skip
-NAMED = [(option, name) for option, aliases, *_ in TABLE for name in (option.partition(".")[2], *aliases)]
+NAMED = [(option, name) for option, aliases, *_ in TABLE for name in (option.rpartition(".")[2], *aliases)]
 LEGAL = {option: (text, value) for option, _, _, _, text, value in TABLE if text}
 
 
@@ -79,8 +80,9 @@ def file(tmp_path: Path) -> File:
 
 
 def setting(config: Config, option: str) -> Any:
-    section, _, key = option.partition(".")
-    return getattr(getattr(config, section), key)
+    section, _, key = option.rpartition(".")
+    place = publish_options(config) if section == "format.xds" else getattr(config, section)
+    return getattr(place, key)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +96,7 @@ def test_default_and_profile(file: File, option: str, idm: Any, default: Any) ->
 @pytest.mark.parametrize(("option", "name"), [(option, name) for option, name in NAMED if option in LEGAL])
 def test_option_and_alias_mean_the_same(file: File, option: str, name: str) -> None:
     text, value = LEGAL[option]
-    if name == option.partition(".")[2] and option in ("format.time_syntax", "format.referential"):
+    if name == option.rpartition(".")[2] and option in ("format.xds.time_syntax", "format.referential"):
         text = f'"{value}"'  # the vendor's numbers are values of the aliases
     assert setting(file(f'[publisher]\n"{name}" = {text}\n'), option) == value
 
@@ -102,7 +104,7 @@ def test_option_and_alias_mean_the_same(file: File, option: str, name: str) -> N
 @pytest.mark.parametrize(("option", "name"), [(option, name) for option, name in NAMED if option in LEGAL])
 def test_what_is_given_counts_more_than_the_profile(file: File, option: str, name: str) -> None:
     text, value = LEGAL[option]
-    if name == option.partition(".")[2] and option in ("format.time_syntax", "format.referential"):
+    if name == option.rpartition(".")[2] and option in ("format.xds.time_syntax", "format.referential"):
         text = f'"{value}"'
     assert setting(file(f'[publisher]\nprofile = "idm"\n"{name}" = {text}\n'), option) == value
 
@@ -114,7 +116,7 @@ def test_what_is_given_counts_more_than_the_profile(file: File, option: str, nam
 )  # fmt: skip
 def test_the_vendors_numbers_are_words_of_ours(file: File, alias: str, text: str, value: str) -> None:
     config = file(f'[publisher]\n"{alias}" = {text}\n')
-    assert value in (config.format.time_syntax, config.format.referential)
+    assert value in (setting(config, "format.xds.time_syntax"), config.format.referential)
 
 
 @pytest.mark.parametrize("word", ['"1"', '"yes"', '"TRUE"', '"Yes"', "1", "true"])

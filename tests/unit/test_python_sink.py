@@ -146,7 +146,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 @pytest.mark.parametrize("target", ["el_receivers.hr:receive", "el_receivers.hr:room", "el_receivers.hr:room.receive"])
 def test_function_is_found_by_its_name(target: str, directory: Path) -> None:
     loaded = load_callable(target, directory)
-    assert loaded.name == target
+    assert loaded.target == target
     assert loaded.send(DOCUMENT) == Answer()
 
 

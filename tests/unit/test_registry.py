@@ -19,7 +19,10 @@ Install = Callable[..., None]
 
 FORMAT = """
 from eventlog.changes.format import Format
-FORMAT = Format({name!r}, lambda *_: iter(()), lambda *_: None, (), ())
+class Acme(Format):
+    name = {name!r}
+    title = "what ACME sends"
+FORMAT = Acme()
 """
 
 

@@ -1,28 +1,67 @@
 """Where documents go. A sink takes a document and answers for its events.
 
-Each type of sink is a module of its name here, with a function ``open_sink`` as below; its options stand in
-``config.settings.SinkSettings``.
+Each type of sink is a class in a module of its own here, known by its name to ``eventlog.registry``; packages bring
+further ones by the entry point ``eventlog.sinks``.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol, TextIO
+from typing import Any, ClassVar, Final, NamedTuple, TextIO
 
+from eventlog.changes.format import Format
+from eventlog.config.kinds import REFERENCES, SECRET_HEADERS
 from eventlog.config.load import Config, with_secrets_of_now
-from eventlog.errors import ConfigError
+from eventlog.core.options import Option, choice, number, options_of
+from eventlog.errors import ConfigError, ReceiverAway
 from eventlog.files.text import REFERENCE
 from eventlog.model import Answer, Document, Verdict
+from eventlog.registry import format_named, sink_named
 
 _log = logging.getLogger("eventlog.publisher")
 
 
-class Sink(Protocol):
-    """A receiver of documents. Sinks extend it, and say what is not as here.
+FORM: Final = Option(
+    "lines", choice("lines", "documents"), "an envelope a line (a file a flight), or a file an envelope"
+)
+TIMEOUT: Final = Option(
+    30.0, number(0.001, 3600),
+    "seconds until a document has its answer, or Kafka a record acknowledged (2 at least)",
+)  # fmt: skip
+"""Options that several sinks declare."""
+
+
+class Owner(NamedTuple):
+    """A log, or a source that is followed. ``name`` is for people.
+
+    ``identity``: a text that no other one has, nor the same when it is made anew, as far as that can be told.
+    """
+
+    identity: str
+    name: str
+
+
+class Opening(NamedTuple):
+    """What a sink is opened with beside its options: the format that it gets, and standard output."""
+
+    format: Format
+    stream: TextIO
+
+
+class Sink:
+    """A receiver of documents. Each type of sink extends it, and says what differs.
+
+    ``name``: as ``sink.type`` has it; ``title``: for help and pages. ``options``: the dataclass that declares its
+    options, which stand in ``[sink]`` beside ``type``; one that is called ``form`` says how documents are laid out, and
+    one called ``topic`` where records go that name no topic. ``needs``: options that it cannot do without, and what
+    each says. ``takes_records``: it takes the records of a document, not its body. ``takes_several``: it may be sent
+    several documents at once, and each goes out alone; a file or a stream is written in order, by one thread, since its
+    lines would mix and its names depend on luck. ``has_headers``: headers go with each document. ``is_terminal``: it
+    writes where people may look. ``span_kind``: OpenTelemetry's kind of the span of sending.
 
     ``send`` raises ReceiverAway when there is no usable answer. What has been answered counts only after ``flush``,
     which makes it durable and is called before rows are marked; it raises ReceiverAway too. A sink that learns only
@@ -30,27 +69,75 @@ class Sink(Protocol):
     answer.
     """
 
-    def send(self, document: Document) -> Answer: ...
+    name: ClassVar[str]
+    title: ClassVar[str]
+    options: ClassVar[type]
+    needs: ClassVar[Mapping[str, str]] = {}
+    takes_records: ClassVar[bool] = False
+    takes_several: ClassVar[bool] = False
+    has_headers: ClassVar[bool] = False
+    is_terminal: ClassVar[bool] = False
+    span_kind: ClassVar[str] = "INTERNAL"
+
+    # --- of the type: what its options say ---
+
+    @classmethod
+    def open(cls, options: Any, opening: Opening) -> Sink:
+        """Return the sink of these options. Raises ConfigError. Libraries that take time to load are loaded here."""
+        raise NotImplementedError
+
+    @classmethod
+    def contradictions(cls, options: Any, source_of: Callable[[str], str]) -> Iterator[str]:
+        """Yield what no option can say of itself. ``source_of`` says where the option of a name came from."""
+        for name, what in cls.needs.items():
+            if getattr(options, name) is None:
+                yield f"{source_of('type')}: {cls.name} needs sink.{name}, {what}"
+
+    @classmethod
+    def patience(cls, options: Any) -> float:
+        """Return the seconds that a document may be on its way until it counts as not received."""
+        return 30.0
+
+    @classmethod
+    def claim(cls, options: Any, owner: Callable[[], Owner], newest_flight: Callable[[int], int]) -> None:
+        """Make the place where documents are kept the owner's before anything is written there. Raises ConfigError.
+
+        ``newest_flight`` gives the newest number that the owner has drawn; it is told the latest flight whose documents
+        stand there. A receiver that keeps nothing under these numbers is nobody's.
+        """
+
+    # --- of one that is open ---
+
+    def send(self, document: Document) -> Answer:
+        """Hand a document over, and return the answer to its events. Raises ReceiverAway."""
+        raise NotImplementedError
 
     def flush(self) -> Mapping[str, Verdict] | None:
-        """Nothing is kept back: what was answered is the receiver's."""
+        """Make durable what was answered; nothing is kept back here."""
         return None
 
     def close(self) -> None:
-        """There is nothing to end."""
+        """Let go of what was opened, and drop what was not flushed; there is nothing of either here."""
         return None  # noqa: RET501 - an empty body would be abstract
 
 
-def open_sink(config: Config, stream: TextIO) -> Sink:
-    """The sink that the configuration names; ``stream`` is standard output. Raises ConfigError.
+@contextmanager
+def as_receiver_away(path: Path | str) -> Iterator[None]:
+    """Turn what a system raises that does not write there into ReceiverAway."""
+    try:
+        yield
+    except OSError as error:
+        why = f"{path} cannot be written: {error.strerror or error}"
+        raise ReceiverAway(why, why) from error
 
-    Only its module is loaded: each brings libraries of its own, which take longer to load than all of the publisher.
-    """
-    module = import_module(f"{__name__}.{config.sink.type}")
+
+def open_sink(config: Config, stream: TextIO) -> Sink:
+    """The sink that the configuration names; ``stream`` is standard output. Raises ConfigError."""
+    kind: type[Sink] = sink_named(config.sink.type)
+    opening = Opening(format_named(config.format.type), stream)
 
     def open_now() -> Sink:
-        sink: Sink = module.open_sink(with_secrets_of_now(config, "sink"), stream)
-        return sink
+        return kind.open(with_secrets_of_now(config, "sink").sink.options, opening)
 
     files = _secret_files(config)
     return _Rotated(open_now, files) if files else open_now()
@@ -61,8 +148,14 @@ def open_sink(config: Config, stream: TextIO) -> Sink:
 
 def _secret_files(config: Config) -> list[Path]:
     """The files that hold secrets of ``[sink]``."""
-    references = {**(config.sink.secret_headers or {}), **(config.sink.secret_properties or {})}
-    places = [REFERENCE.fullmatch(reference) for reference in references.values()]
+    options = config.sink.options
+    references = [
+        reference
+        for name, declared in options_of(type(options)).items()
+        if declared.kind in (REFERENCES, SECRET_HEADERS)
+        for reference in (getattr(options, name) or {}).values()
+    ]
+    places = map(REFERENCE.fullmatch, references)
     return [
         *(file for name, file in config.secret_files.items() if name.startswith("sink.")),
         *(Path(place["file"]) for place in places if place is not None and place["file"] is not None),

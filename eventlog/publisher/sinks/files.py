@@ -12,30 +12,48 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Final, NamedTuple, TextIO
+from typing import BinaryIO, Final
 
-from eventlog.config.load import Config
-from eventlog.config.publishing import chosen_format
+from eventlog.core.options import PATH, option, shared
 from eventlog.errors import ConfigError, ReceiverAway
 from eventlog.files.atomic import sync_file, sync_path
 from eventlog.model import Answer, Document
-from eventlog.publisher.sinks import Sink
+from eventlog.publisher.sinks import FORM, Opening, Owner, Sink, as_receiver_away
 
 
-def open_sink(config: Config, _stream: TextIO) -> Sink:
-    """``[sink]`` of type ``files``."""
-    directory, form = config.sink.directory, config.sink.form
-    assert directory is not None
-    files = LineFiles if form == "lines" else DocumentFiles
-    return files(directory, chosen_format(config).endings[form])
+@dataclass(frozen=True, slots=True)
+class FileOptions:
+    """Options of ``[sink]`` of type ``files``."""
+
+    directory: Path | None = option(None, PATH, "the directory, beside this file unless absolute", example="documents")
+    form: str = shared(FORM)
 
 
-class DocumentFiles(Sink):
+class FilesSink(Sink):
+    """Writes documents to files of a directory, in one of two forms."""
+
+    name = "files"
+    title = "files of a directory"
+    options = FileOptions
+    needs = {"directory": "where the documents are written"}  # noqa: RUF012 - read only
+
+    @classmethod
+    def open(cls, options: FileOptions, opening: Opening) -> FilesSink:
+        assert options.directory is not None
+        kind = LineFiles if options.form == "lines" else DocumentFiles
+        return kind(options.directory, opening.format.endings[options.form])
+
+    @classmethod
+    def claim(cls, options: FileOptions, owner: Callable[[], Owner], newest_flight: Callable[[int], int]) -> None:
+        assert options.directory is not None
+        claim(options.directory, owner(), newest_flight)
+
+
+class DocumentFiles(FilesSink):
     """One file an envelope, ``<flight>-<envelope>`` and an ending."""
-
-    __slots__ = ("_directory", "_dirty", "_ending")
 
     def __init__(self, directory: Path, ending: str = ".xml") -> None:
         self._directory, self._ending = _prepare(directory), ending
@@ -61,14 +79,12 @@ class DocumentFiles(Sink):
         self.flush()
 
 
-class LineFiles(Sink):
+class LineFiles(FilesSink):
     """One envelope a line, one file a flight, ``<flight>-<first envelope>`` and an ending.
 
     A flight that is marked in several parts has a file for each part; each is complete before its rows are marked.
     A part that could not be written to its end is dropped whole, since its last line may be torn.
     """
-
-    __slots__ = ("_directory", "_ending", "_file", "_flight", "_target", "_torn")
 
     def __init__(self, directory: Path, ending: str = ".xmll") -> None:
         self._directory, self._ending = _prepare(directory), ending
@@ -131,31 +147,11 @@ def _prepare(directory: Path) -> Path:
     return directory
 
 
-@contextlib.contextmanager
-def as_receiver_away(path: Path | str) -> Iterator[None]:
-    """Turn what a system raises that does not write there into ReceiverAway."""
-    try:
-        yield
-    except OSError as error:
-        why = f"{path} cannot be written: {error.strerror or error}"
-        raise ReceiverAway(why, why) from error
-
-
 # --- whose a directory is ---------------------------------------------------------------------------------------------
 
 MARKER: Final = ".eventlog-owner"
 _DOCUMENTS: Final = re.compile(r"(\d{12,})-\d{6,}\.(?:xmll?|jsonl?)")
 """Names of documents: ``stem`` and an ending."""
-
-
-class Owner(NamedTuple):
-    """A log, or a source that is followed. ``name`` is for people.
-
-    ``identity``: a text that no other one has, nor the same when it is made anew, as far as that can be told.
-    """
-
-    identity: str
-    name: str
 
 
 def claim(directory: Path, owner: Owner, newest_flight: Callable[[int], int]) -> None:

@@ -15,27 +15,28 @@ import binascii
 import gzip
 import hashlib
 import hmac
-import http.client
 import json
 import os
 import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from email.message import Message
-from email.utils import parsedate_to_datetime
-from typing import Final, TextIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
-from eventlog.config.kinds import is_header_text
-from eventlog.config.load import Config
-from eventlog.config.publishing import chosen_format
-from eventlog.config.settings import SinkSettings
+from eventlog.config.kafka import PASSWORD, USER
+from eventlog.config.kinds import HEADERS, SECRET, SECRET_HEADERS, WEB_URL, is_header_text
+from eventlog.core.options import MANY, PATH, choice, integer, option, shared
 from eventlog.errors import ConfigError, ReceiverAway
 from eventlog.files.text import referenced_secret
 from eventlog.model import LEVELS, Answer, Document, Level, Verdict, answer_of
-from eventlog.publisher.sinks import Sink
-from eventlog.transport.http import HttpClient, HttpFailed, Response
-from eventlog.xds.format import read_answer
+from eventlog.publisher.sinks import FORM, TIMEOUT, Opening, Sink
+
+if TYPE_CHECKING:
+    from email.message import Message
+
+    from eventlog.transport.http import Response
 
 _ACCEPT: Final = {"xds": "application/xml", "status": "*/*", "json": "application/json"}
 """What is accepted as the body of a response, by the form of the answer."""
@@ -59,11 +60,40 @@ _ADVICE: Final = {
 }
 
 
-def open_sink(config: Config, _stream: TextIO) -> Sink:
-    """``[sink]`` of type ``http``."""
-    settings = config.sink
-    assert settings.url is not None
-    return HttpSink(settings.url, settings, settings.answer or chosen_format(config).answer)
+@dataclass(frozen=True, slots=True)
+class HttpOptions:
+    """Options of ``[sink]`` of type ``http``."""
+
+    url: str | None = option(None, WEB_URL, "where documents are posted to", example="https://receiver/xds")
+    form: str = shared(FORM)
+    answer: str | None = option(
+        None, choice("xds", "status", "json"), "where the answer stands: in XDS, in the status alone, in JSON with a "
+        "result an event; default: xds for the format xds, status for others", example="status",
+    )  # fmt: skip
+    headers: Mapping[str, str] | None = option(
+        None, HEADERS, "headers of each request, without secrets", example={"X-Tenant": "hr"}
+    )
+    secret_headers: Mapping[str, str] | None = option(
+        None, SECRET_HEADERS, "those that are secrets, and where they are",
+        example={"X-Api-Key": "file:/run/secrets/receiver-key"},
+    )  # fmt: skip
+    compression: str = option("none", choice("none", "gzip"), "of the request")
+    signing_secret: str | None = option(
+        None, SECRET, "signs each request as Standard Webhooks do; whsec_ and base64; during a change two of them with "
+        "a blank between", secret=True,
+    )  # fmt: skip
+    timeout: float = shared(TIMEOUT)
+    ca_file: Path | None = option(
+        None, PATH, "certificates to trust in place of the system's", example="/etc/ssl/receiver-ca.pem"
+    )
+    client_certificate: Path | None = option(None, PATH, "certificate to show", example="/etc/ssl/publisher.pem")
+    client_key: Path | None = option(
+        None, PATH, "its key, if it is not in the certificate's file", example="/etc/ssl/publisher.key"
+    )
+    max_answer_bytes: int = option(16 * 1024 * 1024, integer(1024, MANY), "largest answer that is read, bytes")
+    token: str | None = option(None, SECRET, "bearer token", secret=True)
+    user: str | None = shared(USER)
+    password: str | None = shared(PASSWORD)
 
 
 class HttpSink(Sink):
@@ -72,13 +102,29 @@ class HttpSink(Sink):
     A document may come twice, its events under the same event-ids (spec/event-log.md 12).
     """
 
-    __slots__ = ("_client", "_compresses", "_form", "_headers", "_limit", "_signing_keys")
+    name = "http"
+    title = "HTTP POST"
+    options = HttpOptions
+    needs = {"url": "where the documents are posted to"}  # noqa: RUF012 - read only
+    takes_several = True
+    has_headers = True
+    span_kind = "CLIENT"
 
-    def __init__(self, url: str, settings: SinkSettings | None = None, answer: str = "xds") -> None:
-        """``settings``: those of ``[sink]``, None = the defaults. ``answer``: where the answer stands, as
-        ``sink.answer`` has it. Raises ConfigError.
-        """
-        settings = settings or SinkSettings()
+    @classmethod
+    def open(cls, options: HttpOptions, opening: Opening) -> HttpSink:
+        return cls(options, options.answer or opening.format.answer)
+
+    @classmethod
+    def patience(cls, options: HttpOptions) -> float:
+        return options.timeout
+
+    def __init__(self, settings: HttpOptions, answer: str = "xds") -> None:
+        """``answer``: where the answer stands, as ``sink.answer`` has it. Raises ConfigError."""
+        # Here, since they bring TLS, which takes longer to load than a configuration.
+        from eventlog.transport.http import HttpClient, HttpFailed
+
+        assert settings.url is not None
+        self._failures = (HttpFailed, ReceiverAway)
         credentials, secrets = _credentials(settings.token, settings.user, settings.password)
         named = _secret_headers(settings.secret_headers or {})
         if credentials and "authorization" in map(str.lower, named):
@@ -87,7 +133,7 @@ class HttpSink(Sink):
         self._headers = {**(settings.headers or {}), "Accept": _ACCEPT[answer]}
         self._compresses, self._form, self._limit = settings.compression == "gzip", answer, settings.max_answer_bytes
         self._client = HttpClient(
-            url,
+            settings.url,
             timeout=settings.timeout,
             max_answer_bytes=settings.max_answer_bytes,
             section="sink",
@@ -116,7 +162,7 @@ class HttpSink(Sink):
         try:
             response = self._client.request("POST", headers, body)
             return self._answer(response, document.event_ids)
-        except (HttpFailed, ReceiverAway) as error:
+        except self._failures as error:
             shown, clean = self._client.shown, self._client.clean
             in_short = f"{shown}: {clean(error.in_short, 1000)}" if error.in_short else ""
             raise ReceiverAway(f"{shown}: {clean(str(error), 1000)}", in_short) from None
@@ -133,11 +179,15 @@ class HttpSink(Sink):
             try:
                 if self._form == "json":
                     return read_results(body, event_ids, self._client.clean)
+                from eventlog.xds.format import read_answer  # brings lxml
+
                 return read_answer(body, event_ids, self._limit)
             except ReceiverAway as away:
                 hint = 'a receiver that answers by its status alone needs sink.answer = "status"'
                 raise ReceiverAway(f"{away}; {hint}", f"{away.in_short}; {hint}") from None
-        in_short = f"the receiver answers {status} {http.client.responses.get(status, '')}".rstrip()
+        from http.client import responses
+
+        in_short = f"the receiver answers {status} {responses.get(status, '')}".rstrip()
         why = self._refusal(response, in_short)
         if status in _BUSY:
             return Answer(general=Verdict(Level.RETRY, why), retry_after=retry_after(headers), in_short=in_short)
@@ -224,6 +274,8 @@ def retry_after(headers: Message) -> float | None:
 
 
 def _date(text: str) -> datetime | None:
+    from email.utils import parsedate_to_datetime
+
     try:
         moment = parsedate_to_datetime(text)
     except (ValueError, OverflowError):

@@ -7,26 +7,45 @@ the receiver is away: nothing of what was not flushed is marked, and all of it i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final, TextIO
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
 
-from eventlog.config.load import Config
-from eventlog.config.settings import kafka_properties
+from eventlog.config.kafka import (
+    BROKERS,
+    PASSWORD,
+    SECRET_PROPERTIES,
+    USER,
+    kafka_contradictions,
+    kafka_properties,
+    properties_option,
+)
+from eventlog.core.options import TEXT, option, shared, toml
 from eventlog.errors import ReceiverAway
 from eventlog.model import Answer, Document, KafkaRecord, Level, Verdict
-from eventlog.publisher.sinks import Sink
-from eventlog.transport.kafka import DEFAULT_TIMEOUT, KafkaAway, RecordRefused, Transmitter
+from eventlog.publisher.sinks import TIMEOUT, Opening, Sink
 
 _DEFAULT_TOPIC: Final = "eventlog"
 """Where XDS documents go if no topic is named."""
 
 
-def open_sink(config: Config, _stream: TextIO) -> Sink:
-    """``[sink]`` of type ``kafka``."""
-    settings = config.sink
-    assert settings.brokers is not None
-    properties = kafka_properties(settings, "sink")
-    return KafkaSink(settings.brokers, settings.topic or _DEFAULT_TOPIC, properties, settings.timeout)
+_LEAST_TIMEOUT: Final = 2.0
+"""Seconds. An idempotent producer that asks the brokers a second time for its number has waited for one by then."""
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSinkOptions:
+    """Options of ``[sink]`` of type ``kafka``."""
+
+    brokers: str | None = shared(BROKERS)
+    topic: str | None = option(
+        None, TEXT, "the topic; default: eventlog, of Qlik messages one a table", example="hr.changes"
+    )
+    properties: Mapping[str, Any] | None = shared(properties_option("sink", {"compression.type": "lz4"}))
+    secret_properties: Mapping[str, str] | None = shared(SECRET_PROPERTIES)
+    timeout: float = shared(TIMEOUT)
+    user: str | None = shared(USER)
+    password: str | None = shared(PASSWORD)
 
 
 class KafkaSink(Sink):
@@ -36,16 +55,46 @@ class KafkaSink(Sink):
     be acknowledged. ``properties``: settings of librdkafka, secrets among them. Raises ConfigError.
     """
 
-    __slots__ = ("_away", "_has_answered", "_sent", "_topic", "_transmitter")
+    name = "kafka"
+    title = "Kafka topics"
+    options = KafkaSinkOptions
+    needs = {"brokers": "where a broker is: host:port"}  # noqa: RUF012 - read only
+    takes_records = True
+    has_headers = True
+    span_kind = "PRODUCER"
+
+    @classmethod
+    def open(cls, options: KafkaSinkOptions, opening: Opening) -> KafkaSink:
+        assert options.brokers is not None
+        properties = kafka_properties(options, "sink")
+        return cls(options.brokers, options.topic or _DEFAULT_TOPIC, properties, options.timeout)
+
+    @classmethod
+    def contradictions(cls, options: KafkaSinkOptions, source_of: Callable[[str], str]) -> Iterator[str]:
+        yield from super().contradictions(options, source_of)
+        yield from kafka_contradictions(options, "sink", source_of)
+        if options.timeout < _LEAST_TIMEOUT:
+            yield (
+                f"{source_of('timeout')} = {toml(options.timeout)} is too short for Kafka, whose producer asks for its "
+                f"number first: at least {_LEAST_TIMEOUT:g} s, better 10 or more"
+            )
+
+    @classmethod
+    def patience(cls, options: KafkaSinkOptions) -> float:
+        return options.timeout
 
     def __init__(
         self,
         brokers: str,
         topic: str,
         properties: Mapping[str, Any] | None = None,
-        timeout: float = DEFAULT_TIMEOUT,
+        timeout: float = TIMEOUT.default,
     ) -> None:
-        self._transmitter = Transmitter(brokers, properties, timeout)
+        # Here, since it brings librdkafka, which takes longer to load than a configuration.
+        from eventlog.transport import kafka
+
+        self._kafka = kafka
+        self._transmitter = kafka.Transmitter(brokers, properties, timeout)
         self._topic = topic
         self._sent: list[tuple[str, KafkaRecord]] = []  # event-id and record, since the last flush, in order
         self._has_answered = False  # since the last flush
@@ -67,10 +116,10 @@ class KafkaSink(Sink):
                 topic, key, value, headers = record
                 try:
                     self._transmitter.send(topic or self._topic, key, value, headers)
-                except RecordRefused as error:
+                except self._kafka.RecordRefused as error:
                     refused[event_id] = Verdict(Level.ERROR, f"Kafka refuses the record: {error}")
                     break
-                except KafkaAway as away:
+                except self._kafka.KafkaAway as away:
                     self._sent = []
                     if self._has_answered:
                         self._away = str(away)
@@ -88,7 +137,7 @@ class KafkaSink(Sink):
         try:
             refused = self._transmitter.flush()
             return self._one_by_one(sent[min(refused) :]) if refused else {}
-        except KafkaAway as away:
+        except self._kafka.KafkaAway as away:
             raise _lost(str(away)) from None
 
     def close(self) -> None:

@@ -9,13 +9,12 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
-from eventlog.config.load import Config
+from eventlog.core.options import TEXT, option, shared
 from eventlog.errors import ConfigError, ReceiverAway
 from eventlog.model import Answer, Document, Event
-from eventlog.publisher.sinks import Sink
-from eventlog.xds.format import read_answer
+from eventlog.publisher.sinks import FORM, Opening, Sink
 
 Receive = Callable[[bytes, Sequence[Event]], str | bytes | Answer | None]
 """Takes the bytes of a document and its events. Returns None (success for all), an XDS answer (spec/xds.md 7) or an
@@ -25,18 +24,32 @@ Raises what it likes if it could not receive the document. With ``concurrency`` 
 """
 
 
-def open_sink(config: Config, _stream: TextIO) -> Sink:
-    """``[sink]`` of type ``python``."""
-    assert config.sink.function is not None
-    return load_callable(config.sink.function, Path.cwd())
-
-
 @dataclass(frozen=True, slots=True)
-class CallableSink(Sink):
-    """Calls a function with each document. ``name`` is its name in messages."""
+class FunctionOptions:
+    """Options of ``[sink]`` of type ``python``."""
 
-    receive: Receive
-    name: str
+    function: str | None = option(
+        None, TEXT, "module:function, called with each document and its events", example="receivers.hr:receive"
+    )
+    form: str = shared(FORM)
+
+
+class CallableSink(Sink):
+    """Calls a function with each document. ``target`` is its name in messages."""
+
+    name = "python"
+    title = "a function of Python"
+    options = FunctionOptions
+    needs = {"function": "which is called with each document"}  # noqa: RUF012 - read only
+    takes_several = True
+
+    def __init__(self, receive: Receive, target: str) -> None:
+        self.receive, self.target = receive, target
+
+    @classmethod
+    def open(cls, options: FunctionOptions, opening: Opening) -> CallableSink:
+        assert options.function is not None
+        return load_callable(options.function, Path.cwd())
 
     def send(self, document: Document) -> Answer:
         """The function's answer. Raises ReceiverAway if the function raises, or returns something else."""
@@ -45,7 +58,7 @@ class CallableSink(Sink):
         except ReceiverAway:
             raise
         except Exception as error:
-            what = f"{self.name} raised"
+            what = f"{self.target} raised"
             raise ReceiverAway(f"{what} {_described(error)}", f"{what} {type(error).__name__}") from error
         event_ids = set(document.event_ids)
         if answer is None:
@@ -53,11 +66,13 @@ class CallableSink(Sink):
         if isinstance(answer, Answer):
             return replace(answer, unknown_ids=tuple(name for name in answer.verdicts if name not in event_ids))
         if isinstance(answer, str | bytes):
+            from eventlog.xds.format import read_answer  # brings lxml
+
             try:
                 return read_answer(answer, event_ids)
             except ReceiverAway as away:
-                raise ReceiverAway(f"{self.name}: {away}", f"{self.name}: {away.in_short}") from None
-        why = f"{self.name} returned {type(answer).__name__}: None, str, bytes or Answer needed"
+                raise ReceiverAway(f"{self.target}: {away}", f"{self.target}: {away.in_short}") from None
+        why = f"{self.target} returned {type(answer).__name__}: None, str, bytes or Answer needed"
         raise ReceiverAway(why, why)
 
 

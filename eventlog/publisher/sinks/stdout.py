@@ -5,35 +5,45 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TextIO
 
-from eventlog.config.load import Config
+from eventlog.core.options import shared
 from eventlog.model import Answer, Document
-from eventlog.publisher.sinks import Sink
-from eventlog.publisher.sinks.files import as_receiver_away
-
-
-def open_sink(_config: Config, stream: TextIO) -> Sink:
-    """``[sink]`` of type ``stdout``."""
-    return StreamSink(stream)
+from eventlog.publisher.sinks import FORM, Opening, Sink, as_receiver_away
 
 
 @dataclass(frozen=True, slots=True)
+class StreamOptions:
+    """Options of ``[sink]`` of type ``stdout``."""
+
+    form: str = shared(FORM)
+
+
 class StreamSink(Sink):
     """Writes documents to a text stream of the caller's; every event counts as success once it is flushed."""
 
-    stream: TextIO
+    name = "stdout"
+    title = "standard output"
+    options = StreamOptions
+    is_terminal = True
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    @classmethod
+    def open(cls, options: StreamOptions, opening: Opening) -> StreamSink:
+        return cls(opening.stream)
 
     def send(self, document: Document) -> Answer:
         with as_receiver_away("standard output"):
             # The form of files does not end its last line; the next document is to begin one.
             body = document.body if document.body.endswith(b"\n") else document.body + b"\n"
-            binary = getattr(self.stream, "buffer", None)
+            binary = getattr(self._stream, "buffer", None)
             if binary is None:
-                self.stream.write(body.decode())
+                self._stream.write(body.decode())
             else:
-                self.stream.flush()
+                self._stream.flush()
                 binary.write(body)
         return Answer()
 
     def flush(self) -> None:
         with as_receiver_away("standard output"):
-            self.stream.flush()
+            self._stream.flush()

@@ -15,17 +15,18 @@ from typing import Any, Final
 from eventlog.changes.events import EventWriting
 from eventlog.changes.format import Report
 from eventlog.changes.json_form import database_of, read_catalog
+from eventlog.config.kafka import kafka_properties
 from eventlog.config.kinds import read_url
 from eventlog.config.load import Config
-from eventlog.config.publishing import insert_query_back, taken_by_sink, value_options
-from eventlog.config.settings import PublisherSettings, SourceSettings, kafka_properties
+from eventlog.config.publishing import insert_query_back, publish_options, taken_by_sink, value_options
+from eventlog.config.settings import PublisherSettings, SourceSettings
 from eventlog.conversion import in_own_options
 from eventlog.core.catalog import Catalog, build_catalog, complete_catalog
 from eventlog.core.options import options_of, parse_options, toml
 from eventlog.errors import ConfigError, EventlogError
 from eventlog.publisher.context import Counters
 from eventlog.publisher.open_log import is_given, publisher_options
-from eventlog.publisher.sinks.files import Owner, claim
+from eventlog.publisher.sinks import Owner
 from eventlog.publisher.stream import BadToken, Failure, Source
 from eventlog.publisher.stream.follow import Following
 from eventlog.publisher.stream.position import (
@@ -38,6 +39,7 @@ from eventlog.publisher.stream.position import (
     status_in_file,
     status_in_table,
 )
+from eventlog.registry import sink_named
 from eventlog.sql.connection import describe, parse_url
 from eventlog.xds.publish import XdsWriter
 from eventlog.xds.writer import Header
@@ -50,7 +52,7 @@ def following(config: Config, counters: Counters, report: Report) -> Following:
     """
     if config.format.type != "xds":
         raise ConfigError(f"format.type = {config.format.type} is for a log; a source is published as xds")
-    settings, source = config.format, source_of(config.source, report)
+    settings, source = publish_options(config), source_of(config.source, report)
     _check_options(config)
     return Following(
         source,
@@ -211,9 +213,9 @@ def position_of(config: Config, *, is_dry: bool = False) -> OpenPosition:
                 if is_dry:
                     yield _Unmoved(position)
                     return
-                if config.sink.type == "files" and config.sink.directory is not None:
-                    owner = Owner(f"{source}/{place}", f"the source {source} with its position in {place}")
-                    claim(config.sink.directory, owner, lambda _: position.load().flight)
+                owner = Owner(f"{source}/{place}", f"the source {source} with its position in {place}")
+                sink = sink_named(config.sink.type)
+                sink.claim(config.sink.options, lambda: owner, lambda _: position.load().flight)
                 yield position
         except BadToken as error:
             raise ConfigError(f"{option}: {error}") from error

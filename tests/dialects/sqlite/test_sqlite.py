@@ -325,9 +325,9 @@ def test_a_file_is_found_beside_its_configuration_wherever_a_command_is_run(
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ("[format]\nindent = 2\n", 'format.indent has no effect with form = "lines"'),
-        ('[sink]\nform = "documents"\n[format]\nindent = 2\n', None),
-        ("[format]\nindent = 0\n", None),
+        ("[format.xds]\nindent = 2\n", 'format.xds.indent has no effect with form = "lines"'),
+        ('[sink]\nform = "documents"\n[format.xds]\nindent = 2\n', None),
+        ("[format.xds]\nindent = 0\n", None),
     ],
 )
 def test_an_indent_that_has_no_effect_is_told(

@@ -1,0 +1,65 @@
+"""The options by which a sink or a source reaches Kafka, and the settings of librdkafka that they make."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, Protocol
+
+from eventlog.config.kinds import REFERENCES, SECRET, librdkafka
+from eventlog.core.options import TEXT, Option
+from eventlog.files.text import referenced_secret
+
+BROKERS: Final = Option(
+    None, TEXT, "where to begin, comma-separated", example="broker-1:9092,broker-2:9092"
+)  # fmt: skip
+SECRET_PROPERTIES: Final = Option(
+    None, REFERENCES, "those that are secrets, and where they are",
+    example={"ssl.key.password": "file:/run/secrets/kafka-key"},
+)  # fmt: skip
+USER: Final = Option(None, SECRET, "user", secret=True)
+PASSWORD: Final = Option(None, SECRET, "password", secret=True)
+
+
+def properties_option(section: str, example: Mapping[str, Any]) -> Option:
+    """Return the option ``properties`` of a section."""
+    return Option(None, librdkafka(section), "settings of librdkafka", example=example)
+
+
+class KafkaOptions(Protocol):
+    """The options that sinks and sources of Kafka share."""
+
+    @property
+    def properties(self) -> Mapping[str, Any] | None: ...
+
+    @property
+    def secret_properties(self) -> Mapping[str, str] | None: ...
+
+    @property
+    def user(self) -> str | None: ...
+
+    @property
+    def password(self) -> str | None: ...
+
+
+def kafka_properties(options: KafkaOptions, section: str) -> dict[str, Any]:
+    """Return the settings of librdkafka, with the secrets that they lead to. Raises ConfigError."""
+    properties = dict(options.properties or {})
+    for name, reference in (options.secret_properties or {}).items():
+        properties[name] = referenced_secret(reference, f"{section}.secret_properties, {name}", os.environ)
+    if options.user is not None:
+        properties |= {"sasl.username": options.user, "sasl.password": options.password}
+    return properties
+
+
+def kafka_contradictions(options: KafkaOptions, section: str, source_of: Callable[[str], str]) -> Iterator[str]:
+    """Yield what is said twice, or by halves. ``source_of`` says where an option came from."""
+    variables = f"EVENTLOG_{section.upper()}"
+    if (options.password is None) != (options.user is None):
+        yield f"Kafka needs both {variables}_USER and {variables}_PASSWORD, or neither"
+    secrets, plain = options.secret_properties or {}, options.properties or {}
+    source = source_of("secret_properties")
+    for name in sorted(secrets.keys() & plain.keys()):
+        yield f"{source} and {section}.properties both have {name}; keep one"
+    if options.user is not None and "sasl.password" in secrets:
+        yield f"{source} and {variables}_PASSWORD both give sasl.password; keep one"
