@@ -78,7 +78,7 @@ def _read_part(job: Job, number: int) -> list[Blob]:
         builder = Builder(job, stack)
         built: list[Blob] = []
         for good in part.good_rows(builder.context):
-            built += builder.blobs(boundary.final(folder.take(good)), part.log_rows)
+            built += builder.blobs(boundary.final(folder.add(good)), part.log_rows)
             if part.log_rows:
                 left = ids_of(chain(folder.rows, boundary.rows))
                 part.log_rows = {record_id: part.log_rows[record_id] for record_id in left}
@@ -280,7 +280,7 @@ class _Folding:
         if blob.target != self._bucket:
             yield from self.finish()
             self._bucket = blob.target
-        groups = self._folder.take(_unpack_rows(blob.content, self._kinds, self._log_rows))
+        groups = self._folder.add(_unpack_rows(blob.content, self._kinds, self._log_rows))
         yield from self._builder.blobs(groups, self._log_rows)
         if groups and self._log_rows:
             self._log_rows = {record_id: self._log_rows[record_id] for record_id in ids_of(self._folder.rows)}

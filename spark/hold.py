@@ -27,10 +27,11 @@ from eventlog.core.options import toml
 from eventlog.errors import ConfigError, DatabaseAway, number_of
 from eventlog.model import Status
 from eventlog.publisher.context import Context, Counters
-from eventlog.publisher.ledger import Writers
+from eventlog.publisher.ledger import Writers, are_registered
 from eventlog.publisher.open_log import open_context
 from eventlog.publisher.queue import HOLD_WAYS_OUT, Hold, encode_hold, open_writers, read_recorded
 from eventlog.sql.connection import as_database_errors
+from eventlog.sql.epoch import note_removed
 from eventlog.sql.rows import (
     add_errors,
     next_flight,
@@ -395,8 +396,9 @@ def _write(context: Context, connection: Connection, good: Sequence[_Range], bad
     changed = 0
     dialect, log = context.dialect, context.log
     if good:
-        if context.options.delete_from_log:
+        if context.options.delete_from_log and not are_registered(connection, dialect, log):
             changed += dialect.delete(connection, log, good)
+            note_removed(connection, log, max(last for _, last in good))
         else:
             changed += dialect.mark(connection, log, Status.SUCCESS, good)
     if bad:

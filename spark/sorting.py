@@ -53,13 +53,13 @@ def numbered_tasks(spark: SparkSession, number: int) -> DataFrame:
 Read = Callable[[Report], Iterator[Change]]
 """Reads a capture, once. Raises what the format's reader raises."""
 
-Taken = Callable[[Iterator[pa.RecordBatch]], Iterator[tuple[Capture, Read]]]
+CapturesOf = Callable[[Iterator[pa.RecordBatch]], Iterator[tuple[Capture, Read]]]
 """The captures that came to a task in its batches, each to be read before the next is taken."""
 
 
 def work_on(
     spark: SparkSession, captures: Sequence[Capture], format: str, options: Options, *, strict: bool
-) -> tuple[DataFrame, Taken]:
+) -> tuple[DataFrame, CapturesOf]:
     """The frame that tasks get, and the function that takes captures of it: a task a capture, unless there are many.
 
     ``options``: those of the format's reader; ``strict`` as of the reports that the captures will be read with. Raises
@@ -157,7 +157,7 @@ def _batches(capture: int, rows: Iterator[tuple[bytes, Any]]) -> Iterator[pa.Rec
 def _sorted(
     by: _SortedFormat, captures: Sequence[Capture], options: Options, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[tuple[Capture, Read]]:
-    """``Taken`` of the frame of ``_sorted_rows``."""
+    """``CapturesOf`` of the frame of ``_sorted_rows``."""
     columns = (zip(*(column.to_pylist() for column in batch.columns), strict=True) for batch in batches)
     rows = (row for several in columns for row in several)
     for place, of_capture in groupby(rows, key=itemgetter(0)):

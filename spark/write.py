@@ -67,7 +67,7 @@ def write_part(job: Job, count: Callable[[int], None], batches: Iterator[pa.Reco
     for number, blobs in groupby(chain.from_iterable(map(of_batch, batches)), key=attrgetter("target")):
         part = _Part(number)
         for blob in blobs:
-            part.take(blob, directory)
+            part.add(blob, directory)
         if not part.ranges:  # all its rows were left alone
             continue
         report = part.write(job, directory)
@@ -87,10 +87,10 @@ class _Part:
         self.before: list[Numbered] = []
         self.counts: Counter[str] = Counter()
 
-    def take(self, blob: Blob, directory: Directory) -> None:
+    def add(self, blob: Blob, directory: Directory) -> None:
         if blob.kind == RUN:
             for inner in read_run(directory, blob):
-                self.take(inner, directory)
+                self.add(inner, directory)
             return
         if blob.kind == FATES:
             fates = Fates.unpacked(blob.content)

@@ -48,6 +48,7 @@ _BY_PURPOSE: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         "health": ("health", "Say whether the publisher makes progress, by its health file."),
     },
     "Repair": {
+        "consumers": ("consumers", "Look after those who read the log beside its publisher."),
         "requeue": ("log_rows", "Put rows with status E or F back into the queue."),
         "resync": ("resync", "Write objects into the log once more: repair and first load."),
         "purge": ("log_rows", "Remove processed rows by age."),
@@ -70,7 +71,7 @@ OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "What to work on": (
         "--tables", "--companions-only", "--tablespace", "--index-tablespace", "--name", "--drop-log", "--key",
         "--keys", "--where", "--deleted", "--status", "--ids",
-        "--loopback", "--older-than", "--limit", "--sample", "--ignore", "--lines",
+        "--loopback", "--consumer", "--begin", "--older-than", "--limit", "--sample", "--ignore", "--lines",
     ),
     "Formats and files": (
         "--from-driver", "--from", "--to", "--format", "--map", "--last-sequence", "--out", "--form", "--compression",
@@ -168,6 +169,18 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
     "errors": {
         "eventlog errors": "rows with E and F by cause",
         "eventlog errors --json": "for a program",
+    },
+    "consumers list": {
+        "eventlog consumers list": "who reads the log beside its publisher, and how far each is",
+        "eventlog consumers list --json": "the same for a program",
+    },
+    "consumers reset": {
+        "eventlog consumers reset search --begin snapshot": "all objects once more, then what comes",
+        "eventlog consumers reset search --begin first --yes": "what the log still holds, without asking",
+    },
+    "consumers drop": {
+        "eventlog consumers drop search": "forget it, so that purge keeps nothing for it; asks first",
+        "eventlog consumers drop search --yes": "without asking",
     },
     "requeue": {
         "eventlog requeue --dry-run": "how many rows E and F would wait again",

@@ -26,11 +26,12 @@ from eventlog.cli.context import (
     yes_option,
 )
 from eventlog.config.load import Config, connection_url
-from eventlog.errors import ConfigError, LogTableError
+from eventlog.errors import ConfigError, ConsumerRuns, LogTableError, first_of
 from eventlog.publisher.ledger import LETTERS
 from eventlog.publisher.open_log import find_log
 from eventlog.sql import migrations
 from eventlog.sql.connection import SUPPORTED, dialect_of
+from eventlog.sql.consumers import read_consumers
 from eventlog.sql.database import Storage
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.epoch import has_epoch, raise_epoch, read_epoch
@@ -127,6 +128,12 @@ def raise_by_hand(context: Context, as_json: bool) -> None:
         dialect.begin_publishing(conn)
         server = dialect.server_parts(conn, log)
         LETTERS.take(conn, dialect, log)
+        if running := [
+            one.name for one in read_consumers(conn, log) if dialect.is_consumer_locked(conn, log, one.name)
+        ]:
+            raise ConsumerRuns(
+                f"{first_of(running, 3)} of the log {log} runs, and would go on under the old epoch: stop it first"
+            )
         line = read_epoch(conn, log)
         known = {} if line is None else line.server
         epoch, _ = raise_epoch(conn, dialect, log, {**known, **server})

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
@@ -31,10 +33,29 @@ from eventlog.cli.context import (
 from eventlog.errors import ConfigError, number_of
 from eventlog.publisher.context import Counters
 from eventlog.publisher.cycle import recorded_ids
-from eventlog.publisher.explain import LINES_READ, Explanation, explain, explanation_data, read_refusals, refusals_data
+from eventlog.publisher.explain import (
+    LINES_READ,
+    Explanation,
+    explain,
+    explanation_data,
+    read_refusals,
+    refusals_data,
+    refused_for,
+)
+from eventlog.publisher.ledger import SetLedger
 from eventlog.publisher.open_log import find_log, open_unlocked, own_user, publisher_user
 from eventlog.publisher.queue import read_recorded
 from eventlog.sql import rows
+from eventlog.sql.consumers import (
+    ConsumerLine,
+    done_by_consumers,
+    has_table,
+    read_consumer,
+    read_consumers,
+    requeue_for,
+)
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.windows import to_ranges
 
 _WIDEST: Final = 1000
 """Characters of a value that are shown of a row; ``--json`` has all of them."""
@@ -45,20 +66,29 @@ _SOURCES: Final = {
 }
 
 
+consumer_option = click.option(
+    "--consumer", metavar="NAME", help="Of this consumer of the log, in place of its publisher."
+)
+
+
 @click.command(cls=Command)
+@consumer_option
 @click.option("--limit", type=click.IntRange(1, 1_000_000), default=LINES_READ, metavar="LINES",
               help="How many of the newest error lines are looked at.")  # fmt: skip
 @json_option
 @click.pass_obj
-def errors(context: Context, limit: int, as_json: bool) -> None:
+def errors(context: Context, consumer: str | None, limit: int, as_json: bool) -> None:
     """Show the rows of status E and F, grouped by cause, with the command that puts them back into the queue.
 
-    Correct the cause first, or the rows are refused again. `eventlog show` explains a single row.
+    Correct the cause first, or the rows are refused again. `eventlog show` explains a single row. With --consumer: the
+    rows that were refused for this consumer.
     """
     config = context.config()
     with reading(config) as (conn, dialect):
         log = find_log(conn, dialect, config)
-        groups = read_refusals(conn, dialect, log, limit)
+        if consumer is not None:
+            _consumer(conn, log, consumer)
+        groups = read_refusals(conn, dialect, log, limit, consumer or "")
     if as_json:
         print_json({"log": str(log), "errors": refusals_data(groups)})
         return
@@ -85,16 +115,30 @@ def errors(context: Context, limit: int, as_json: bool) -> None:
         note(f"  {one.command}")
 
 
+def _consumer(conn: Connection, log: LogTable, name: str) -> ConsumerLine:
+    """The line of a consumer. Raises ConfigError."""
+    if has_table(conn, log) and (line := read_consumer(conn, log, name)) is not None:
+        return line
+    known = ", ".join(one.name for one in read_consumers(conn, log)) or "none"
+    raise ConfigError(f"the log {log} has no consumer {name!r}; there is: {known}")
+
+
 @click.command(cls=Command)
 @click.argument("record_id", type=click.IntRange(min=1), metavar="RECORD_ID")
+@consumer_option
 @json_option
 @click.pass_obj
-def show(context: Context, record_id: int, as_json: bool) -> None:
+def show(context: Context, record_id: int, consumer: str | None, as_json: bool) -> None:
     """Explain the row RECORD_ID of the log: its checks, its group, what precedence did, and what became of it.
 
     Last comes the document of its event, or the one that it would make now. Nothing is marked or sent.
     """
-    with open_unlocked(context.config(), Counters()) as opened:
+    config = context.config()
+    with open_unlocked(config, Counters()) as opened:
+        if consumer is not None:
+            _consumer(opened.connection, opened.log, consumer)
+            opened.connection.commit()
+            opened = replace(opened, ledger=SetLedger(consumer))
         explanation = explain(opened, record_id)
     if as_json:
         print_json(explanation_data(explanation))
@@ -149,12 +193,20 @@ def _short(value: str | None, most: int = 40) -> str | None:
 @click.option("--status", "statuses", metavar="LETTERS", help="Letters of the rows, of E, F, W, S.  [default: E,F]")
 @click.option("--loopback", is_flag=True, help="Rows S of the publisher's own user, which were not published.")
 @click.option("--ids", metavar="IDS", help="Only these record_ids, such as 1,2,5-9.")
+@consumer_option
 @click.option("--force", is_flag=True, help="Take rows that would bring an old value back, too.")
 @click.option("--dry-run", "dry", is_flag=True, help="Count what would be put back; change nothing.")
 @json_option
 @click.pass_obj
 def requeue(
-    context: Context, statuses: str | None, loopback: bool, ids: str | None, force: bool, dry: bool, as_json: bool
+    context: Context,
+    statuses: str | None,
+    loopback: bool,
+    ids: str | None,
+    consumer: str | None,
+    force: bool,
+    dry: bool,
+    as_json: bool,
 ) -> int:
     """Put rows back into the queue: E and F in their old place, W and S as copies with new record_ids.
 
@@ -163,7 +215,11 @@ def requeue(
 
     With --loopback the rows that were marked S unpublished, since the publisher's own database user made them, are
     logged anew without a user, so that they are published. publisher.driver_user names another user.
+
+    With --consumer rows are sent once more to this consumer alone, without --ids those that were refused for it.
     """
+    if consumer is not None and (loopback or statuses is not None):
+        raise click.UsageError("--consumer goes with --ids, not with --status or --loopback: its rows have no letters")
     if loopback and statuses is not None:
         raise click.UsageError("--loopback takes rows of status S; give it or --status")
     config = context.config()
@@ -171,7 +227,12 @@ def requeue(
     ranges = None if ids is None else parse_ids(ids)
     with reading(config) if dry else transaction(config) as (conn, dialect):
         log = find_log(conn, dialect, config)
-        if loopback:
+        if consumer is not None:
+            line = _consumer(conn, log, consumer)
+            if ranges is None:
+                ranges = to_ranges(sorted(refused_for(conn, log, consumer)))
+            done = requeue_for(conn, log, line, ranges, force=force, dry=dry)
+        elif loopback:
             user = publisher_user(config, dialect, dialect.current_user(conn))
             user = own_user(config, user, dialect.fold_name)
             if not user:
@@ -183,7 +244,10 @@ def requeue(
         print_json({**done._asdict(), "refused": [row._asdict() for row in done.refused]})
     else:
         would, whose = "would be " if dry else "", f" of {user!r}" if loopback else ""
-        result(f"{number_of(done.set_back, 'row')} {would}set back to N, {done.copied}{whose} {would}logged anew")
+        if consumer is not None:
+            result(f"{number_of(done.set_back, 'row')} {would}sent once more to consumer {consumer}")
+        else:
+            result(f"{number_of(done.set_back, 'row')} {would}set back to N, {done.copied}{whose} {would}logged anew")
     if not done.refused:
         return 0
     if not as_json:
@@ -231,8 +295,9 @@ _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w":
 def purge(context: Context, age: str, size: int, pause: float, yes: bool, dry: bool, as_json: bool) -> None:
     """Remove rows of status S and W that are older than AGE, and error lines whose rows are gone.
 
-    Rows of any other status and rows in flight stay. A publisher may run meanwhile, since each batch is a transaction
-    of its own. A purge that is stopped keeps what it has done. On a terminal it asks first.
+    Rows of any other status, rows in flight and rows that a consumer has not done stay. A publisher may run
+    meanwhile, since each batch is a transaction of its own. A purge that is stopped keeps what it has done. On a
+    terminal it asks first.
     """
     limit = parse_age(age)
     config = context.config()
@@ -250,50 +315,55 @@ def purge(context: Context, age: str, size: int, pause: float, yes: bool, dry: b
                 f"This removes from the log {log} all rows of status S and W {older}, and their error lines.", yes=yes
             )
 
-        def take_rows(after: int | None) -> rows.Purged | None:
+        def next_rows(after: int | None) -> rows.Purged | None:
             # Rows that came after the start are too new.
             after = first - 1 if after is None else after
             if after >= last:
                 return None
             flights, _ = read_recorded(conn, log)
-            return rows.purge_rows(conn, log, after, size, event_time, recorded_ids(flights), dry=dry)
+            consumed = done_by_consumers(conn, dialect, log)
+            return rows.purge_rows(conn, log, after, size, event_time, recorded_ids(flights), consumed, dry=dry)
 
-        def take_error_lines(after: int | None) -> rows.Purged | None:
+        def next_error_lines(after: int | None) -> rows.Purged | None:
             return rows.purge_errors(conn, log, after, size, event_time, error_time, dry=dry)
 
         removed = dict.fromkeys(("looked_at", "rows", "error_lines", "batches"), 0)
+        kept: Counter[str] = Counter()
         with progress("Purge", last - first + 1, context.quiet or as_json, "record_ids") as advance:
             done = first - 1
-            for batch in _each_batch(conn, take_rows, pause):
+            for batch in _each_batch(conn, next_rows, pause):
                 removed["rows"] += batch.removed
                 removed["looked_at"] += batch.looked_at
+                kept.update(batch.kept)
                 removed["batches"] += 1
                 advance(batch.last - done)
                 done = batch.last
-        for batch in _each_batch(conn, take_error_lines, pause):
+        for batch in _each_batch(conn, next_error_lines, pause):
             removed["error_lines"] += batch.removed
             removed["batches"] += 1
     if as_json:
-        print_json({"log": str(log), "dry_run": dry, "cutoff": cutoff, **removed})
+        print_json({"log": str(log), "dry_run": dry, "cutoff": cutoff, **removed, "kept": dict(kept)})
     elif not context.quiet:
         verb = "would go" if dry else "removed"
         result(
             f"log {log}, before {cutoff}: {removed['rows']:,} of {number_of(removed['looked_at'], 'row')} {verb}, "
             f"{number_of(removed['error_lines'], 'error line')} {verb}"
         )
+        for name, number in kept.items():
+            result(f"{number_of(number, 'row')} kept for consumer {name}, which has not done them")
 
 
 def _each_batch(
-    conn: Connection, take: Callable[[int | None], rows.Purged | None], pause: float
+    conn: Connection, following: Callable[[int | None], rows.Purged | None], pause: float
 ) -> Iterator[rows.Purged]:
-    """The batches of ``take``, each committed, ``pause`` seconds apart. ``take`` gets where the batch before ended."""
-    batch = take(None)
+    """The batches of ``following``, each committed, ``pause`` seconds apart. It is told where the one before ended."""
+    batch = following(None)
     while batch is not None:
         conn.commit()
         yield batch
         if pause:
             time.sleep(pause)
-        batch = take(batch.last)
+        batch = following(batch.last)
     conn.commit()
 
 

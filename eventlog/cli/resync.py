@@ -69,7 +69,7 @@ class Report:
         self.rows += batch.rows
         self.missing += batch.missing
         if self.compared is not None:
-            self.compared += batch.rows + batch.kept
+            self.compared += batch.rows + batch.present
 
     def add_problems(self, sentences: Iterable[str]) -> None:
         """Keep the first ones, up to ``SHOWN``."""
@@ -252,14 +252,14 @@ def _batch_writer(
 
     def write(_conn: Connection, position: str | None) -> Batch:
         done = int(position or 0)
-        taken = list(islice((line for line in lines if line[0] > done), size))
-        bad = [f"{keys_file}, line {number}: {error}" for number, _, error in taken if error is not None]
+        chunk = list(islice((line for line in lines if line[0] > done), size))
+        bad = [f"{keys_file}, line {number}: {error}" for number, _, error in chunk if error is not None]
         report.bad_lines += len(bad)
         report.add_problems(bad)
-        keys = (key for _, key, _ in taken if key is not None)
+        keys = (key for _, key, _ in chunk if key is not None)
         rows, missing = _write_keys(opened, selection, keys, report)
-        last = str(taken[-1][0]) if taken else position
-        return Batch(rows, missing, last, is_last=len(taken) < size)
+        last = str(chunk[-1][0]) if chunk else position
+        return Batch(rows, missing, last, is_last=len(chunk) < size)
 
     return write, total - int(line.position or 0)
 
@@ -286,9 +286,9 @@ def _deleted_writer(
 
     def write(conn: Connection, position: str | None) -> Batch:
         done = int(position or 0)
-        taken = list(islice((one for one in left if one[0] > done), size))
+        chunk = list(islice((one for one in left if one[0] > done), size))
         asked, of_former_key = [], []
-        for number, key in taken:
+        for number, key in chunk:
             try:
                 asked.append(opened.cls.canonical_key(key))
             except BadTableKey as error:
@@ -305,9 +305,9 @@ def _deleted_writer(
             gone = batches.existing(conn, opened.dialect, opened.catalog.schema, opened.cls, asked)[1]
         else:
             gone = batches.write_deleted(conn, opened.dialect, opened.log, opened.catalog.schema, opened.cls, asked)
-        last = str(taken[-1][0]) if taken else position
+        last = str(chunk[-1][0]) if chunk else position
         rows = len(gone) + len(of_former_key)
-        return Batch(rows, 0, last, is_last=len(taken) < size, kept=len(asked) - len(gone))
+        return Batch(rows, 0, last, is_last=len(chunk) < size, present=len(asked) - len(gone))
 
     return write, total
 
@@ -337,7 +337,7 @@ def _run(
     try:
         for batch in batches.run(opened.conn, opened.log, selection, write):
             report.add(batch)
-            advance(batch.rows + batch.missing + batch.kept)
+            advance(batch.rows + batch.missing + batch.present)
             seconds = batches.pause(report.rows, rate, time.monotonic() - started)
             if seconds and not batch.is_last:
                 time.sleep(seconds)

@@ -23,6 +23,7 @@ from eventlog.cli.triggers import planned_triggers, refused_watches
 from eventlog.config.load import Config, Effective, effective
 from eventlog.errors import ConfigError, DatabaseError, EventlogError, number_of, visible
 from eventlog.model import Status
+from eventlog.publisher.consumers import standings
 from eventlog.publisher.doctor import examine
 from eventlog.publisher.monitor.status import shape
 from eventlog.publisher.open_log import find_log
@@ -82,6 +83,7 @@ def _show(config: Config, *, as_json: bool, anew: bool) -> None:
                 queue_rows=queue.rows,
                 oldest_seconds=queue.oldest_seconds,
                 drift=drift(conn, dialect, config),
+                consumers=[one._asdict() for one in standings(conn, dialect, log, config.publisher.event_time_zone)],
             )
         show = partial(print_json if as_json else _print_status, status)
     if anew:
@@ -168,6 +170,13 @@ def _print_status(status: Mapping[str, Any]) -> None:
         result(f"{status['backlog']}:")
         for way_out in HOLD_WAYS_OUT:
             result(f"    {way_out}")
+    for one in status["consumers"]:
+        oldest = "" if one["oldest_seconds"] is None else f", the oldest {age(one['oldest_seconds'])}"
+        runs = "runs" if one["runs"] else "does not run"
+        result(
+            f"consumer {one['name']} {runs}: {number_of(one['rows_behind'], 'row')} behind{oldest}, "
+            f"{number_of(one['ranges'], 'range')} in its set"
+        )
     for sentence in status["drift"]:
         result(f"triggers are not as declared: {visible(sentence)}; see `eventlog triggers plan`")
 

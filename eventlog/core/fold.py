@@ -77,7 +77,7 @@ class RowFolder:
     """Rows that come in pieces, in queue order, and leave in groups (spec/event-log.md 8.2).
 
     A group leaves as soon as no later row can join it, so that whoever reads a long log holds few rows at once.
-    ``rows``: those that have come and not left, in queue order. ``at_a_time``: how many of them ``take`` waits for
+    ``rows``: those that have come and not left, in queue order. ``at_a_time``: how many of them ``add`` waits for
     before it folds them.
     """
 
@@ -86,7 +86,7 @@ class RowFolder:
         self._distances = fold_distance, fold_span
         self._at_a_time = self._enough = at_a_time
 
-    def take(self, rows: Sequence[CheckedRow]) -> list[Group]:
+    def add(self, rows: Sequence[CheckedRow]) -> list[Group]:
         """Add rows, and return the groups that can leave, if enough rows have come to be worth folding."""
         self.rows += rows
         if len(self.rows) < self._enough:

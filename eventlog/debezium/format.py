@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache, partial
-from json.encoder import encode_basestring
 from pathlib import Path
 from typing import Any, Final
 
 from eventlog.changes.format import Key, Report, class_of_change, may_be_one, written
 from eventlog.changes.json_form import CATALOG, CatalogOption, catalog_of
 from eventlog.core.catalog import Catalog, ObjectClass, match_name
+from eventlog.core.json_bytes import json_bytes
 from eventlog.core.moments import EPOCH_UTC
 from eventlog.core.options import LIST_OBJECT, option, shared
 from eventlog.core.values import Kind
@@ -344,5 +344,5 @@ def line_of(record: KafkaRecord, lines: str = "records") -> bytes:
     """A record as a line of a file, with the line break; among ``values`` a tombstone has none."""
     if lines == "values":
         return b"" if record.value is None else record.value + b"\n"
-    topic = encode_basestring(record.topic or "").encode()
+    topic = json_bytes(record.topic or "")
     return b'{"topic":%b,"key":%b,"value":%b}\n' % (topic, record.key or b"null", record.value or b"null")

@@ -6,7 +6,6 @@ has bear its names, with _ for dot.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from eventlog import __version__
 from eventlog.changes.format import FILLED, Complete, Key, old_and_new_key, refuse_without_row, with_key
 from eventlog.changes.json_form import CATALOG, CatalogOption
 from eventlog.core.catalog import Catalog, Column, ObjectClass, Table, row_of
+from eventlog.core.json_bytes import json_bytes
 from eventlog.core.moments import EPOCH_UTC
 from eventlog.core.options import FLAG, FUNCTION, CheckedOptions, Kind, choice, option, shared
 from eventlog.core.typed import is_multi_valued, type_of, typed_by
@@ -306,7 +306,7 @@ def _before(change: Change, after: Row) -> Row | None:
 
 
 class _Form:
-    """The form of a table's records: topic, fields, and the texts of the schemas."""
+    """The form of a table's records: topic, fields, and the schemas as JSON."""
 
     def __init__(self, options: WriteOptions, schema: str | None, table: Table) -> None:
         self._types = {column.name: column.type for column in table.columns}
@@ -319,12 +319,12 @@ class _Form:
         self._what = full_name(schema, table.name)
         self._placeholder, self._has_schema = options.unavailable_value_placeholder, options.schemas_enable
         key = set(table.primary_key)
-        self._key_head = self._value_head = ""
+        self._key_head = self._value_head = b""
         if options.schemas_enable:
             keys = [_column(one, self.fields[one], optional=False) for one in table.primary_key]
             columns = [_column(one, field, optional=one not in key) for one, field in self.fields.items()]
-            self._key_head = f'{{"schema":{_dumped(_struct(f"{name}.Key", keys))},"payload":'
-            self._value_head = f'{{"schema":{_dumped(_envelope(name, columns))},"payload":'
+            self._key_head = b'{"schema":%b,"payload":' % json_bytes(_struct(f"{name}.Key", keys))
+            self._value_head = b'{"schema":%b,"payload":' % json_bytes(_envelope(name, columns))
 
     def key(self, key: Key) -> bytes:
         """The key of a record."""
@@ -377,9 +377,10 @@ class _Form:
             )
         return self._placeholder
 
-    def _bytes(self, head: str, payload: Mapping[str, Any]) -> bytes:
+    def _bytes(self, head: bytes, payload: Mapping[str, Any]) -> bytes:
+        """A payload behind its schema, which is the same in all records of the table."""
         try:
-            return f"{head}{_dumped(payload)}{'}' if head else ''}".encode()
+            return head + json_bytes(payload) + (b"}" if head else b"")
         except UnicodeEncodeError as error:
             raise NotExpressible(f"a value of {self._what} has half a surrogate pair at {error.start}") from None
 
@@ -389,10 +390,6 @@ def _of_column(type: ColumnType, value: Value) -> Value:
     if isinstance(value, float) and type.kind in (ValueKind.EXACT, ValueKind.INTEGER):
         value = float_text(value)
     return typed_by(type, value)
-
-
-_encoder: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-_dumped: Final = _encoder.encode
 
 
 # --- schemas ----------------------------------------------------------------------------------------------------------

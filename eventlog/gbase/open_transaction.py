@@ -170,7 +170,7 @@ class OpenTransaction:
         unpaired = merge(*self._unpaired.values())
         next_unpaired = next(unpaired, None)
         waiting: Entry | None = None  # the first half of what may be an update
-        for place, entry in self._kept():
+        for place, entry in self._left():
             number = entry.number
             while next_unpaired is not None and next_unpaired < place:
                 next_unpaired = next(unpaired, None)
@@ -195,7 +195,7 @@ class OpenTransaction:
         if waiting is not None:
             yield _OPERATIONS[waiting.number], waiting, None
 
-    def _kept(self) -> Iterator[tuple[int, Entry]]:
+    def _left(self) -> Iterator[tuple[int, Entry]]:
         """The records that are left, with their places, in order of arrival."""
         in_file = (entry for block in self._blocks for entry in self._read(block))
         for place, entry in enumerate(chain(in_file, self.entries)):

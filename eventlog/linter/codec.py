@@ -231,7 +231,7 @@ class _Segment(NamedTuple):
     """
 
     names: tuple[str, ...]
-    take: Callable[[bytes, int], tuple[Any, ...]]
+    unpack: Callable[[bytes, int], tuple[Any, ...]]
     size: int
     no_nulls: tuple[int, ...]
     longest: int | None
@@ -242,9 +242,9 @@ def _decoded(segments: list[_Segment], image: bytes) -> dict[str, Value]:
     row: dict[str, Value] = {}
     offset, end = 0, len(image)
     for segment in segments:
-        names, take, size, no_nulls, longest, conversions = segment
+        names, unpack, size, no_nulls, longest, conversions = segment
         try:
-            slots = take(image, offset)
+            slots = unpack(image, offset)
         except struct.error:
             raise _bad_slot(names[-1], f"{offset + size - end} bytes of it are missing") from None
         offset += size

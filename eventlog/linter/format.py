@@ -208,8 +208,8 @@ def _attrs_of_file(path: Path) -> dict[int, TableAttrs]:
 _T = TypeVar("_T")
 
 
-def _tables(path: Path, take: Callable[[Sequence[str], Iterator[Sequence[Any]], Where], _T]) -> Iterator[_T]:
-    """What ``take`` makes of the rows of a file: of names of columns, rows, and where the last row taken stands.
+def _tables(path: Path, make: Callable[[Sequence[str], Iterator[Sequence[Any]], Where], _T]) -> Iterator[_T]:
+    """What ``make`` makes of the rows of a file: of names of columns, rows, and where the last row read stands.
 
     Objects of JSON lines with the same members are taken together. Raises FormatError.
     """
@@ -230,7 +230,7 @@ def _tables(path: Path, take: Callable[[Sequence[str], Iterator[Sequence[Any]], 
         tables = _objects(path) if suffix == ".jsonl" else ((1, *tabular.read_rows(path)),)
         for number, names, rows in tables:  # noqa: B007
             try:
-                yield take(names, values(rows), where)
+                yield make(names, values(rows), where)
             except MissingColumn as error:
                 raise with_location(error, path if suffix == ".parquet" else where()) from None
     except FileNotFoundError as error:
@@ -428,7 +428,7 @@ class QueuePoller:
             if self._queue is None:
                 self._queue = find_table(connection, place.queue_table, place.schema)
             # Of so many rows at least a batch is new, if the queue holds that many new ones.
-            limit = len(self._reader.taken) + place.batch_rows
+            limit = len(self._reader.seen) + place.batch_rows
             statement = _select_queue(self._queue, self._options.order_by, limit)
             result = connection.execute(statement, execution_options={"yield_per": _AT_ONCE})
             return list(self._reader.fresh(dispatch_rows(tuple(result.keys()), result)))

@@ -172,7 +172,7 @@ class QueueReader:
 
     ``attrs`` are the tables by number. ``restart_token`` is what a later reader is given as ``restart``: that of the
     last transaction whose changes were handed out whole. Rows of transactions that are open at the end of a read are
-    kept for the next one; ``taken`` is what the rows are known by that are not taken again.
+    kept for the next one; ``seen`` is what the rows are known by that are not read again.
 
     After an error, or a read that was left half-way, go on with a new reader and the token.
     """
@@ -189,9 +189,9 @@ class QueueReader:
         self._typ_table = TYP_TABLES[options.typ_table]
         self._dbnode = None if options.dbnode is None else stripped(options.dbnode)
         self.restart_token = options.restart
-        self.taken: set[tuple[Any, ...]] = set()
+        self.seen: set[tuple[Any, ...]] = set()
         self._present: set[tuple[Any, ...]] = set()
-        self._kept: list[DispatchRow] = []  # rows of open transactions
+        self._open_rows: list[DispatchRow] = []  # rows of open transactions
         self._nodes: set[str] = set()
         self._greatest = bytes(6)  # OPER_DATE so far
         self._warned_of_order = self._warned_of_prose = False
@@ -204,12 +204,12 @@ class QueueReader:
         return self.changes(ordered, final=final)
 
     def fresh(self, rows: Iterable[DispatchRow]) -> Iterator[DispatchRow]:
-        """The rows that no earlier read has taken. To be consumed whole before ``changes``."""
-        taken, present = self.taken, set()
+        """The rows that no earlier read has seen. To be consumed whole before ``changes``."""
+        seen, present = self.seen, set()
         for row in rows:
             identity = row.identity
             present.add(identity)
-            if identity not in taken:
+            if identity not in seen:
                 yield row
         self._present = present
 
@@ -245,9 +245,9 @@ class QueueReader:
         order_by, destination, dbnode = options.order_by, options.destination, self._dbnode
         by_syslog = order_by == "syslog"
         behind = None if token is None else place_of_token(token, order_by)
-        if self._kept:
+        if self._open_rows:
             key = attrgetter(*_ORDERS[order_by])
-            rows = merge(self._kept, rows, key=key)
+            rows = merge(self._open_rows, rows, key=key)
         is_operation, commit = table.operations, table.commit
         open_rows: dict[tuple[str, int], list[DispatchRow]] = {}
         node, greatest = None, self._greatest
@@ -294,8 +294,8 @@ class QueueReader:
                         where(its_rows[0]),
                     )
             open_rows = {}
-        self._kept = _in_order((row for its_rows in open_rows.values() for row in its_rows), order_by)
-        self.taken = self._present.union(row.identity for row in self._kept)
+        self._open_rows = _in_order((row for its_rows in open_rows.values() for row in its_rows), order_by)
+        self.seen = self._present.union(row.identity for row in self._open_rows)
 
     def _meet(self, row: DispatchRow, token: str | None) -> None:
         self._nodes.add(row.dbnode)

@@ -63,7 +63,7 @@ def rows_to_changes(
     rows_of_status = _of_status(_ascending(rows, source, report), frozenset(options.status), report)
     while window := list(islice(rows_of_status, AT_A_TIME)):
         log_rows.update((row.record_id, row) for row in window)
-        groups = folder.take(_checked(window, catalog, options.driver_user, report, source))
+        groups = folder.add(_checked(window, catalog, options.driver_user, report, source))
         yield from _changes(groups, log_rows, read_group, query_back, report, source)
         log_rows = {record_id: log_rows[record_id] for record_id in ids_of(folder.rows)}
     yield from _changes(folder.close(None), log_rows, read_group, query_back, report, source)

@@ -23,6 +23,7 @@ from eventlog.core.catalog import Catalog, Database, ObjectClass, match_name
 from eventlog.core.checks import check_rows
 from eventlog.errors import DatabaseError, EventlogError
 from eventlog.model import queue_rows
+from eventlog.publisher.consumers import standings
 from eventlog.publisher.context import LOOPBACK_WAYS_OUT, PublisherOptions, loopback_of_tables, owned_tables
 from eventlog.publisher.cycle import recorded_ids
 from eventlog.publisher.flight import Flight
@@ -382,9 +383,17 @@ def _in_flight(case: Case) -> Iterator[Finding]:
     if hold is not None:
         yield Finding("backlog_waits", "warning", hold.in_words, HOLD_WAYS_OUT)
     events = sum(1 for flight in case.flights for _ in flight.events())
-    seconds = case.ask_one("inflight", lambda seconds: seconds)
+    # A line of a consumer may be older than those of the publisher.
+    seconds = case.ask_one("inflight", lambda seconds: seconds) if case.flights else None
     rows = len(recorded_ids(case.flights))
     yield from findings.judge_in_flight(events, rows, seconds, case.dialect.is_locked(conn, log), case.limits)
+
+
+def _consumers(case: Case) -> Iterator[Finding]:
+    """Consumers that do not go on, and for which rows are kept (spec/event-log.md 13.4)."""
+    zone = case.config.publisher.event_time_zone
+    for one in standings(case.conn, case.dialect, case.log, zone):
+        yield from findings.judge_consumer(one.name, one.rows_behind, one.still_seconds, one.runs, case.limits)
 
 
 def _queue(case: Case) -> Iterator[Finding]:
@@ -492,6 +501,7 @@ ROW_CHECKS: Final[Checks] = {
     ),
     "rows without record_id": _without_record_id,
     "what is in flight": _in_flight,
+    "the consumers": _consumers,
     "the queue": _queue,
     "loopback rows": _loopback,
     "event_time": _event_time,

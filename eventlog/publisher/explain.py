@@ -33,6 +33,7 @@ from eventlog.publisher.cycle import build_recorded, preview, recorded_ids
 from eventlog.publisher.flight import Flight
 from eventlog.publisher.queue import Hold, read_recorded
 from eventlog.sql.connection import as_database_errors
+from eventlog.sql.consumers import PUT_BACK
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.rows import ErrorLine, newest_errors, read_errors
@@ -135,6 +136,7 @@ def explain(context: Context, record_id: int, seconds: int = _SECONDS) -> Explan
         )
     (row,) = rows
     notes: list[str] = []
+    context.ledger.recover(conn, context.dialect, context.log)
     errors = _errors(context, record_id, notes)
     checked = check_rows(queue_rows([row]), context.catalog, None)
     object_id = None if not checked.good else object_of(checked.good)
@@ -142,9 +144,9 @@ def explain(context: Context, record_id: int, seconds: int = _SECONDS) -> Explan
     notes += [remark_in_words(remark) for remark in checked.remarks]
     if checked.waiting and (name := context.catalog.unavailable_class(row.table_name or "")) is not None:
         notes.append(unavailable_in_words(name, context.catalog.unavailable[name]))
-    flights, hold = read_recorded(conn, context.log)
+    flights, hold = read_recorded(conn, context.log, context.ledger.consumer)
     place = _place(flights, record_id)
-    letter = row.status.rstrip(" ")
+    letter = _letter(context, row, errors)
     built: _Built | None = None
     try:
         with as_database_errors(conn), conn.begin_nested():
@@ -161,7 +163,7 @@ def explain(context: Context, record_id: int, seconds: int = _SECONDS) -> Explan
     return Explanation(
         log=str(context.log),
         row=row,
-        state=_state(context, row, object_id, problem, place, flights, hold, errors),
+        state=_state(context, row, letter, object_id, problem, place, flights, hold, errors),
         problem=problem,
         class_name=None if object_id is None else object_id[0].name,
         key=None if object_id is None else object_id[1],
@@ -181,10 +183,17 @@ def _errors(context: Context, record_id: int, notes: list[str]) -> list[ErrorLin
     conn = context.connection
     try:
         with as_database_errors(conn), conn.begin_nested():
-            return read_errors(conn, context.log, record_id)
+            return read_errors(conn, context.log, record_id, context.ledger.consumer)
     except DatabaseError as error:
         notes.append(f"its error lines cannot be read ({error}): SELECT on {context.log.error_table} is needed")
         return []
+
+
+def _letter(context: Context, row: LogRow, errors: Sequence[ErrorLine]) -> str:
+    """The letter of the row; for a consumer the one that its set and its error lines come to."""
+    letter = context.ledger.letter(row.record_id, row.status)
+    is_refused = context.ledger.consumer and errors and errors[-1].code != PUT_BACK
+    return Status.ERROR.value if letter == Status.SUCCESS and is_refused else letter
 
 
 # --- what the row is --------------------------------------------------------------------------------------------------
@@ -217,6 +226,7 @@ def _is_due(context: Context, row: LogRow) -> bool:
 def _state(
     context: Context,
     row: LogRow,
+    letter: str,
     object_id: ObjectId | None,
     problem: BadRow | None,
     place: tuple[InFlight, Outgoing, Flight] | None,
@@ -224,7 +234,6 @@ def _state(
     hold: Hold | None,
     errors: Sequence[ErrorLine],
 ) -> str:
-    letter = row.status.rstrip(" ")
     if letter == Status.NEW and hold is not None and row.record_id <= hold.last:
         return (
             f"held since {hold.since}: it stands in {hold.directory}, or waits for what does (backlog job {hold.job})"
@@ -262,7 +271,7 @@ def _state_of_new(
     place: tuple[InFlight, Outgoing, Flight] | None,
     flights: Sequence[Flight],
 ) -> str:
-    runs = context.dialect.is_locked(context.connection, context.log)
+    runs = context.ledger.runs(context.connection, context.dialect, context.log)
     if place is not None:
         what = f"in flight as event {place[0].event_id} (flight {place[0].flight}, envelope {place[0].envelope})"
         then = "sent and not answered for good, or parked" if runs else "sent first when a publisher starts"
@@ -312,7 +321,8 @@ def _waiting(context: Context, record_id: int, object_id: ObjectId, in_flight: C
 
     def read(first: int, last: int) -> list[LogRow]:
         rows = _rows_of_object(context, object_id, first, last)
-        rows = [row for row in rows if row.status.rstrip(" ") == Status.NEW and row.record_id not in in_flight]
+        is_new = {row.record_id: context.ledger.letter(row.record_id, row.status) == Status.NEW for row in rows}
+        rows = [row for row in rows if is_new[row.record_id] and row.record_id not in in_flight]
         if options.handle_future_events:
             rows = [row for row in rows if _is_due(context, row)]
             rows.sort(key=lambda row: (row.event_time or "", row.record_id))
@@ -339,7 +349,7 @@ def _reconstructed(context: Context, record_id: int, object_id: ObjectId, notes:
 
     def read(first: int, last: int) -> list[LogRow]:
         rows = _rows_of_object(context, object_id, first, last)
-        return [row for row in rows if row.status.rstrip(" ") in _DONE]
+        return [row for row in rows if context.ledger.letter(row.record_id, row.status) in _DONE]
 
     notes.append(
         "the group is a reconstruction: processed rows of its object that stand near it, as far as they are still "
@@ -430,27 +440,39 @@ class Refusals(NamedTuple):
     command: str
 
 
-def read_refusals(conn: Connection, dialect: Dialect, log: LogTable, most: int) -> list[Refusals]:
+def read_refusals(conn: Connection, dialect: Dialect, log: LogTable, most: int, consumer: str = "") -> list[Refusals]:
     """The rows E and F that the newest ``most`` error lines speak of, the largest group first.
 
-    A row that was put back into the queue, published since or purged is left out.
+    A row that was put back into the queue, published since or purged is left out. ``consumer``: what was refused for
+    this one, whatever the letter of the row.
     """
     lines: dict[int, ErrorLine] = {}
-    for record_id, line in newest_errors(conn, log, most):
+    for record_id, line in newest_errors(conn, log, most, consumer):
         lines.setdefault(record_id, line)
+    lines = {record_id: line for record_id, line in lines.items() if line.code != PUT_BACK}
     groups: dict[tuple[str, str | None, str], list[int]] = {}
     for row in dialect.read_rows(conn, log, to_ranges(sorted(lines))):
-        status = row.status.rstrip(" ")
+        status = Status.ERROR.value if consumer else row.status.rstrip(" ")
         if status in (Status.ERROR, Status.FATAL):
             groups.setdefault((lines[row.record_id].code, row.table_name, status), []).append(row.record_id)
-    refusals = [_refusals(*kind, ids, lines) for kind, ids in groups.items()]
+    refusals = [_refusals(*kind, ids, lines, consumer) for kind, ids in groups.items()]
     return sorted(refusals, key=lambda group: (-group.rows, group.code, group.table_name or ""))
 
 
-def _refusals(code: str, table_name: str | None, status: str, ids: list[int], lines: dict[int, ErrorLine]) -> Refusals:
+def refused_for(conn: Connection, log: LogTable, consumer: str, most: int = LINES_READ) -> list[int]:
+    """The record_ids that the newest error lines of a consumer speak of, and that were not put back since."""
+    newest: dict[int, str] = {}
+    for record_id, line in newest_errors(conn, log, most, consumer):
+        newest.setdefault(record_id, line.code)
+    return [record_id for record_id, code in newest.items() if code != PUT_BACK and record_id > 0]
+
+
+def _refusals(
+    code: str, table_name: str | None, status: str, ids: list[int], lines: dict[int, ErrorLine], consumer: str
+) -> Refusals:
     newest = max(ids, key=lambda record_id: (lines[record_id].error_time, record_id))
     ranges = to_ranges(ids)
-    command = f"eventlog requeue --status {status}"
+    command = f"eventlog requeue --consumer {consumer}" if consumer else f"eventlog requeue --status {status}"
     if len(ranges) <= _IDS_NAMED:
         command += " --ids " + ",".join(str(lo) if lo == hi else f"{lo}-{hi}" for lo, hi in ranges)
     line = lines[newest]

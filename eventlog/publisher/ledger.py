@@ -81,6 +81,14 @@ class Ledger(Protocol):
         """What is left of a scan whose next window would begin at ``next_first``."""
         ...
 
+    def runs(self, conn: Connection, dialect: Dialect, log: LogTable) -> bool:
+        """Whether any session works with this ledger."""
+        ...
+
+    def letter(self, record_id: int, status: str) -> str:
+        """N if the row is to be done, else what became of it as far as the ledger tells."""
+        ...
+
     def undone(self, window: Window) -> Window:
         """The window, of those of its rows that are not done."""
         ...
@@ -150,6 +158,12 @@ class StatusLedger:
     def rest(self, scan: QueueScan, next_first: int, past: int) -> QueueScan:
         return scan._replace(first=next_first, past=scan.past + past)
 
+    def runs(self, conn: Connection, dialect: Dialect, log: LogTable) -> bool:
+        return dialect.is_locked(conn, log)
+
+    def letter(self, record_id: int, status: str) -> str:
+        return status.rstrip(" ")
+
     def undone(self, window: Window) -> Window:
         return window
 
@@ -174,7 +188,7 @@ class StatusLedger:
     ) -> None:
         """One statement a letter."""
         # A consumer that has not read a row yet would lose it (spec/event-log.md 13.4).
-        deletes = deletes and not _are_registered(conn, dialect, log)
+        deletes = deletes and not are_registered(conn, dialect, log)
         removed = 0
         for letter, record_ids in letters.items():
             ranges = to_ranges(sorted(record_ids))
@@ -185,11 +199,11 @@ class StatusLedger:
                 dialect.mark(conn, log, letter, ranges)
         if kept:
             dialect.mark(conn, log, Status.SUCCESS, to_ranges(sorted(kept)))
-        if removed and consumers.has_table(conn, log):
+        if removed:
             note_removed(conn, log, removed)
 
 
-def _are_registered(conn: Connection, dialect: Dialect, log: LogTable) -> bool:
+def are_registered(conn: Connection, dialect: Dialect, log: LogTable) -> bool:
     """Whether there are consumers, under the lock that keeps new ones away to the end of the transaction."""
     if not consumers.has_table(conn, log):
         return False
@@ -280,6 +294,15 @@ class SetLedger:
     def rest(self, scan: QueueScan, next_first: int, past: int) -> QueueScan:
         # Every window begins at the head: nobody's writers are known, so that a new scan begins.
         return QueueScan(1, scan.last, None)
+
+    def runs(self, conn: Connection, dialect: Dialect, log: LogTable) -> bool:
+        return dialect.is_consumer_locked(conn, log, self.consumer)
+
+    def letter(self, record_id: int, status: str) -> str:
+        letter = status.rstrip(" ")
+        if letter not in self.statuses:
+            return letter
+        return (Status.SUCCESS if record_id in self.done else Status.NEW).value
 
     def undone(self, window: Window) -> Window:
         last = Dialect.last_record_id if window.last is None else window.last

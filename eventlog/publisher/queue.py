@@ -459,6 +459,11 @@ def read_recorded(conn: Connection, log: LogTable, consumer: str = "") -> tuple[
     return flights, next(iter(holds.values()), None)
 
 
+def consumer_lines(conn: Connection, log: LogTable, consumer: str) -> list[int]:
+    """The numbers of the in-flight lines of a consumer."""
+    return [number for number, text in read_inflight(conn, log) if consumer_of(number, text) == consumer]
+
+
 def _hold_of(number: int, composition: str) -> Hold | None:
     """What a line holds, None if it is of another kind."""
     if f'"kind":"{_BACKLOG}"' not in composition[:40].replace(" ", ""):

@@ -20,8 +20,8 @@ from eventlog.sql.dialect import Dialect
 from eventlog.sql.doctor import Numbering, ask
 from eventlog.sql.epoch import read_removed
 from eventlog.sql.log_table import LogTable, quoted, schema_of
-from eventlog.sql.rows import column_of, rows_of
-from eventlog.sql.windows import Ranges, Window
+from eventlog.sql.rows import Requeued, add_errors, column_of, refuse_stale
+from eventlog.sql.windows import Ranges, Window, to_ranges
 
 COLUMNS: Final = ("name", "begun", "begins", "done", "moved", "requeued", "loaded")
 """The columns of ``<log>_consumer``."""
@@ -110,6 +110,18 @@ def _line(row: Sequence[Any]) -> ConsumerLine:
         raise DatabaseError(
             f"the line of consumer {name!r} cannot be read ({error}); was it changed by hand?"
         ) from None
+
+
+def done_by_consumers(conn: Connection, dialect: Dialect, log: LogTable) -> dict[str, RecordSet]:
+    """What each consumer has done, under the lock that keeps new ones away to the end of the transaction."""
+    if not has_table(conn, log):
+        return {}
+    dialect.lock_removing(conn, log)
+    done: dict[str, RecordSet] = {}
+    for line in read_consumers(conn, log):
+        line.done.discard(line.requeued)
+        done[line.name] = line.done
+    return done
 
 
 def has_consumers(conn: Connection, log: LogTable) -> bool:
@@ -227,6 +239,33 @@ def _gone(log: LogTable, name: str) -> DatabaseError:
     return DatabaseError(f"consumer {name!r} of the log {log} is gone: its line in {log.consumer_table} was deleted")
 
 
+_MOST_RANGES: Final = 1000
+"""Ranges of a set that a statement bears; a set with more counts as whole up to its highest."""
+PUT_BACK: Final = "requeued"
+"""The code of an error line that says that its row is refused no longer."""
+
+
+def requeue_for(
+    conn: Connection, log: LogTable, line: ConsumerLine, ids: Ranges, *, force: bool = False, dry: bool = False
+) -> Requeued:
+    """Have a consumer send rows once more that it has done (spec/event-log.md 13.4).
+
+    Refused, unless ``force``, are rows of types 1 to 3 whose object has a later row that it has done.
+    """
+    record_id = column_of(log, "record_id")
+    chosen = [sa.or_(*(record_id.between(first, last) for first, last in ids))] if ids else [record_id < 0]
+    done = line.done if len(line.done.ranges) <= _MOST_RANGES else RecordSet(line.done.top)
+    is_done = sa.or_(record_id <= done.floor, *(record_id.between(first, last) for first, last in done.ranges))
+    chosen.append(is_done)
+    refused = () if force else refuse_stale(conn, log, chosen, is_done)
+    found = sorted(int(one) for (one,) in conn.execute(sa.select(record_id).where(*chosen)) if int(one) in line.done)
+    if found and not dry:
+        ask_again(conn, log, line.name, to_ranges(found))
+        told = f"to be sent once more to consumer {line.name}"
+        add_errors(conn, log, [(one, PUT_BACK, told) for one in found], line.name)
+    return Requeued(len(found), 0, refused)
+
+
 # --- what it has not done ---------------------------------------------------------------------------------------------
 
 
@@ -254,10 +293,3 @@ def count_behind(conn: Connection, dialect: Dialect, log: LogTable, done: Record
 def highest_row(conn: Connection, log: LogTable) -> int | None:
     """The highest record_id, None if there is no row."""
     return _highest(conn, log) or None
-
-
-def existing_ids(conn: Connection, log: LogTable, ranges: Ranges) -> Sequence[int]:
-    """Those of the record_ids that have a row."""
-    record_id = column_of(log, "record_id")
-    within = sa.or_(*(record_id.between(first, last) for first, last in ranges))
-    return [int(one) for (one,) in conn.execute(sa.select(record_id).select_from(rows_of(log)).where(within))]

@@ -80,6 +80,8 @@ def read_removed(conn: Connection, log: LogTable) -> int:
 
 def note_removed(conn: Connection, log: LogTable, record_id: int) -> None:
     """Write down that rows up to this record_id may have been removed from the log."""
+    if not has_epoch(conn, log):
+        return
     epochs = _epochs(log)
     is_higher = sa.or_(epochs.c.removed.is_(None), epochs.c.removed < record_id)
     conn.execute(sa.update(epochs).where(is_higher).values(removed=record_id))

@@ -10,15 +10,18 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
+from eventlog.core.record_set import RecordSet
 from eventlog.errors import ConfigError, DatabaseAway, DatabaseError
 from eventlog.model import EventType, LogRow, Status
 from eventlog.sql.connection import TO_THE_PRIMARY, as_database_errors, load_dialect
 from eventlog.sql.dialect import Dialect
+from eventlog.sql.epoch import note_removed
 from eventlog.sql.log_table import LogTable, quoted, schema_of, storable
 from eventlog.sql.windows import Ranges, to_ranges
 
@@ -145,7 +148,7 @@ def requeue(
         raise ConfigError(f"status {min(unknown)!r} cannot be requeued: only E, F, W and S can")
     status, record_id = column_of(log, "status"), column_of(log, "record_id")
     chosen = [status.in_(sorted(letters)), record_id > 0, *_within(log, ids)]
-    refused = () if force else _refuse(conn, log, chosen, status.in_(_APPLIED), _BY_VALUE)
+    refused = () if force else refuse_stale(conn, log, chosen, status.in_(_APPLIED))
     applied, failed = [*chosen, status.in_(_APPLIED)], [*chosen, status.in_(_FAILED)]
     if dry:
         return Requeued(count(conn, rows_of(log), failed), count(conn, rows_of(log), applied), refused)
@@ -169,7 +172,7 @@ def requeue_loopback(
     # What was not published stands against nothing.
     is_other = sa.not_(sa.and_(is_success, perpetrator.is_not(None), is_own))
     is_later = sa.and_(column_of(log, "status").in_([Status.NEW, *_APPLIED]), is_other)
-    refused = () if force else _refuse(conn, log, chosen, is_later, (*_BY_VALUE, EventType.DELETE_ROW))
+    refused = () if force else refuse_stale(conn, log, chosen, is_later, (*_BY_VALUE, EventType.DELETE_ROW))
     new: dict[str, sa.ColumnElement[Any]] = {"status": _NEW, "perpetrator": sa.null()}
     copied = count(conn, rows_of(log), chosen) if dry else _copy(conn, log, chosen, new)
     return Requeued(set_back=0, copied=copied, refused=refused)
@@ -182,12 +185,12 @@ def _within(log: LogTable, ids: Ranges | None) -> list[sa.ColumnElement[bool]]:
     return [sa.or_(*(record_id.between(first, last) for first, last in ids)) if ids else _NEVER]
 
 
-def _refuse(
+def refuse_stale(
     conn: Connection,
     log: LogTable,
     chosen: list[sa.ColumnElement[bool]],
     counts: sa.ColumnElement[bool],
-    types: Sequence[int],
+    types: Sequence[int] = _BY_VALUE,
 ) -> tuple[RefusedRow, ...]:
     """The chosen rows of some types whose object has a later row that ``counts``. They are taken out of ``chosen``."""
     record_id, event_type, table_name, table_key = (column_of(log, field).label(field) for field in RefusedRow._fields)
@@ -302,19 +305,30 @@ class ErrorLine(NamedTuple):
     message: str
 
 
-def read_errors(conn: Connection, log: LogTable, record_id: int) -> list[ErrorLine]:
-    """The error lines of a row, the oldest first."""
+def _is_of(errors: sa.TableClause, consumer: str) -> sa.ColumnElement[bool]:
+    """Whether a line is of this consumer; of the publisher, if the name is empty."""
+    whose: sa.ColumnElement[bool] = errors.c.consumer == consumer if consumer else errors.c.consumer.is_(None)
+    return whose
+
+
+def read_errors(conn: Connection, log: LogTable, record_id: int, consumer: str = "") -> list[ErrorLine]:
+    """The error lines of a row, the oldest first. ``consumer``: those of this one; empty = the publisher's."""
     errors = _errors(log)
     columns = (errors.c.error_time, errors.c.code, errors.c.message)
-    lines = sa.select(*columns).where(errors.c.record_id == record_id).order_by(errors.c.error_time)
+    of_row = (errors.c.record_id == record_id, _is_of(errors, consumer))
+    lines = sa.select(*columns).where(*of_row).order_by(errors.c.error_time)
     return [ErrorLine(*row) for row in conn.execute(lines)]
 
 
-def newest_errors(conn: Connection, log: LogTable, most: int) -> list[tuple[int, ErrorLine]]:
-    """The newest error lines with their record_ids, the newest first; ``most`` of them at most."""
+def newest_errors(conn: Connection, log: LogTable, most: int, consumer: str = "") -> list[tuple[int, ErrorLine]]:
+    """The newest error lines with their record_ids, the newest first; ``most`` of them at most.
+
+    ``consumer`` as of ``read_errors``.
+    """
     errors = _errors(log)
     columns = (errors.c.record_id, errors.c.error_time, errors.c.code, errors.c.message)
-    lines = sa.select(*columns).order_by(errors.c.error_time.desc(), errors.c.record_id.desc()).limit(most)
+    newest_first = errors.c.error_time.desc(), errors.c.record_id.desc()
+    lines = sa.select(*columns).where(_is_of(errors, consumer)).order_by(*newest_first).limit(most)
     return [(int(record_id), ErrorLine(*line)) for record_id, *line in conn.execute(lines)]
 
 
@@ -322,11 +336,15 @@ def newest_errors(conn: Connection, log: LogTable, most: int) -> list[tuple[int,
 
 
 class Purged(NamedTuple):
-    """What one batch did: the highest record_id it looked at, how many lines, and how many of them went (or would)."""
+    """What one batch did: the highest record_id it looked at, how many lines, and how many of them went (or would).
+
+    ``kept``: how many stay for a consumer that has not done them, by its name.
+    """
 
     last: int
     looked_at: int
     removed: int
+    kept: Mapping[str, int] = MappingProxyType({})
 
 
 def purge_cutoff(
@@ -361,13 +379,21 @@ def check_purge_rights(conn: Connection, dialect: Dialect, log: LogTable) -> Non
 
 
 def purge_rows(
-    conn: Connection, log: LogTable, after: int, size: int, older_than: datetime, kept: Collection[int], *, dry: bool
+    conn: Connection,
+    log: LogTable,
+    after: int,
+    size: int,
+    older_than: datetime,
+    kept: Collection[int],
+    done: Mapping[str, RecordSet] = MappingProxyType({}),
+    *,
+    dry: bool,
 ) -> Purged | None:
     """One batch of the log behind record_id ``after``; None at its end (spec/event-log.md 2).
 
     Removes rows S and W, and no other letter, whose event_time lies before ``older_than``, but for the record_ids
-    ``kept``. It looks at a bounded number of rows, so that its work does not grow with the log. ``dry``: counts them
-    only.
+    ``kept``, and for those that a consumer has not ``done``. It looks at a bounded number of rows, so that its work
+    does not grow with the log. ``dry``: counts them only.
     """
     record_id = column_of(log, "record_id")
     batch = _next_batch(conn, record_id, [record_id > after], size)
@@ -379,7 +405,17 @@ def purge_rows(
         # By ranges, of which a list may have any number: Oracle takes a thousand values of IN.
         ranges = (record_id.between(first, last) for first, last in to_ranges(sorted(spared)))
         old.append(sa.not_(sa.or_(*ranges)))
-    return Purged(last, number, _remove(conn, rows_of(log), old, dry))
+    for_whom: dict[str, int] = {}
+    for name, record_set in done.items():
+        # By ranges, as above.
+        gaps = [(max(first, after + 1), end) for first, end in record_set.gaps(last) if end > after]
+        undone = [record_id.between(first, end) for first, end in gaps]
+        if undone and (rows := count(conn, rows_of(log), [*old, sa.or_(*undone)])):
+            for_whom[name] = rows
+            old.append(sa.not_(sa.or_(*undone)))
+    if not dry and (highest := conn.execute(sa.select(sa.func.max(record_id)).where(*old)).scalar()) is not None:
+        note_removed(conn, log, int(highest))
+    return Purged(last, number, _remove(conn, rows_of(log), old, dry), for_whom)
 
 
 def purge_errors(

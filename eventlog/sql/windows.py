@@ -116,14 +116,14 @@ class Batch(NamedTuple):
     """What one batch did: rows written, keys that have no object, and the position behind it.
 
     ``position`` is the last key as canonical table_key text, or for a file of keys the number of its last line; for
-    objects that are gone the record_id of the last row by which one is known. ``kept``: of those what still is there.
+    objects that are gone the record_id of the last row by which one is known. ``present``: those that are there.
     """
 
     rows: int
     missing: int
     position: str | None
     is_last: bool
-    kept: int = 0
+    present: int = 0
 
 
 @dataclass(frozen=True, slots=True)

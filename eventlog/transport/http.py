@@ -124,8 +124,8 @@ class HttpClient:
             return Response(response.status, response.headers, content)
 
     def close(self) -> None:
-        """Close the connections that are kept."""
-        while (connection := self._take_idle()) is not None:
+        """Close the idle connections."""
+        while (connection := self._pop_idle()) is not None:
             connection.close()
 
     def clean(self, text: str, most: int = EXCERPT) -> str:
@@ -139,14 +139,14 @@ class HttpClient:
     ) -> tuple[_Connection, http.client.HTTPResponse]:
         """Send a request, and wait for the head of the response."""
         deadline = time.monotonic() + self._timeout
-        kept = self._take_idle()
-        if kept is not None:
+        idle = self._pop_idle()
+        if idle is not None:
             with contextlib.suppress(ConnectionError, ssl.SSLEOFError, ssl.SSLZeroReturnError):
-                return kept, kept.exchange(method, path, body, headers, deadline)
+                return idle, idle.exchange(method, path, body, headers, deadline)
         new = _Connection(self._host, self._port, self._tls, self._section)
         return new, new.exchange(method, path, body, headers, deadline)
 
-    def _take_idle(self) -> _Connection | None:
+    def _pop_idle(self) -> _Connection | None:
         """The connection used last that the server has not closed since."""
         while True:
             try:

@@ -274,7 +274,7 @@ def read_topics(
         starts = {partition: max(span.start, first) for partition, span in spans.items()}
         if follow:
             topics.assign(starts)
-            batches = iter(topics.take, None)
+            batches = iter(topics.consume, None)
         else:
             batches = topics.read_to(starts, {partition: span.stop for partition, span in spans.items()})
         for records in batches:
@@ -354,7 +354,7 @@ class TopicReader:
                 ]
             )
 
-    def take(self) -> list[Record]:
+    def consume(self) -> list[Record]:
         """What has come, none if nothing comes for a moment."""
         records: list[Record] = []
         message: Any
@@ -374,7 +374,7 @@ class TopicReader:
         self.assign(self.reached)
         idle = 0
         while left:
-            records = self.take()
+            records = self.consume()
             idle = 0 if records else idle + 1
             if idle * _MOMENT > self._timeout:
                 raise KafkaAway(f"{self._brokers}: nothing comes of {len(left)} partitions within {self._timeout:g} s")

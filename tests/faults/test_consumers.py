@@ -14,7 +14,7 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 from publishers import Collecting, configuration, make_log, opened, session, write
-from shared import execute, fetch, statuses
+from shared import Run, execute, fetch, statuses, url_of
 
 from eventlog.config.load import Config, load
 from eventlog.errors import ConfigError, ConsumerRuns, LogTableError
@@ -312,3 +312,106 @@ def test_a_consumer_counts_what_it_has_not_done(log: sa.Engine) -> None:
         assert ledger.count(context.connection, context.dialect, context.log, 1) == 1
         run_cycle(context, state, Collecting(), lambda: False)
         assert ledger.count(context.connection, context.dialect, context.log, 100) == 0
+
+
+# --- the commands -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def command(log: sa.Engine, run: Run) -> Callable[..., tuple[int, str, str]]:
+    return lambda *arguments: run("--database-url", url_of(log), *arguments)
+
+
+def test_consumers_are_listed_reset_and_dropped(log: sa.Engine, command: Run) -> None:
+    write(log, 1, 2, 3)
+    consume(consumer(log))
+    consume(consumer(log, "audit", begin="now"))
+    write(log, 4)
+    listed = json.loads(command("consumers", "list", "--json")[1])["consumers"]
+    assert [(one["name"], one["runs"], one["rows_behind"], one["done_up_to"]) for one in listed] == [
+        ("audit", False, 1, 3),
+        ("search", False, 1, 3),
+    ]
+    assert "audit" in command("consumers", "list")[1]
+    with opened(consumer(log)):
+        code, _, said = command("consumers", "drop", "search", "--yes")
+    assert (code, "runs: stop it first" in said) == (1, True)
+    assert command("consumers", "reset", "search", "--begin", "2", "--yes")[0] == 0
+    assert consume(consumer(log)) == ["2", "3", "4"]
+    assert command("consumers", "drop", "audit", "--yes")[0] == 0
+    assert fetch(log, "SELECT name FROM eventlog_consumer") == [("search",)]
+    code, _, said = command("consumers", "drop", "audit", "--yes")
+    assert (code, "has no consumer 'audit'; there is: search" in said) == (2, True)
+
+
+def test_what_was_refused_for_a_consumer_is_shown_and_put_back_for_it_alone(log: sa.Engine, command: Run) -> None:
+    write(log, 1, 2)
+    consume(consumer(log), lambda document: Answer(verdicts={"2": Verdict(Level.ERROR, "no")}))
+    assert "no row of status E or F" in command("errors")[1]
+    said = command("errors", "--consumer", "search")
+    assert "receiver" in said[1]
+    assert "eventlog requeue --consumer search --ids 2" in said[2]
+    assert "the receiver answered error: no" in command("show", "2", "--consumer", "search")[1]
+    assert "done" in command("show", "1", "--consumer", "search")[1].splitlines()[0]
+    assert "waits to be published" in command("show", "2")[1]
+    assert "1 row sent once more to consumer search" in command("requeue", "--consumer", "search")[1]
+    assert "no row of status E or F" in command("errors", "--consumer", "search")[1]
+    assert consume(consumer(log)) == ["2"]
+    assert set(statuses(log).values()) == {"N"}
+
+
+def test_a_row_that_would_bring_an_old_value_back_is_not_sent_once_more(log: sa.Engine, command: Run) -> None:
+    write(log, 1, 1)
+    consume(consumer(log), fold_distance=0)
+    code, said, _ = command("requeue", "--consumer", "search", "--ids", "1")
+    assert (code, "0 rows sent once more" in said) == (1, True)
+    assert command("requeue", "--consumer", "search", "--ids", "1", "--force")[0] == 0
+    assert consume(consumer(log)) == ["1"]
+
+
+def test_purge_keeps_what_a_consumer_has_not_done_and_says_for_whom(log: sa.Engine, command: Run) -> None:
+    write(log, 1, 2)
+    consume(consumer(log))
+    consume(consumer(log, "audit", begin="3"))
+    write(log, 3)
+    consume(configuration(log))
+    execute(log, "UPDATE eventlog SET event_time = '2020-01-01 00:00:00'")
+    said = command("purge", "--older-than", "1d", "--yes")[1]
+    assert "1 row kept for consumer audit, which has not done them" in said
+    assert list(statuses(log)) == [3]
+    assert fetch(log, "SELECT removed FROM eventlog_epoch") == [(2,)]
+    consume(consumer(log))
+    consume(consumer(log, "audit"))
+    command("purge", "--older-than", "1d", "--yes")
+    assert statuses(log) == {}
+    assert fetch(log, "SELECT removed FROM eventlog_epoch") == [(3,)]
+
+
+def test_a_publisher_that_deletes_marks_while_there_are_consumers(log: sa.Engine, command: Run) -> None:
+    write(log, 1)
+    consume(configuration(log, delete_from_log="yes"))
+    assert statuses(log) == {}
+    consume(consumer(log))
+    write(log, 2)
+    consume(configuration(log, delete_from_log="yes"))
+    assert statuses(log) == {2: "S"}
+    assert consume(consumer(log)) == ["2"]
+
+
+def test_status_and_doctor_name_a_consumer_that_has_not_moved(log: sa.Engine, command: Run) -> None:
+    write(log, 1)
+    consume(consumer(log, begin="first", source__classes="usr"))
+    write(log, 2)
+    assert "consumer search does not run: 1 row behind" in command("status")[1]
+    execute(log, "UPDATE eventlog_consumer SET moved = '2020-01-01 00:00:00'")
+    assert "consumer search has 1 row or more to do" in command("doctor")[1]
+
+
+def test_a_new_epoch_is_not_drawn_by_hand_while_a_consumer_runs(log: sa.Engine, command: Run) -> None:
+    with opened(consumer(log)):
+        code, _, said = command("db", "new-epoch")
+    assert (code, "search of the log" in said) == (1, True)
+    write(log, 1)
+    assert command("db", "new-epoch")[0] == 0
+    (event_id,) = consume(consumer(log))
+    assert event_id.startswith("1.e")

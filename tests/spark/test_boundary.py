@@ -49,7 +49,7 @@ def test_final_groups_and_those_of_the_border_rows_are_the_groups_of_all_rows(
         own = [row for row, record_id in zip(rows, ids_of(rows), strict=True) if part.first <= record_id <= part.last]
         folder, boundary = RowFolder(distance, span, at_a_time), Boundary(part, distance, span)
         for row in own:
-            found += boundary.final(folder.take([row]))
+            found += boundary.final(folder.add([row]))
         found += boundary.final_at_end(folder.close(None))
         border += sorted(boundary.rows, key=itemgetter(0))
     found += fold(border, distance, span)

@@ -382,6 +382,41 @@ def test_a_value_that_a_type_does_not_hold_is_refused_by_its_column(type: str, v
     assert raised.value.column == "app.t.v"
 
 
+def of_value(type: str, value: Value, commit_time: datetime | None = None) -> dict[str, Any]:
+    """The change event of an insert into a table with a column of this type, as JSON without schema."""
+    table = {"name": "t", "kind": "table", "columns": [{"name": "id", "type": "integer"}, {"name": "v", "type": type}],
+             "primary_key": ["id"]}  # fmt: skip
+    classes = build_catalog(database_from_json({"dialect": "postgresql", "schema": "app", "tables": [table]}))
+    one = Change("app", "t", ChangeOp.INSERT, (("id", 1),), after={"id": 1, "v": value}, commit_time=commit_time)
+    (record,) = EnvelopeWriter(WriteOptions(schemas_enable=False), classes).records(one, classes.classes[0])
+    assert record.value is not None
+    event: dict[str, Any] = json.loads(record.value)
+    return event
+
+
+@pytest.mark.parametrize(
+    ("type", "value", "written"),
+    [
+        ("double", float("nan"), "NaN"),
+        ("real", float("-inf"), "-Infinity"),
+        ("decimal(30)", 2**64, "AQAAAAAAAAAA"),
+        ("varchar(9)", "Ünï \U0001f600", "Ünï \U0001f600"),
+    ],
+)
+def test_what_json_has_no_number_for_is_written_and_never_null(type: str, value: Value, written: Any) -> None:
+    assert of_value(type, value)["after"]["v"] == written
+
+
+def test_a_moment_whose_nanoseconds_go_beyond_64_bits_is_written_with_all_digits() -> None:
+    written = of_value("integer", 7, datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC))["source"]
+    assert written["ts_ns"] == 253402300799 * 10**9 > 2**64
+
+
+def test_half_a_surrogate_pair_is_refused() -> None:
+    with pytest.raises(NotExpressible, match="half a surrogate pair"):
+        of_value("varchar(9)", "\ud800")
+
+
 def test_a_topic_has_no_character_that_kafka_refuses() -> None:
     assert topic_of("hr", "Sales Dept", "größe/2") == "hr.Sales_Dept.gr__e_2"
     assert topic_of("hr", None, "usr") == "hr.usr"

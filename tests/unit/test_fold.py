@@ -211,7 +211,7 @@ def test_rows_that_come_in_pieces_leave_in_the_groups_of_all_of_them(
 ) -> None:
     all_rows = queue(steps)
     folder = RowFolder(distance, span, at_a_time)
-    groups = [group for start in range(0, len(all_rows), size) for group in folder.take(all_rows[start : start + size])]
+    groups = [group for start in range(0, len(all_rows), size) for group in folder.add(all_rows[start : start + size])]
     assert ids_of(folder.rows) == sorted(ids_of(folder.rows))
     assert groups + folder.close(None) == fold(all_rows, distance, span)
     assert folder.rows == []

@@ -332,7 +332,7 @@ def test_the_oldest_row_grows_older_while_the_publisher_waits(activity: Activity
     activity.waits(WaitFor.RECEIVER, "away", 1100.0, "away")
     assert scrape(activity)["eventlog_queue_oldest_seconds",] == 12
     assert process_status(activity, "log", "http", "xds", shows_values=False)["oldest_seconds"] == 12
-    activity.take_sample()
+    activity.add_sample()
     assert activity.history[-1].oldest_seconds == 12
 
 
@@ -432,9 +432,9 @@ def test_the_curves_hold_rates_and_the_middle_time_of_an_envelope(activity: Acti
         activity.answered(Document(1, 1, ("1",), b"<nds/>"), Answer(), seconds)
     activity.counters.rows_success = 50
     clock.now += 5
-    activity.take_sample()
+    activity.add_sample()
     clock.now += 5
-    activity.take_sample()
+    activity.add_sample()
     first, second = activity.history
     assert (first.rows_per_second, first.envelope_median, first.envelope_99) == (10, 0.2, 0.9)
     assert (second.rows_per_second, second.envelope_median) == (0, None)
@@ -442,14 +442,14 @@ def test_the_curves_hold_rates_and_the_middle_time_of_an_envelope(activity: Acti
 
 def test_the_curves_end_after_an_hour(activity: Activity) -> None:
     for _ in range(1000):
-        activity.take_sample()
+        activity.add_sample()
     assert len(activity.history) == 720
 
 
 def test_history_gives_what_is_newer(activity: Activity, clock: Clock) -> None:
-    activity.take_sample()
+    activity.add_sample()
     clock.now += 5
-    activity.take_sample()
+    activity.add_sample()
     with asking(monitor_of(activity)) as ask:
         assert len(json.loads(ask("/history.json?since=1000")[2])["samples"]) == 1
         assert ask("/history.json?since=x")[0] == 400

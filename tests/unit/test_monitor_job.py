@@ -54,7 +54,7 @@ def test_a_stage_shows_how_far_it_is_and_how_long_it_will_take(activity: JobActi
     with activity.during("converting", lambda: progress):
         clock.now += 5
         progress.share, progress.rows, progress.events, progress.parts = 0.25, 250, 100, "1 of 4 parts"
-        activity.take_sample()
+        activity.add_sample()
         status = job_status(activity, "eventlog", "/out", "xds")
         assert status.keys() == shape().keys()
         assert status["job"] == {
@@ -77,7 +77,7 @@ def test_what_one_stage_did_stays_counted_in_the_next(activity: JobActivity, clo
         clock.now += 1
     with activity.during("marking", lambda: Progress(0.5, 500)):
         clock.now += 1
-        activity.take_sample()
+        activity.add_sample()
         told = metrics(activity)
     assert told["eventlog_backlog_rows_read_total"] == 1000
     assert told["eventlog_backlog_events_written_total"] == 400
@@ -88,7 +88,7 @@ def test_what_one_stage_did_stays_counted_in_the_next(activity: JobActivity, clo
 def test_a_job_without_progress_is_not_alive_for_ever(activity: JobActivity, clock: Clock) -> None:
     with activity.during("converting", Progress):
         clock.now += 61
-        activity.take_sample()
+        activity.add_sample()
         assert not activity.is_alive
 
 
@@ -98,7 +98,7 @@ def test_a_progress_that_cannot_be_asked_for_leaves_the_job_and_its_error_alone(
 
     def fail() -> None:
         with activity.during("converting", gone):
-            activity.take_sample()
+            activity.add_sample()
             raise ValueError("the job's own")
 
     with pytest.raises(ValueError, match="the job's own"):

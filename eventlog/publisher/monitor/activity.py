@@ -145,7 +145,7 @@ class Monitored(ABC):
         """The state as a sentence for people. ``quotes``: with the receiver's words, which may hold values."""
 
     @abstractmethod
-    def take_sample(self) -> None:
+    def add_sample(self) -> None:
         """Add a point to the curves, of what was done since the one before."""
 
     def _add_sample(self, rows: int, events: int, queue_rows: int | None, *times: float | None) -> None:
@@ -321,7 +321,7 @@ class Activity(Monitored, Observer):
         is_held = self.state.doing is Doing.WAITING or any(since <= looked_time for _, since in self.flights.values())
         return looked.oldest_seconds + (self.clock() - looked_time if is_held else 0.0)
 
-    def take_sample(self) -> None:
+    def add_sample(self) -> None:
         with self._lock:
             times = sorted(self._times)
             self._times.clear()
@@ -431,7 +431,7 @@ class JobActivity(Monitored):
         self._enter(stage, progress)
         try:
             yield
-            self.take_sample()
+            self.add_sample()
         finally:
             self._enter(ENDING, None)
 
@@ -441,7 +441,7 @@ class JobActivity(Monitored):
             self.begun = self.progress_time = self.clock()
             self._sampled = (self.begun, 0, self.events)
 
-    def take_sample(self) -> None:
+    def add_sample(self) -> None:
         with self._lock:
             if self._progress is None:
                 return

@@ -479,7 +479,7 @@ def serving(monitor: Monitor, connections: Connections | None = None) -> Iterato
 
     def sample() -> None:
         while not ended.wait(monitor.activity.interval):
-            monitor.activity.take_sample()
+            monitor.activity.add_sample()
 
     threads = [
         threading.Thread(target=server.run, args=([listener],), name="eventlog-monitor", daemon=True),

@@ -31,7 +31,7 @@ EMPTY: Final[Mapping[str, Any]] = dict.fromkeys(
         "log", "sink", "format", "started_at", "publisher_runs", "state", "is_ready", "is_alive", "progress_seconds",
         "patience_seconds", "rows", "queue_rows", "queue_cap", "oldest_seconds", "oldest_writer_seconds",
         "looked_seconds_ago", "counters", "back_offs", "reconnects", "parked_objects", "parked", "flights", "sent",
-        "in_flight", "drift", "job", "backlog",
+        "in_flight", "drift", "job", "backlog", "consumers",
     )
 )  # fmt: skip
 """The names of the shape, without what stands in every status."""

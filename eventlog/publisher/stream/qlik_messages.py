@@ -118,7 +118,7 @@ class Topics:
         topics.assign(places)
         looked = time.monotonic()
         while not once or unpacked.is_waiting:  # until its metadata come, or it has waited too long
-            yield from _steps_of(topics.take(), unpacked)
+            yield from _steps_of(topics.consume(), unpacked)
             patience = _NEW_METADATA if unpacked.is_waiting else _NEW_PARTITIONS
             if not once and time.monotonic() > looked + patience:
                 looked = time.monotonic()

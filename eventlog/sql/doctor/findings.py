@@ -411,6 +411,18 @@ def at_least(rows: int, looked_at: int, limits: Limits) -> str:
     return f"at least {counted}" if looked_at >= limits.rows else counted
 
 
+def judge_consumer(name: str, rows: int, seconds: float, runs: bool, limits: Limits) -> Iterator[Finding]:
+    """A consumer that has rows to do and has not moved for so many seconds."""
+    if rows and seconds > limits.in_flight:
+        why = "it runs: its receiver is away, or refuses; see its log" if runs else "no process runs it"
+        yield warning(
+            "consumer_waits",
+            f"consumer {name} has {number_of(rows, 'row')} or more to do and has not moved for {age(seconds)}: {why}. "
+            "Purge keeps these rows for it",
+            f"eventlog publish, as consumer {name}; or, if nobody needs it: eventlog consumers drop {name}",
+        )
+
+
 def judge_in_flight(
     events: int, rows: int, seconds: float | None, publisher_runs: bool, limits: Limits
 ) -> Iterator[Finding]:

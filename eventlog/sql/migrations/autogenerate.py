@@ -129,9 +129,9 @@ def _differences(case: _Case, wanted: Sequence[_Compiled]) -> tuple[list[_Compil
         # A child table that is none any more is taken away with all that its watch has made.
         if one not in to_make and any(one.tables.keys() & other.tables.keys() for other in to_drop):
             to_make.append(one)
-    taken = {table for one in to_drop for table in one.tables}
+    dropped = {table for one in to_drop for table in one.tables}
     here = {table for one in to_make for table in one.tables}
-    to_drop += _makers(case, history, to_make, [table for table in installed if table in here - taken])
+    to_drop += _makers(case, history, to_make, [table for table in installed if table in here - dropped])
     return to_drop, to_make
 
 

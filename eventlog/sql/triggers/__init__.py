@@ -208,7 +208,7 @@ class Triggers(ABC):
     ) -> tuple[TableSql, ...]:
         """The SQL of what is declared, table by table, from the catalogue and from ``facts`` alone.
 
-        No database is asked, so names that others have taken there are not seen. Raises TriggerError for a watch that
+        No database is asked, so names that others use there are not seen. Raises TriggerError for a watch that
         cannot be compiled.
         """
         declared, _, refused = declared_triggers(database, catalog, watches)
@@ -317,10 +317,10 @@ def of_the_log(table: str) -> TriggerError:
 # --- names, hashes, tables --------------------------------------------------------------------------------------------
 
 
-def first_free(name_of: Callable[[int], str], is_taken: Callable[[str], bool]) -> str:
-    """The first of the names 1, 2, ... that is not taken (spec/triggers.md 9)."""
+def first_free(name_of: Callable[[int], str], is_used: Callable[[str], bool]) -> str:
+    """The first of the names 1, 2, ... that is not in use (spec/triggers.md 9)."""
     number = 1
-    while is_taken(name := name_of(number)):
+    while is_used(name := name_of(number)):
         number += 1
     return name
 

@@ -123,10 +123,10 @@ class Installed:
         return [table for table in sorted(self.triggers) if self.on(table)]
 
     @property
-    def taken(self) -> frozenset[TableName]:
+    def others(self) -> frozenset[TableName]:
         """Schema and name of the triggers that are not ours."""
-        others = (trigger for several in self.triggers.values() for trigger in several if trigger.log != self.log)
-        return frozenset((trigger.schema, trigger.name) for trigger in others)
+        theirs = (trigger for several in self.triggers.values() for trigger in several if trigger.log != self.log)
+        return frozenset((trigger.schema, trigger.name) for trigger in theirs)
 
 
 def behind_marker(text: str) -> str:
@@ -230,18 +230,18 @@ class MarkedTriggers(Triggers):
         schema: str | None,
         log: LogTable,
         declared: Sequence[TableTriggers],
-        taken: Collection[TableName] = (),
+        others: Collection[TableName] = (),
     ) -> list[Compiled]:
-        """What is declared, as SQL, in its order. ``schema``: of the classes; ``taken``: triggers that are not ours.
+        """What is declared, as SQL, in its order. ``schema``: of the classes; ``others``: triggers that are not ours.
 
         Raises TriggerError for what the database has no trigger for.
         """
-        used = {(home, self.folded(name)) for home, name in taken}
+        used = {(home, self.folded(name)) for home, name in others}
 
         def marker(digest: str) -> str:
             return f"eventlog sha256:{digest} log {self.log_in_marker(log)}"
 
-        def take_name(home: str, table: str, operation: str) -> str:
+        def free_name(home: str, table: str, operation: str) -> str:
             name = first_free(
                 lambda number: named_after(
                     f"tgr_{{}}_{operation}_{number}", table, log.max_identifier, upper=log.upper
@@ -256,7 +256,7 @@ class MarkedTriggers(Triggers):
             home = one.schema or schema
             triggers = []
             for operation, text in self.texts(home, log, one, declared):
-                name = take_name(home or "", one.table.name, operation)
+                name = free_name(home or "", one.table.name, operation)
                 digest = sha256(text(name, marker(self.blank_digest)))
                 triggers.append(CompiledTrigger(name, operation, text(name, marker(digest)), digest))
             compiled.append(Compiled(home, one, tuple(triggers)))
@@ -273,7 +273,7 @@ class MarkedTriggers(Triggers):
         self.refuse(conn, log, schema, declared)
         places = {(one.schema or schema or "", one.table.name) for one in declared}
         installed = self.read_installed(conn, log, places)
-        compiled = self.compile_declared(schema, log, declared, installed.taken)
+        compiled = self.compile_declared(schema, log, declared, installed.others)
         claims = _claims(compiled)
         dropped = [one for one in installed.ours if claims.get((one.schema, one.name)) != one.table]
         return TriggerPlan(
@@ -285,7 +285,7 @@ class MarkedTriggers(Triggers):
     def plan_drop(self, conn: Connection, log: LogTable) -> TriggerPlan:
         installed = self.read_installed(conn, self.find_log(conn, log))
         return TriggerPlan(
-            tuple(self._drop_all(installed, kept=(), reason=ALL_GO)),
+            tuple(self._drop_all(installed, staying=(), reason=ALL_GO)),
             tuple(self.drop_warnings(installed, installed.ours)),
         )
 
@@ -306,15 +306,15 @@ class MarkedTriggers(Triggers):
         """What brings the triggers of a log to all that is declared, as it is compiled."""
         claims = _claims(compiled)
         declared = set(claims.values())
-        taken: defaultdict[TableName, list[StoredTrigger]] = defaultdict(list)
+        renamed: defaultdict[TableName, list[StoredTrigger]] = defaultdict(list)
         for one in installed.ours:
             place = claims.get((one.schema, one.name), one.table)
             if place != one.table and one.table in declared:
-                taken[place].append(one)
+                renamed[place].append(one)
         return [
             # First, since a table that was renamed keeps the names that the new one of its name needs.
-            *self._drop_all(installed, kept=declared, reason=NO_LONGER_WATCHED),
-            *(self._compare(one, installed, claims, taken[one[0].place]) for one in by_table(compiled)),
+            *self._drop_all(installed, staying=declared, reason=NO_LONGER_WATCHED),
+            *(self._compare(one, installed, claims, renamed[one[0].place]) for one in by_table(compiled)),
         ]
 
     def _table_sql(self, compiled: Sequence[Compiled]) -> TableSql:
@@ -327,9 +327,9 @@ class MarkedTriggers(Triggers):
             drop=tuple(self.drop_trigger(compiled[0].schema, trigger.name) for trigger in triggers),
         )
 
-    def _drop_all(self, installed: Installed, *, kept: Collection[TableName], reason: str) -> list[Action]:
-        """What takes our triggers away, but for those of the tables of ``kept``."""
-        tables = [table for table in installed.tables if table not in kept]
+    def _drop_all(self, installed: Installed, *, staying: Collection[TableName], reason: str) -> list[Action]:
+        """What takes our triggers away, but for those of the tables of ``staying``."""
+        tables = [table for table in installed.tables if table not in staying]
         return [Action("drop", _name(table), reason, tuple(self._dropped(installed.on(table)))) for table in tables]
 
     def _compare(
@@ -344,20 +344,20 @@ class MarkedTriggers(Triggers):
         old = installed.on(place)
         declared = {trigger.name: trigger for one in compiled for trigger in one.triggers}
         create = [trigger.statement for trigger in declared.values()]
-        taken = self._dropped(renamed)
+        drops = self._dropped(renamed)
         if not old:
             gaps = tuple(_gaps_of_new(compiled, installed, claims))
-            return Action("create", name, "watched, and not captured yet", (*taken, *create), gaps)
+            return Action("create", name, "watched, and not captured yet", (*drops, *create), gaps)
         reasons = list(self._differences(compiled, old))
         if not reasons:
             return Action("unchanged", name, "as declared")
         if self.replaces:
             enable = [statement for one in old if one.name in declared for statement in self.enable(one)]
             gone = self._dropped(one for one in old if (one.schema, one.name) not in claims)
-            statements = (*taken, *create, *enable, *gone)
+            statements = (*drops, *create, *enable, *gone)
         else:
             dropped = self._dropped(one for one in old if claims.get((one.schema, one.name), place) == place)
-            statements = (*taken, *dropped, *create)
+            statements = (*drops, *dropped, *create)
         return Action("replace", name, "; ".join(dict.fromkeys(reasons)), statements, tuple(self._gaps(compiled, old)))
 
     def _gaps(self, compiled: Sequence[Compiled], old: Sequence[StoredTrigger]) -> Iterator[Gap]:

@@ -126,7 +126,7 @@ FITS_ARGUMENTS: Final = "(pg_catalog.regclass, pg_catalog.text, pg_catalog.text[
 def compile_triggers(facts: Facts, declared: Sequence[TableTriggers]) -> list[CompiledFunction]:
     """What is declared, as SQL, in its order. Raises TriggerError for a capture that cannot be."""
     functions: set[tuple[str, ...]] = set(facts.other_functions)
-    taken: set[tuple[str, ...]] = set(facts.other_triggers)
+    used: set[tuple[str, ...]] = set(facts.other_triggers)
     compiled = []
     for triggers in declared:
         table, by_statement = facts.place_of(triggers), _statement_operations(facts, triggers)
@@ -136,10 +136,10 @@ def compile_triggers(facts: Facts, declared: Sequence[TableTriggers]) -> list[Co
             # for what is replicated, and a statement's for all else, and no change is logged twice.
             parts.append((tuple(letter for letter in _OPERATIONS if letter in by_statement), _NO_OPERATIONS))
         for operations, logged in parts:
-            function = _take_name(f"proc_{table[1]}", table[:1], functions)
-            names = {letter: _take_name(f"_tgr_{table[1]}_{letter}", table, taken) for letter in operations}
+            function = _free_name(f"proc_{table[1]}", table[:1], functions)
+            names = {letter: _free_name(f"_tgr_{table[1]}_{letter}", table, used) for letter in operations}
             partitions = {
-                partition: _take_name(f"_tgr_{partition[1]}_t", partition, taken)
+                partition: _free_name(f"_tgr_{partition[1]}_t", partition, used)
                 for partition in (facts.partitions.get(table, ()) if "t" in names else ())
             }
             following_key = moving_with(triggers, declared)
@@ -147,12 +147,12 @@ def compile_triggers(facts: Facts, declared: Sequence[TableTriggers]) -> list[Co
     return compiled
 
 
-def _take_name(beginning: str, place: tuple[str, ...], taken: set[tuple[str, ...]]) -> str:
-    """The first name at a place that is free. It is added to ``taken``."""
+def _free_name(beginning: str, place: tuple[str, ...], used: set[tuple[str, ...]]) -> str:
+    """The first name at a place that is free. It is added to ``used``."""
     name = first_free(
-        lambda number: cut_name(f"{beginning}_{number}", MAX_IDENTIFIER), lambda name: (*place, name) in taken
+        lambda number: cut_name(f"{beginning}_{number}", MAX_IDENTIFIER), lambda name: (*place, name) in used
     )
-    taken.add((*place, name))
+    used.add((*place, name))
     return name
 
 

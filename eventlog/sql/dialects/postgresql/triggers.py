@@ -111,7 +111,7 @@ class PostgresTriggers(Triggers):
         actions = [
             *(action for action in quoting if action.kind != "drop"),
             *(_compare_table(of_table, installed, compiled) for of_table in by_table(compiled)),
-            *_drop_all(installed, kept=compiled, reason=NO_LONGER_WATCHED),
+            *_drop_all(installed, staying=compiled, reason=NO_LONGER_WATCHED),
             *(action for action in quoting if action.kind == "drop"),
         ]
         warnings = _warnings(compiled, facts, installed)
@@ -121,7 +121,7 @@ class PostgresTriggers(Triggers):
         log = self.find_log(conn, log)
         installed = read_installed(conn, log)
         quoting = _compare_quoting(log, installed, is_needed=False, is_there=True)
-        return TriggerPlan((*_drop_all(installed, kept=(), reason=ALL_GO), *quoting))
+        return TriggerPlan((*_drop_all(installed, staying=(), reason=ALL_GO), *quoting))
 
     def installed(self, conn: Connection, log: LogTable) -> list[InstalledTrigger]:
         # The comment is the one that ``marker_of`` writes: its end tells which log it is.
@@ -264,9 +264,9 @@ def _compare_table(
     if not reasons:
         oids = {row.name: row.oid for row in functions}
         return _compare_partitions(name, compiled, oids, of_partitions)
-    kept = {one.function for one in every}
+    staying = {one.function for one in every}
     gaps = tuple(_gaps(compiled, old, functions))
-    gone = [row for row in functions if (row.schema, row.name) not in kept]
+    gone = [row for row in functions if (row.schema, row.name) not in staying]
     statements = (*_drop_triggers([*old, *of_partitions]), *create(compiled), *_drop_functions(gone, installed))
     return Action("replace", name, "; ".join(dict.fromkeys(reasons)), statements, gaps)
 
@@ -429,11 +429,11 @@ def _drop_functions(rows: Iterable[Row[Any]], installed: InstalledFunctions) -> 
     return [f"DROP FUNCTION {qualified(row.schema, row.name)}({row.arguments})" for row in found]
 
 
-def _drop_all(installed: InstalledFunctions, *, kept: Sequence[CompiledFunction], reason: str) -> list[Action]:
-    """What takes our triggers and functions away, but for those of the tables of ``kept`` and its functions."""
+def _drop_all(installed: InstalledFunctions, *, staying: Sequence[CompiledFunction], reason: str) -> list[Action]:
+    """What takes our triggers and functions away, but for those of the tables of ``staying`` and its functions."""
     actions = []
-    tables = {place for one in kept for place in (one.place, *one.partitions)}
-    functions_kept = {one.function for one in kept}
+    tables = {place for one in staying for place in (one.place, *one.partitions)}
+    functions_staying = {one.function for one in staying}
     used = {row.function for rows in installed.ours.values() for row in rows}
     doomed = _with_partitions(installed, installed.ours.keys() - tables)
     last = {row.function: place for place, rows in doomed.items() for row in rows}
@@ -441,12 +441,12 @@ def _drop_all(installed: InstalledFunctions, *, kept: Sequence[CompiledFunction]
         functions = [
             row
             for oid, row in installed.functions.items()
-            if last.get(oid) == place and (row.schema, row.name) not in functions_kept
+            if last.get(oid) == place and (row.schema, row.name) not in functions_staying
         ]
         statements = _drop_triggers(rows) + _drop_functions(functions, installed)
         actions.append(Action("drop", ".".join(place), reason, tuple(statements)))
     for oid, row in installed.functions.items():
-        if oid not in used and (row.schema, row.name) not in functions_kept:
+        if oid not in used and (row.schema, row.name) not in functions_staying:
             name = f"{row.schema}.{row.name}"
             actions.append(
                 Action("drop", name, "a function without triggers", tuple(_drop_functions([row], installed)))

@@ -145,7 +145,7 @@ class SQLiteSessions(Dialect):
         if path is None or self.holds_lock(conn, log):
             return True
         for attempt in range(_ATTEMPTS):
-            file = _take(path)
+            file = _lock_file(path)
             if file is not None:
                 session: Any = conn.connection.dbapi_connection
                 _name_published(file, _opened(conn))
@@ -172,12 +172,12 @@ class SQLiteSessions(Dialect):
             return False
         if self.holds_lock(conn, log) or _holder_elsewhere(conn, log, path) is not None:
             return True
-        return _is_taken(path)
+        return _is_locked(path)
 
     def try_consumer_lock(self, conn: Connection, log: LogTable, consumer: str) -> bool:
         # From the next transaction on the session writes.
         if (path := _consumer_lock_path(conn, log, consumer)) is not None:
-            file = _take(path)
+            file = _lock_file(path)
             if file is None:
                 return False
             session: Any = conn.connection.dbapi_connection
@@ -187,7 +187,7 @@ class SQLiteSessions(Dialect):
 
     def is_consumer_locked(self, conn: Connection, log: LogTable, consumer: str) -> bool:
         path = _consumer_lock_path(conn, log, consumer)
-        return path is not None and _is_taken(path)
+        return path is not None and _is_locked(path)
 
     def holds_lock(self, conn: Connection, log: LogTable) -> bool:
         # And the file is still the one that others would look at.
@@ -244,7 +244,7 @@ def _consumer_lock_path(conn: Connection, log: LogTable, consumer: str) -> Path 
     return None if file is None else file.with_name(f"{file.name}-{name}.lock")
 
 
-def _is_taken(path: Path) -> bool:
+def _is_locked(path: Path) -> bool:
     """Whether a session holds a lock file."""
     if not path.exists():
         return False
@@ -270,7 +270,7 @@ def _held(conn: Connection) -> dict[LogTable, IO[Any]]:
     return held
 
 
-def _take(path: Path) -> IO[Any] | None:
+def _lock_file(path: Path) -> IO[Any] | None:
     """The locked file; None if another session has it."""
     try:
         file = path.open("ab")

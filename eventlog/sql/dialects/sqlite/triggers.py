@@ -108,10 +108,10 @@ def _guesses(declared: Iterable[TableTriggers]) -> Iterator[str]:
     for triggers in declared:
         columns = [triggers.column] if isinstance(triggers, ChildTriggers) else [*triggers.key, *triggers.columns]
         for column in dict.fromkeys(columns):
-            if (taken_for := guessed_type(column)) is not None:
+            if (assumed := guessed_type(column)) is not None:
                 yield (
                     f"{triggers.table.name}.{column.name} is declared {column.type.sql}, a type that is not "
-                    f"known: its values are taken for {taken_for}"
+                    f"known: its values are taken for {assumed}"
                 )
 
 

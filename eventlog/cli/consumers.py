@@ -1,0 +1,116 @@
+"""``eventlog consumers``: who else reads the log, taken back to a beginning, or forgotten (spec/event-log.md 13.4)."""
+
+from __future__ import annotations
+
+import click
+from sqlalchemy import Connection
+
+from eventlog.cli import Group
+from eventlog.cli.context import Context, confirm, json_option, print_json, reading, result, session, table, yes_option
+from eventlog.config.kinds import BEGIN
+from eventlog.errors import ConfigError, ConsumerRuns
+from eventlog.publisher.consumers import standings
+from eventlog.publisher.open_log import find_log
+from eventlog.publisher.queue import consumer_lines
+from eventlog.sql import consumers as lines
+from eventlog.sql.dialect import Dialect
+from eventlog.sql.doctor import age
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.rows import strike_inflight
+
+
+@click.group(cls=Group)
+def consumers() -> None:
+    """Look after the consumers that read the log beside its publisher."""
+
+
+@consumers.command("list")
+@json_option
+@click.pass_obj
+def show(context: Context, as_json: bool) -> None:
+    """Show each consumer: whether it runs, how many rows it has to do, and how its set stands."""
+    config = context.config()
+    with reading(config) as (conn, dialect):
+        log = find_log(conn, dialect, config)
+        found = standings(conn, dialect, log, config.publisher.event_time_zone)
+    if as_json:
+        print_json({"log": str(log), "consumers": [one._asdict() for one in found]})
+        return
+    if not found:
+        result(f"log {log}: no consumer is registered")
+        return
+    table(
+        ("consumer", "runs", "began", "rows behind", "oldest", "in flight", "done up to", "ranges", "moved"),
+        [
+            (
+                one.name,
+                "yes" if one.runs else "no",
+                one.begins,
+                one.rows_behind,
+                None if one.oldest_seconds is None else age(one.oldest_seconds),
+                one.events_in_flight,
+                one.done_up_to,
+                one.ranges,
+                f"{age(one.still_seconds)} ago" if one.moved else "never",
+            )
+            for one in found
+        ],
+    )
+
+
+@consumers.command()
+@click.argument("name")
+@click.option("--begin", default="now", metavar="WHERE", help="Where it begins: now, first, snapshot or a record_id.")
+@yes_option
+@click.pass_obj
+def reset(context: Context, name: str, begin: str, yes: bool) -> None:
+    """Take the consumer NAME back to a beginning: what it has done and what is in flight for it is forgotten."""
+    config = context.config()
+    try:
+        begins = BEGIN.parse(begin)
+    except ValueError as error:
+        raise ConfigError(f"--begin {begin}: write {BEGIN.legal}") from error
+    with session(config) as (conn, dialect):
+        log = find_log(conn, dialect, config)
+        _take(conn, dialect, log, name)
+        confirm(f"Consumer {name} of the log {log} begins anew ({begins}).", yes=yes)
+        _strike(conn, log, name)
+        lines.reset(conn, dialect, log, name, begins)
+        conn.commit()
+    if not context.quiet:
+        result(f"log {log}: consumer {name} begins anew ({begins})")
+
+
+@consumers.command()
+@click.argument("name")
+@yes_option
+@click.pass_obj
+def drop(context: Context, name: str, yes: bool) -> None:
+    """Forget the consumer NAME and what is in flight for it. Purge keeps no rows for it any more."""
+    config = context.config()
+    with session(config) as (conn, dialect):
+        log = find_log(conn, dialect, config)
+        _take(conn, dialect, log, name)
+        confirm(f"Consumer {name} of the log {log} is forgotten.", yes=yes)
+        _strike(conn, log, name)
+        lines.forget(conn, log, name)
+        conn.commit()
+    if not context.quiet:
+        result(f"log {log}: consumer {name} is forgotten")
+
+
+def _take(conn: Connection, dialect: Dialect, log: LogTable, name: str) -> None:
+    """Take the lock of a consumer that is there and does not run. Ends the transaction."""
+    lines.check_possible(conn, dialect, log)
+    if lines.read_consumer(conn, log, name) is None:
+        known = ", ".join(one.name for one in lines.read_consumers(conn, log)) or "none"
+        raise ConfigError(f"the log {log} has no consumer {name!r}; there is: {known}")
+    is_ours = dialect.try_consumer_lock(conn, log, name)
+    conn.commit()
+    if not is_ours:
+        raise ConsumerRuns(f"consumer {name!r} of the log {log} runs: stop it first")
+
+
+def _strike(conn: Connection, log: LogTable, name: str) -> None:
+    for number in consumer_lines(conn, log, name):
+        strike_inflight(conn, log, number)

@@ -1,0 +1,75 @@
+"""How the consumers of a log stand, for people and programs (spec/event-log.md 13)."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy import Connection
+
+from eventlog.publisher.context import look_at_queue
+from eventlog.publisher.ledger import SetLedger
+from eventlog.publisher.queue import read_recorded
+from eventlog.sql.consumers import read_consumers
+from eventlog.sql.dialect import Dialect
+from eventlog.sql.log_table import LogTable
+
+_CAP: Final = 100_000
+"""Rows behind that are counted at most."""
+
+
+class Standing(NamedTuple):
+    """How a consumer stands. Times are UTC.
+
+    ``rows_behind``: rows that it has not done, ``_CAP`` at most; ``oldest_seconds``: the age of the first of them by
+    event_time. ``ranges``: of its set, above the number up to which all is done. ``still_seconds``: since its set last
+    changed, or since it was registered. ``events_in_flight``: sent, or parked, and not answered for good. ``loaded``:
+    how far its snapshot is, None = it has none any more.
+    """
+
+    name: str
+    runs: bool
+    begins: str
+    begun: datetime
+    rows_behind: int
+    oldest_seconds: float | None
+    ranges: int
+    done_up_to: int
+    moved: datetime | None
+    still_seconds: float
+    events_in_flight: int
+    loaded: dict[str, Any] | None
+
+
+def standings(conn: Connection, dialect: Dialect, log: LogTable, event_time_zone: str) -> list[Standing]:
+    """How the consumers of a log stand, by name."""
+    found = []
+    lines = read_consumers(conn, log)
+    if not lines:
+        return []
+    now = conn.execute(sa.select(sa.literal_column(dialect.utc_now, sa.TIMESTAMP()))).scalar_one()
+    for line in lines:
+        done = line.done
+        done.discard(line.requeued)
+        ledger = SetLedger(line.name, line.begins, done)
+        looked = look_at_queue(conn, dialect, log, event_time_zone, _CAP, ledger)
+        flights, _ = read_recorded(conn, log, line.name)
+        still = (now - (line.moved or line.begun)).total_seconds()
+        found.append(
+            Standing(
+                name=line.name,
+                runs=ledger.runs(conn, dialect, log),
+                begins=line.begins,
+                begun=line.begun,
+                rows_behind=looked.queue_rows or 0,
+                oldest_seconds=looked.oldest_seconds,
+                ranges=len(done.ranges),
+                done_up_to=done.floor,
+                moved=line.moved,
+                still_seconds=still,
+                events_in_flight=sum(1 for flight in flights for _ in flight.events()),
+                loaded=line.loaded,
+            )
+        )
+    return found
