@@ -30,11 +30,16 @@ from eventlog.sql import embedded
 from eventlog.sql.database import CHANGING_POOL, WRITES
 from eventlog.sql.dialect import Dialect
 
-SUPPORTED: Final = ("postgresql", "oracle", "sqlite")
+SUPPORTED: Final = ("postgresql", "oracle", "sqlite", "mariadb")
 """The databases, by the names of their packages below ``eventlog.sql.dialects``."""
 _EMBEDDED: Final = "embedded"
 """The scheme of ``embedded:///DIRECTORY``: a PostgreSQL of its own in a directory."""
 _ALIASES: Final = {"postgres": "postgresql", _EMBEDDED: "postgresql"}
+_REFUSED: Final = {
+    "mysql": "MySQL is not supported: the suite has not run on it, and MariaDB's sequences and defaults are not its "
+    "own; of a MariaDB write mariadb://user@host:3306/database"
+}
+"""Databases that are near to a supported one, and why they are refused."""
 
 SECRET: Final = "EVENTLOG_DATABASE_PASSWORD or url_file"  # noqa: S105 - where it belongs
 """Where the password of the configured database belongs."""
@@ -45,6 +50,8 @@ _statements = logging.getLogger("eventlog.statements")
 def load_dialect(name: str) -> Dialect:
     """The dialect of this name. Raises ConfigError that names the supported ones."""
     known = _ALIASES.get(name, name)
+    if known in _REFUSED:
+        raise ConfigError(_REFUSED[known])
     if known not in SUPPORTED:
         raise ConfigError(f"database {name!r} is not supported: use one of {', '.join(SUPPORTED)}")
     dialect: Dialect = import_module(f"eventlog.sql.dialects.{known}").DIALECT
@@ -104,14 +111,13 @@ def connect(url: str | URL, *, password: str | None = None, connect_timeout: int
             f"the driver {dialect.driver} of {describe(parsed)} is not installed: {error}; install {dialect.package}"
         ) from error
 
-    _connect_by(engine, arguments, lambda error: _not_connected(dialect, parsed, error, secret))
+    _connect_by(engine, arguments, lambda error: _not_connected(dialect, parsed, error, secret), dialect.name_session)
 
     if _statements.isEnabledFor(logging.DEBUG):
         _log_statements(engine)
 
     @event.listens_for(engine, "connect")
     def set_up_session(driver_connection: DBAPIConnection, _record: object) -> None:
-        dialect.name_session(driver_connection)
         cursor = driver_connection.cursor()
         try:
             for statement in dialect.session:
@@ -194,12 +200,16 @@ def _log_statements(engine: Engine) -> None:
 
 
 def _connect_by(
-    engine: Engine, given: Mapping[str, object] | None, translated: Callable[[OSError], DatabaseError]
+    engine: Engine,
+    given: Mapping[str, object] | None,
+    translated: Callable[[OSError], DatabaseError],
+    made: Callable[[Any], None] = lambda _: None,
 ) -> None:
     """Have connections made with the arguments that a dialect gives the driver, if it gives any beside SQLAlchemy.
 
     ``translated``: what is raised in place of an error of a socket. Some drivers let these through as they are, and
-    SQLAlchemy knows the drivers' own errors alone.
+    SQLAlchemy knows the drivers' own errors alone. ``made``: is given each connection before SQLAlchemy asks it
+    anything.
     """
 
     @event.listens_for(engine, "do_connect")
@@ -209,9 +219,11 @@ def _connect_by(
             kept = {name: value for name, value in options.items() if name not in place}
             arguments, options = [], {**kept, **given}
         try:
-            return driver.connect(*arguments, **options)
+            connection = driver.connect(*arguments, **options)
         except OSError as error:
             raise translated(error) from error
+        made(connection)
+        return connection
 
 
 def will_write(conn: Connection) -> None:

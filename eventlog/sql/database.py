@@ -157,7 +157,7 @@ class SqlDatabase(ABC):
         return None
 
     def name_session(self, driver_connection: Any) -> None:
-        """Tell the server what a new session is of, where the driver can."""
+        """Tell the server what a new session is of, where the driver can. Raises ConfigError for another one."""
 
     def begin(self, conn: Connection) -> None:
         """Begin a transaction, if the driver does not."""

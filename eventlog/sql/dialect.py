@@ -102,6 +102,10 @@ class Dialect(SqlDatabase):
         """SQL text as it stands in a statement with parameters."""
         return sql
 
+    def bind(self, name: str) -> str:
+        """Return a bound value as the driver has it in a statement."""
+        return f":{name}"
+
     def log_statement(self, log: LogTable, name: str, event_time_zone: str = "utc", **words: str) -> str:
         """A statement of ``log_sql`` for this log: all that is put into its text are quoted identifiers and ``words``.
 
@@ -327,7 +331,7 @@ class Dialect(SqlDatabase):
     def behind(self, walk: Walk) -> str:
         """SQL: a row's key comes after the position, whose values are bound (``position_binds``)."""
         refs = self.walk_key(walk)
-        return f"({', '.join(refs)}) > ({', '.join(f':k{i}' for i, _ in enumerate(refs))})"
+        return f"({', '.join(refs)}) > ({', '.join(self.bind(f'k{i}') for i, _ in enumerate(refs))})"
 
     def position_binds(self, cls: ObjectClass, position: str | None) -> Mapping[str, object]:
         """The values of a position's key as they are bound: ``k0``, ``k1``, ... None = no position."""

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import mariadb_server
 import oracle_server
 import pytest
 import sqlalchemy as sa
@@ -122,6 +123,37 @@ def _sqlite_with_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
+@pytest.fixture(scope="session")
+def mariadb_server_() -> Iterator[mariadb_server.Server]:
+    """A MariaDB in a directory of its own."""
+    with mariadb_server.server() as found:
+        yield found
+
+
+@contextmanager
+def _mariadb_platform(server: mariadb_server.Server, place: Path) -> Iterator[Platform]:
+    """A database of its own. Its user has all rights on it, and none on others."""
+    server.run(
+        "CREATE DATABASE app CHARACTER SET utf8mb4",
+        "CREATE USER IF NOT EXISTS app@localhost IDENTIFIED BY 'app'",
+        "GRANT ALL PRIVILEGES ON app.* TO app@localhost",
+    )
+    url = server.url.set(username="app", password="app", database="app")
+    try:
+        made = Platform(load_dialect("mariadb"), sa.create_engine(url, poolclass=sa.NullPool), place)
+        made.install()
+        yield made
+    finally:
+        server.run("DROP DATABASE app")
+
+
+@pytest.fixture
+def mariadb(mariadb_server_: mariadb_server.Server, tmp_path: Path) -> Iterator[Platform]:
+    """``platform`` of MariaDB alone, for what only MariaDB has."""
+    with _mariadb_platform(mariadb_server_, tmp_path) as made:
+        yield made
+
+
 @pytest.fixture(params=SUPPORTED)
 def platform(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Platform]:
     """An application's engine on a database of each dialect, with a log: a copy where databases can be copied."""
@@ -132,6 +164,9 @@ def platform(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Platfor
     elif request.param == "sqlite":
         copy = shutil.copy(request.getfixturevalue("_sqlite_with_log"), tmp_path / "app.db")
         yield Platform(dialect, _sqlite(copy), tmp_path)
+    elif request.param == "mariadb":
+        with _mariadb_platform(request.getfixturevalue("mariadb_server_"), tmp_path) as made:
+            yield made
     else:
         with _oracle_platform(request.getfixturevalue("oracle_server_"), tmp_path) as made:
             yield made

@@ -50,8 +50,13 @@ WORDS: Mapping[str, Mapping[str, str]] = {
         "string": "VARCHAR2(40)", "long": "VARCHAR2(1900)", "binary": "RAW(2000)", "date": "DATE",
         "timestamp": "TIMESTAMP(6)",
     },
+    "mariadb": {
+        "integer": "integer", "number": "decimal(30,10)", "real": "double", "text": "longtext",
+        "string": "varchar(40)", "long": "varchar(380) COLLATE utf8mb4_nopad_bin", "binary": "varbinary(2000)",
+        "date": "date", "timestamp": "datetime(6)",
+    },
 }  # fmt: skip
-BINARY = {"postgresql": "'\\x{}'", "sqlite": "x'{}'", "oracle": "HEXTORAW('{}')"}
+BINARY = {"postgresql": "'\\x{}'", "sqlite": "x'{}'", "oracle": "HEXTORAW('{}')", "mariadb": "x'{}'"}
 
 
 @dataclass
@@ -88,6 +93,8 @@ class Platform:
     def sql(self, statement: str) -> str:
         """A statement in the database's own words."""
         words = {**WORDS[self.name], "aaaa": self.binary("AAAA"), "bbbb": self.binary("BBBB")}
+        if self.name == "mariadb":
+            statement = statement.replace("\\", "\\\\")
         return re.sub(r"\{(\w+)\}", lambda found: words[found[1]], statement)
 
     def binary(self, digits: str) -> str:

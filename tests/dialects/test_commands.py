@@ -110,7 +110,7 @@ def test_a_resync_deletes_what_is_gone(usr_platform: Platform, command) -> None:
     assert command("resync", "keyed", "--deleted")[1].startswith("1 row of type 4 written")
     row, *again = usr_platform.rows()
     assert (row.event_type, row.table_name, row.table_key) == (4, name[2], f"{name[0]}=k+{name[1]}=4")
-    if usr_platform.name == "oracle":  # where open transactions cannot be told
+    if usr_platform.name in ("oracle", "mariadb"):  # where open transactions cannot be told
         assert [one.event_type for one in again] == [5]
     else:
         assert again == []
@@ -157,6 +157,8 @@ def can_look_back(conn: sa.Connection, table: str) -> None:
 
 def test_a_bulk_job_sees_every_row_once(usr_platform: Platform) -> None:
     pytest.importorskip("pyarrow")
+    if usr_platform.name == "mariadb":
+        pytest.skip("mariadb's sessions cannot share a snapshot: a bulk job is refused")
     usr_platform.watch("keyed")
     usr_platform.run(*(f"INSERT INTO keyed VALUES ({n}, 'x')" for n in range(30)))
     dialect = usr_platform.dialect

@@ -99,12 +99,12 @@ class StepwiseDialect(Dialect):
     def read_part(
         self, url: URL, log: LogTable, snapshot: str | None, status: str | None, part: Part, fields: Sequence[str]
     ) -> Iterator[pa.RecordBatch]:
-        statement = self.bindable(self.part_statement(log, status, fields))
+        bounds = f"{part.first:d} AND {part.last:d}"
+        statement = self.bindable(self.part_statement(log, status, fields, bounds))
         with as_database_errors(engine := connect(url)), engine.connect() as conn:
             if snapshot is not None:
                 self.join_snapshot(conn, snapshot)
-            bounds = {"first": part.first, "last": part.last}
-            for rows in self.fetch_chunks(conn, statement, bounds, BATCH_ROWS):
+            for rows in self.fetch_chunks(conn, statement, {}, BATCH_ROWS):
                 if rows:
                     yield arrow_batch(fields, rows)
 
@@ -139,14 +139,14 @@ def trigger_answers(
 
     def installed_triggers(conn: Connection, log: LogTable) -> Iterator[LogTrigger]:
         for trigger in triggers.read_installed(conn, triggers.find_log(conn, log)).ours:
-            name = qualified(trigger.schema or None, trigger.name)
+            name = qualified(trigger.schema or None, trigger.name, triggers.quote)
             mend = f"ALTER TRIGGER {name} {'ENABLE' if trigger.is_valid else 'COMPILE'}"
             yield LogTrigger(_table(trigger), trigger.name, trigger.is_enabled and trigger.is_valid, mend)
 
     def orphans(conn: Connection) -> Answer:
         for trigger in triggers.all_triggers(conn):
             if trigger.log is not None and not has_log(conn, trigger.log):
-                mend = f"DROP TRIGGER {qualified(trigger.schema or None, trigger.name)}"
+                mend = triggers.drop_trigger(trigger.schema or None, trigger.name)
                 yield _table(trigger), trigger.name, trigger.log, mend
 
     def without_triggers(conn: Connection, schema: str | None, tables: Sequence[str], **_: Any) -> list[tuple[str]]:

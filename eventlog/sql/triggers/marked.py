@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from eventlog.sql.log_table import LogTable, named_after, quoted, schema_of
-from eventlog.sql.statements import qualified
+from eventlog.sql.statements import qualified, quote_identifier
 from eventlog.sql.triggers import (
     ALL_GO,
     ANOTHER_TABLE,
@@ -144,6 +144,8 @@ class MarkedTriggers(Triggers):
 
     replaces: bool = False
     """Whether CREATE takes the place of a trigger of the same name, so that no moment is without one."""
+    quote: Callable[[str], str] = staticmethod(quote_identifier)
+    """How a name is written as an SQL identifier."""
     blank_digest: str = ""
     """What stands for the hash in the text that is hashed."""
 
@@ -197,7 +199,7 @@ class MarkedTriggers(Triggers):
 
     def drop_trigger(self, schema: str | None, name: str) -> str:
         """The statement that drops a trigger."""
-        return f"DROP TRIGGER {qualified(schema, name)}"
+        return f"DROP TRIGGER {qualified(schema, name, self.quote)}"
 
     def enable(self, trigger: StoredTrigger) -> Sequence[str]:
         """The statements that let a trigger fire which is made in the place of this one."""
@@ -205,7 +207,7 @@ class MarkedTriggers(Triggers):
 
     def log_in_marker(self, log: LogTable) -> str:
         """The log as the markers of its triggers name it, in one line."""
-        return qualified(log.schema, log.name)
+        return qualified(log.schema, log.name, self.quote)
 
     def folded(self, name: str) -> str:
         """A trigger's name in one form for all spellings that the database takes for the same."""

@@ -1,0 +1,221 @@
+"""MariaDB, 10.11 and later, by PyMySQL: what it can do, and its log.
+
+record_ids are AUTO_INCREMENT, drawn by each row when it is logged and kept over a restart; flights are numbered by a
+sequence, whose comment is what tells this log from all others (spec/triggers.md 7.4, spec/event-log.md 10).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from operator import itemgetter
+from typing import Any, ClassVar, Final
+
+import sqlalchemy as sa
+from sqlalchemy import Connection
+from sqlalchemy.dialects import mysql
+
+from eventlog.core.catalog import Column
+from eventlog.core.values import ColumnType, Kind
+from eventlog.errors import DatabaseError
+from eventlog.model import LogRow
+from eventlog.sql.dialect import LogRows
+from eventlog.sql.dialects.mariadb import text
+from eventlog.sql.dialects.mariadb.objects import MariaDBObjects
+from eventlog.sql.dialects.mariadb.session import ANSWERS, MariaDBSessions, has_log, sees_triggers
+from eventlog.sql.dialects.mariadb.triggers import MariaDBTriggers
+from eventlog.sql.dialects.stepwise import LOG_SQL, trigger_answers
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.statements import fetch, statements
+from eventlog.sql.windows import DuePlace, Ranges, Selection
+
+_RANGES: Final = 500
+"""Ranges of record_ids of one statement."""
+_NO_SNAPSHOT: Final = DatabaseError(
+    "Spark cannot convert the backlog of a MariaDB: its sessions cannot share what they see, so a row that is "
+    "committed meanwhile would be in one part of the job and not in the next; publish it with `eventlog publish --once`"
+)
+_KEYS: Final = 500
+"""Rows of one INSERT of a resync."""
+
+
+def _bound_by_name(statement: str) -> str:
+    return re.sub(r":([a-z_]+)", r"%(\1)s", statement)
+
+
+def _text(length: int) -> sa.types.TypeEngine[str]:
+    return mysql.VARCHAR(length, charset="utf8mb4", collation="utf8mb4_bin")
+
+
+class MariaDB(MariaDBSessions, MariaDBObjects):
+    """MariaDB by PyMySQL."""
+
+    name = "mariadb"
+    capabilities = frozenset(
+        {
+            "server",
+            "roles",
+            "sequences",
+            "concurrent_writers",
+            "single_precision",
+            "exact_decimals",
+            "time_types",
+            "time_zones",
+            "empty_text",
+            "nul_characters",
+            "binary_values",
+            "owner_look_up",
+            "upsert_captured",
+        }
+    )
+    max_identifier = text.MAX_IDENTIFIER
+    triggers = MariaDBTriggers()
+    answers: ClassVar = {**ANSWERS, **trigger_answers(triggers, has_log)}
+    column_types: ClassVar = {
+        "integer": sa.BigInteger(),
+        "status": mysql.CHAR(1, charset="ascii", collation="ascii_bin"),
+        "event_type": sa.SmallInteger(),
+        "event_time": mysql.DATETIME(fsp=6),
+        "time": mysql.DATETIME(fsp=6),
+        "digest": mysql.CHAR(64, charset="ascii", collation="ascii_bin"),
+        "name": _text(130),
+        "code": _text(64),
+        **dict.fromkeys(("key", "text", "value"), mysql.LONGTEXT(charset="utf8mb4", collation="utf8mb4_bin")),
+    }
+    queue_index = ("status", "record_id")
+    prologue = ("-- mariadb DATABASE < this script", "SET NAMES utf8mb4;", "SET default_storage_engine = InnoDB;", "")
+    epilogue = ()
+    log_sql: ClassVar = {
+        **{name: _bound_by_name(statement) for name, statement in LOG_SQL.items()},
+        **statements(__package__, "log.sql"),
+    }
+    # The server's own zone, not the session's, which is UTC.
+    local_now = "CONVERT_TZ(UTC_TIMESTAMP(6), '+00:00', @@GLOBAL.time_zone)"
+    utc_now = text.UTC_NOW
+    quote = staticmethod(text.quote_identifier)
+    value_text = staticmethod(text.value_text)
+    sees_triggers = staticmethod(sees_triggers)
+    bindable = staticmethod(text.bindable)
+
+    def bind(self, name: str) -> str:
+        return f"%({name})s"
+
+    def fold_name(self, name: str) -> str:
+        return name.partition("@")[0]
+
+    def value_size(self, text: str) -> str:
+        return f"OCTET_LENGTH({text})"
+
+    def log_field(self, field: str, column: str, column_type: ColumnType | None) -> str:
+        if field in ("record_id", "event_type"):
+            return column
+        kind = ColumnType(Kind.TIMESTAMP if field == "event_time" else Kind.CHARACTER)
+        return self.value_text(Column(field, column_type or kind), column)
+
+    def log_times(self, column: str, *, is_zoned: bool) -> Mapping[str, str]:
+        return {"time": column, "new_time": text.UTC_NOW}
+
+    def due_chunks(
+        self,
+        conn: Connection,
+        log: LogTable,
+        until: str,
+        after: DuePlace | None,
+        leave_user: str | None,
+        size: int,
+        value_bytes: int | None = None,
+    ) -> LogRows:
+        if after is not None and after[0] is not None:
+            # Of a log whose event_time has a zone: it is compared in UTC.
+            after = (after[0].removesuffix("Z"), after[1])
+        return super().due_chunks(conn, log, until, after, leave_user, size, value_bytes)
+
+    # Ranges of record_ids, of which there may be thousands, in the text of few statements: there are no array binds.
+
+    def read_rows(self, conn: Connection, log: LogTable, ranges: Ranges) -> list[LogRow]:
+        rows: list[LogRow] = []
+        for condition in _conditions(log, ranges):
+            rows += self.log_rows(conn, self.log_statement(log, "read_rows", ranges=condition), {})
+        return sorted(rows, key=itemgetter(0))
+
+    def read_columns(
+        self, conn: Connection, log: LogTable, ranges: Ranges, fields: Sequence[str]
+    ) -> list[tuple[Any, ...]]:
+        rows: list[tuple[Any, ...]] = []
+        for condition in _conditions(log, ranges):
+            statement = self.log_statement(log, "read_rows", fields=self.log_fields(log, fields), ranges=condition)
+            rows += self.fetch(conn, statement, {})
+        return sorted(rows, key=itemgetter(0))
+
+    def mark(self, conn: Connection, log: LogTable, letter: str, ranges: Ranges) -> int:
+        return self._change(conn, log, "mark", ranges, {"letter": letter})
+
+    def delete(self, conn: Connection, log: LogTable, ranges: Ranges) -> int:
+        return self._change(conn, log, "delete", ranges, {})
+
+    def _change(self, conn: Connection, log: LogTable, name: str, ranges: Ranges, binds: Mapping[str, object]) -> int:
+        changed = 0
+        for condition in _conditions(log, ranges):
+            done = conn.exec_driver_sql(self.log_statement(log, name, ranges=condition), dict(binds))
+            changed += int(done.rowcount)
+        return changed
+
+    def write_keys(self, conn: Connection, log: LogTable, selection: Selection, keys: Sequence[str]) -> None:
+        head, _, row = self.log_statement(log, "write_key").partition("\nVALUES ")
+        for start in range(0, len(keys), _KEYS):
+            chunk = keys[start : start + _KEYS]
+            rows = ", ".join(row.replace("%(table_key)s", f"%(key{n})s") for n in range(len(chunk)))
+            binds = {f"key{n}": key for n, key in enumerate(chunk)}
+            named = {"event_type": int(selection.event_type), "class_name": selection.class_name}
+            conn.exec_driver_sql(f"{head}\nVALUES {rows}", {**named, **binds})
+
+    # The tables of the log
+
+    def record_id(self, log: LogTable, comment: str) -> sa.Column[Any]:
+        return sa.Column(
+            "record_id", self.column_types["integer"], primary_key=True, autoincrement=True, comment=comment
+        )
+
+    def is_letter(self, column: str) -> str:
+        code = f"ASCII({self.quote(column)})"
+        return f"{code} BETWEEN 65 AND 90 OR {code} BETWEEN 97 AND 122"
+
+    def after_companions(self, log: LogTable) -> list[str]:
+        # The comment is drawn by the server, so that a script gives each log one of its own.
+        create = f"CREATE SEQUENCE IF NOT EXISTS {self.quote(log.flight_sequence)} COMMENT = "
+        return [f"EXECUTE IMMEDIATE CONCAT({text.literal(create)}, QUOTE(UUID()))"]
+
+    def drop_after_companions(self, log: LogTable) -> list[str]:
+        return [f"DROP SEQUENCE IF EXISTS {self.quote(log.flight_sequence)}"]
+
+    def next_flight(self, conn: Connection, log: LogTable) -> int:
+        return int(fetch(conn, f"SELECT NEXTVAL({text.bindable(self.quote(log.flight_sequence))})", {})[0][0])
+
+    # Every statement of DDL is committed by itself: a migration that broke off is run again from its beginning.
+
+    def guarded(self, statement: str) -> str:
+        made = re.sub(r"\A(\s*CREATE (?:TABLE|INDEX|UNIQUE INDEX)) (?!IF NOT EXISTS)", r"\1 IF NOT EXISTS ", statement)
+        return re.sub(r"\A(\s*DROP (?:TABLE|INDEX)) (?!IF EXISTS)", r"\1 IF EXISTS ", made)
+
+    def half_made(self, conn: Connection, log: LogTable) -> bool:
+        # One of ours that nobody has written to since.
+        columns = {column["name"] for column in sa.inspect(conn).get_columns(log.name)}
+        return columns == set(LogRow._fields)
+
+    # The log in parts, each read by a session of its own
+
+    def export_snapshot(self, conn: Connection) -> str:
+        raise _NO_SNAPSHOT
+
+    def join_snapshot(self, conn: Connection, snapshot: str) -> None:
+        raise _NO_SNAPSHOT
+
+
+def _conditions(log: LogTable, ranges: Ranges) -> list[str]:
+    """Return SQL that holds for the rows of these record_ids, in pieces."""
+    record_id = text.bindable(text.quote_identifier(log.column("record_id")))
+    single = [f"{record_id} BETWEEN {first:d} AND {last:d}" for first, last in ranges]
+    return [" OR ".join(single[start : start + _RANGES]) for start in range(0, len(single), _RANGES)]
+
+
+DIALECT: Final = MariaDB()

@@ -1,0 +1,73 @@
+-- The statements of the event log on MariaDB. In braces: names of the log and of its columns, quoted; %(name)s: bound
+-- values. The index (status, record_id) serves those that ask for rows N.
+
+-- name: read_window
+-- The rows N from one record_id to another, in order.
+SELECT {fields}
+FROM {log}
+WHERE {status} = 'N' AND {record_id} BETWEEN %(first)s AND %(last)s
+ORDER BY {record_id}
+LIMIT %(limit)s
+
+-- name: read_window_left
+-- The same without the rows that one user made (loopback_rows = leave): they do not fill the window.
+SELECT {fields}
+FROM {log}
+WHERE {status} = 'N' AND {record_id} BETWEEN %(first)s AND %(last)s
+  AND ({perpetrator} IS NULL OR NOT (BINARY RTRIM({perpetrator}) <=> BINARY CONVERT(%(perpetrator)s USING utf8mb4)))
+ORDER BY {record_id}
+LIMIT %(limit)s
+
+-- name: read_rows
+-- Rows by ranges of record_ids, whatever their status.
+SELECT {fields}
+FROM {log}
+WHERE {ranges}
+ORDER BY {record_id}
+
+-- name: mark
+-- The rows of ranges of record_ids that are still N.
+UPDATE {log}
+SET {status} = %(letter)s
+WHERE {status} = 'N' AND ({ranges})
+
+-- name: delete
+DELETE FROM {log}
+WHERE {status} = 'N' AND ({ranges})
+
+-- name: queue
+-- Rows N and the age of the oldest in seconds.
+SELECT COUNT(*), TIMESTAMPDIFF(MICROSECOND, MIN({event_time}), {now}) / 1000000
+FROM {log}
+WHERE {status} = 'N'
+
+-- name: due_until
+-- The clock that event_time is compared with.
+SELECT CAST({now} AS CHAR)
+
+-- name: read_due
+-- The rows N whose time has come, behind a place in their order. A row without time is due, and first.
+SELECT {fields}
+FROM {log}
+WHERE {status} = 'N' AND {record_id} > 0
+  AND ({event_time} IS NULL OR {event_time} <= CAST(%(until)s AS DATETIME(6)))
+  AND (
+    {event_time} > CAST(%(after_time)s AS DATETIME(6))
+    OR (%(after_time)s IS NULL AND {event_time} IS NOT NULL)
+    OR ({record_id} > %(after_id)s AND {event_time} <=> CAST(%(after_time)s AS DATETIME(6)))
+  )
+  AND (%(perpetrator)s IS NULL OR {perpetrator} IS NULL
+    OR NOT (BINARY RTRIM({perpetrator}) <=> BINARY CONVERT(%(perpetrator)s USING utf8mb4)))
+ORDER BY {event_time}, {record_id}
+LIMIT %(limit)s
+
+-- name: cut_part
+-- The first record_id of each part of equal size.
+SELECT record_id
+FROM (
+    SELECT {record_id} AS record_id, ROW_NUMBER() OVER (ORDER BY {record_id}) AS n
+    FROM {log}
+    WHERE {has_status} AND {record_id} BETWEEN %(first)s AND %(last)s
+) AS numbered
+WHERE MOD(n - 1, %(part_size)s) = 0
+ORDER BY 1

@@ -1,0 +1,292 @@
+"""The application's tables on MariaDB: the catalogue of a database, objects by their keys, keys behind a position.
+
+The catalogue is read in three statements, whatever the number of tables (spec/xds.md 5, 6.2). Current rows
+(spec/event-log.md 7.2, spec/xds.md 4.3) are read by a statement for the class and one for each child table::
+
+    SELECT CAST(p.`id` ...), p.`photo`, c.`phoneno` FROM `usr` AS p JOIN `usr_phone` AS c ON c.`usr_id` = p.`id`
+    WHERE (p.`id`, p.`branch`) IN ((1, 'N'), (2, 'W'))
+
+The server finds the rows by its own collation, and what has another text than what was asked for is left out here.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from base64 import b64decode
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal, InvalidOperation
+from functools import lru_cache
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, Final
+
+from sqlalchemy import Connection, Row
+
+from eventlog.core.catalog import Catalog, ChildTable, Column, Database, ForeignKey, ObjectClass, Table
+from eventlog.core.values import ColumnType, Kind, ValueOptions, converter
+from eventlog.sql.dialect import NoSuchValue
+from eventlog.sql.dialects.mariadb.text import bindable, field, key_text, key_value, quote_identifier, value_text
+from eventlog.sql.dialects.stepwise import StepwiseDialect, log_text
+from eventlog.sql.statements import by_relation, fetch, statements
+from eventlog.sql.windows import Walk
+
+_SQL: Final = statements(__package__, "reflect.sql")
+_KEYS: Final = 500
+"""Keys that one statement asks for."""
+
+
+class MariaDBObjects(StepwiseDialect):
+    """The tables and views of the database that the URL names: the server's schemas are databases, and a class has
+    none (spec/xds.md 5.1).
+
+    A class is walked by its key's values; a view, whose rows may have one key, by the canonical text itself.
+    """
+
+    # The catalogue
+
+    def reflect(self, conn: Connection, schema: str | None) -> Database:
+        by_table = {
+            name: by_relation(conn.exec_driver_sql(bindable(_SQL[name])).all())
+            for name in ("columns", "unique_keys", "foreign_keys")
+        }
+        tables = [
+            _table(name, columns, by_table["unique_keys"][name], by_table["foreign_keys"][name])
+            for name, columns in by_table["columns"].items()
+        ]
+        return Database(dialect=self.name, schema=None, tables=tuple(tables))
+
+    def fingerprint(self, conn: Connection, catalog: Catalog) -> str:
+        return str(fetch(conn, bindable(_SQL["fingerprint"]), {})[0][0])
+
+    # Objects by their keys, and keys behind a position
+
+    def read_values(
+        self,
+        conn: Connection,
+        schema: str | None,
+        cls: ObjectClass,
+        child: ChildTable | None,
+        columns: tuple[Column, ...],
+        keys: Sequence[tuple[Any, ...]],
+    ) -> Iterator[tuple[int, Sequence[Any]]]:
+        readers = [self.key_column_reader(column) for column in cls.key]
+        places: dict[tuple[object, ...], list[int]] = {}
+        for place, key in enumerate(keys):
+            places.setdefault(key, []).append(place)
+        wanted = list(places)
+        for start in range(0, len(wanted), _KEYS):
+            chunk = wanted[start : start + _KEYS]
+            binds = {f"k{n}_{i}": value for n, key in enumerate(chunk) for i, value in enumerate(key)}
+            for row in fetch(conn, values_statement(cls, child, columns, len(chunk)), binds):
+                key = tuple(reader(log_text(value) or "") for reader, value in zip(readers, row, strict=False))
+                for place in places.get(key, ()):
+                    yield place, row[len(readers) :]
+
+    def key_column_reader(self, column: Column) -> Callable[[str], object]:
+        match column.type.kind:
+            case Kind.INTEGER:
+                return _sure(int)
+            case Kind.EXACT:
+                return _sure(_decimal)
+            case Kind.APPROXIMATE:
+                return _sure(_single if column.type.bits == 32 else _double)
+            case Kind.BOOLEAN:
+                boolean = converter(column.type, ValueOptions())
+                return lambda text: int(boolean(text) in ("1", "true"))
+            case Kind.BINARY:
+                return lambda text: b64decode(text, validate=True)
+            case Kind.FIXED:
+                return _sure(lambda text: _encodable(text).rstrip(" "))
+            case Kind.DATE | Kind.TIME | Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
+                return _moment
+            case _:
+                return _sure(_encodable)
+
+    def keys_behind(self, conn: Connection, walk: Walk, position: str | None, limit: int) -> list[str]:
+        refs = self.walk_key(walk)
+        distinct, order = ("DISTINCT ", "1") if walk.cls.is_view else ("", ", ".join(refs))
+        statement = (
+            f"SELECT {distinct}{_walked(walk, refs)} FROM {self.walk_rows(walk)}"  # noqa: S608 - quoted
+            f" WHERE {self.walk_condition(walk, goes_on=position is not None)} ORDER BY {order} LIMIT %(limit)s"
+        )
+        binds = {**self.position_binds(walk.cls, position), "limit": limit}
+        return [str(key) for (key,) in fetch(conn, statement, binds)]
+
+    def behind(self, walk: Walk) -> str:
+        refs = self.walk_key(walk)
+        if walk.cls.is_view:
+            return f"{_walked(walk, refs)} > CONVERT({self.bind('position')} USING utf8mb4) COLLATE utf8mb4_nopad_bin"
+        # Column by column, since a comparison of row values takes no index.
+        pairs = [(ref, self.bind(f"k{i}")) for i, ref in enumerate(refs)]
+        steps = [
+            " AND ".join([*(f"{ref} = {bind}" for ref, bind in pairs[:i]), f"{pairs[i][0]} > {pairs[i][1]}"])
+            for i in range(len(pairs))
+        ]
+        return "(" + " OR ".join(f"({step})" for step in steps) + ")"
+
+    def position_binds(self, cls: ObjectClass, position: str | None) -> Mapping[str, object]:
+        return {"position": position} if cls.is_view and position is not None else super().position_binds(cls, position)
+
+
+def _walked(walk: Walk, refs: Sequence[str]) -> str:
+    """Return SQL of the canonical key of a row, in an order of its bytes."""
+    return f"CONVERT({key_text(walk.cls.key, refs)} USING utf8mb4) COLLATE utf8mb4_nopad_bin"
+
+
+# --- the catalogue ----------------------------------------------------------------------------------------------------
+
+_KINDS: Final[Mapping[str, tuple[Kind, int, int]]] = {
+    "tinyint": (Kind.INTEGER, 16, 16),
+    "smallint": (Kind.INTEGER, 16, 32),
+    "mediumint": (Kind.INTEGER, 32, 32),
+    "int": (Kind.INTEGER, 32, 64),
+    "bigint": (Kind.INTEGER, 64, 0),
+    "year": (Kind.INTEGER, 16, 16),
+    "float": (Kind.APPROXIMATE, 32, 32),
+    "double": (Kind.APPROXIMATE, 64, 64),
+    "char": (Kind.FIXED, 0, 0),
+    **dict.fromkeys(
+        ("varchar", "tinytext", "text", "mediumtext", "longtext", "json", "enum", "set"), (Kind.CHARACTER, 0, 0)
+    ),
+    **dict.fromkeys(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"), (Kind.BINARY, 0, 0)),
+    "date": (Kind.DATE, 0, 0),
+    "time": (Kind.TIME, 0, 0),
+    "datetime": (Kind.TIMESTAMP, 0, 0),
+    "timestamp": (Kind.TIMESTAMPTZ, 0, 0),
+    "uuid": (Kind.UUID, 0, 0),
+}
+"""The kind of a type, with the bits of its signed and its unsigned form; 0 bits = no range of ours."""
+
+
+def column_type(word: str, declared: str) -> ColumnType:
+    """Return the column type of a type by its word and as it is declared, such as ``bigint(20) unsigned``."""
+    word = word.lower()
+    if word == "bit":
+        return ColumnType(Kind.BOOLEAN if declared.lower() == "bit(1)" else Kind.BINARY, 0, declared)
+    if word == "decimal":
+        scale = declared.partition("(")[2].partition(")")[0].partition(",")[2]
+        return ColumnType(Kind.EXACT if scale.strip("0") else Kind.INTEGER, 0, declared)
+    kind, signed, unsigned = _KINDS.get(word, (Kind.OTHER, 0, 0))
+    return ColumnType(kind, unsigned if "unsigned" in declared.lower() else signed, declared)
+
+
+_COMPARED_BY_BYTES: Final = ("_nopad_bin", "binary")
+
+
+def _table(name: str, columns: Sequence[Row[Any]], unique: Sequence[Row[Any]], foreign: Sequence[Row[Any]]) -> Table:
+    present = tuple(
+        # A collation that fills up with blanks, or knows no case, takes different texts for equal.
+        Column(row.name, column_type(row.word, row.type), row.coll is None or row.coll.endswith(_COMPARED_BY_BYTES))
+        for row in columns
+    )
+    names = [column.name for column in present]
+    primary: tuple[str, ...] = ()
+    keys: list[tuple[str, ...]] = []
+    for index_name, of_index in groupby(unique, attrgetter("index_name")):
+        rows = list(of_index)
+        key = tuple(row.name for row in rows)
+        if not set(key) <= set(names):
+            continue
+        if index_name == "PRIMARY":
+            # Only a part of the values counts in the key of a prefix, so rows have no whole key.
+            primary = key if all(row.sub_part is None for row in rows) else ()
+        if all(row.sub_part is None for row in rows):
+            keys.append(key)
+    return Table(
+        name=name,
+        kind="view" if columns[0].kind == "view" else "table",
+        columns=present,
+        primary_key=primary,
+        foreign_keys=tuple(sorted(_foreign_keys(foreign, names), key=lambda key: names.index(key.columns[0]))),
+        unique_keys=tuple(sorted(keys)),
+    )
+
+
+def _foreign_keys(rows: Iterable[Row[Any]], names: Collection[str]) -> Iterator[ForeignKey]:
+    for _, of_key in groupby(rows, attrgetter("constraint_name")):
+        pairs = list(of_key)
+        columns = tuple(row.column_name for row in pairs)
+        if set(columns) <= set(names):
+            first = pairs[0]
+            table = first.ref_table if first.ref_schema == first.home else f"{first.ref_schema}.{first.ref_table}"
+            yield ForeignKey(columns, table, tuple(row.ref_column for row in pairs))
+
+
+# --- the statement that reads objects ---------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=512)
+def values_statement(cls: ObjectClass, child: ChildTable | None, values: tuple[Column, ...], size: int) -> str:
+    """Return the statement that reads keys and values of the rows with ``size`` keys. Names are quoted, keys bound."""
+    row, source = "p", f"{quote_identifier(cls.table.name)} AS p"
+    if child is not None:
+        # By the collation of both sides, as the foreign key compares. The text of the key is its owner's.
+        owned = " AND ".join(
+            f"p.{quote_identifier(key.name)} = c.{quote_identifier(owner)}"
+            for key, owner in zip(cls.key, child.owner_columns, strict=True)
+        )
+        row, source = "c", f"{source}\nJOIN {quote_identifier(child.table.name)} AS c ON {owned}"
+    keys = [field("p", column) for column in cls.key]
+    texts = [_selected(column, ref, is_key=True) for column, ref in zip(cls.key, keys, strict=True)]
+    texts += [_selected(column, field(row, column), is_key=False) for column in values]
+    statement = bindable(f"SELECT {', '.join(texts)}\nFROM {source}\nWHERE {_row(keys)} IN ")
+    wanted = ", ".join(_row([f"%(k{n}_{i})s" for i in range(len(keys))]) for n in range(size))
+    return f"{statement}({wanted})"
+
+
+def _row(parts: Sequence[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"({', '.join(parts)})"
+
+
+def _selected(column: Column, ref: str, *, is_key: bool) -> str:
+    if column.type.kind is Kind.BINARY:
+        return f"BINARY {ref}"  # bytes, whose base64 is made here
+    return key_value(column, ref) if is_key else value_text(column, ref)
+
+
+# --- what is bound ----------------------------------------------------------------------------------------------------
+
+
+def _sure(read: Callable[[str], object]) -> Callable[[str], object]:
+    """Return a reader that raises NoSuchValue for a text that is no value."""
+
+    def reader(text: str) -> object:
+        try:
+            return read(text)
+        except (ValueError, InvalidOperation, OverflowError, struct.error) as error:
+            raise NoSuchValue from error
+
+    return reader
+
+
+def _decimal(text: str) -> Decimal:
+    number = Decimal(text)
+    if not number.is_finite():
+        raise NoSuchValue
+    return number
+
+
+def _double(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise NoSuchValue
+    return number
+
+
+def _single(text: str) -> float:
+    """Return the number that a FLOAT holds of it, as the server compares it: as a double."""
+    (number,) = struct.unpack("<f", struct.pack("<f", _double(text)))
+    return float(number)
+
+
+def _encodable(text: str) -> str:
+    text.encode()
+    return text
+
+
+def _moment(text: str) -> str:
+    """Return a date or time in one form; the session's zone is UTC."""
+    seconds, _, fraction = text.removesuffix("Z").partition(".")
+    fraction = fraction.rstrip("0")
+    return f"{seconds}.{fraction}" if fraction else seconds

@@ -1,0 +1,49 @@
+-- What the database of the session has, in one statement each. Sequences and temporary tables are left out, and virtual
+-- columns, which are not stored. Names are compared by bytes: the catalogue's own collation takes no notice of case.
+
+-- name: columns
+-- The columns of all tables and views, in order.
+SELECT t.table_name AS relation, CASE t.table_type WHEN 'VIEW' THEN 'view' ELSE 'table' END AS kind,
+       c.column_name AS name, c.data_type AS word, c.column_type AS type, c.collation_name AS coll, t.engine,
+       t.create_options LIKE '%partitioned%' AS partitioned
+FROM information_schema.tables AS t
+JOIN information_schema.columns AS c
+  ON c.table_schema = t.table_schema AND BINARY c.table_name = BINARY t.table_name
+WHERE t.table_schema = DATABASE() AND t.table_type IN ('BASE TABLE', 'SYSTEM VERSIONED', 'VIEW')
+  AND c.extra NOT LIKE '%VIRTUAL GENERATED%'
+  AND NOT (t.table_type = 'SYSTEM VERSIONED' AND c.generation_expression IN ('ROW START', 'ROW END'))
+ORDER BY BINARY t.table_name, c.ordinal_position;
+
+-- name: unique_keys
+-- The columns of unique indexes in order; sub_part is the length of a prefix, of which rows may share one.
+SELECT s.table_name AS relation, s.index_name, s.column_name AS name, s.sub_part, s.nullable
+FROM information_schema.statistics AS s
+WHERE s.table_schema = DATABASE() AND s.non_unique = 0
+ORDER BY BINARY s.table_name, s.index_name, s.seq_in_index;
+
+-- name: foreign_keys
+SELECT k.table_name AS relation, k.constraint_name, k.column_name, k.referenced_table_schema AS ref_schema,
+       k.referenced_table_name AS ref_table, k.referenced_column_name AS ref_column, DATABASE() AS home
+FROM information_schema.key_column_usage AS k
+WHERE k.table_schema = DATABASE() AND k.referenced_table_name IS NOT NULL
+ORDER BY BINARY k.table_name, k.constraint_name, k.ordinal_position;
+
+-- name: cascades
+-- Every foreign key by which the server writes rows without firing their triggers, of all databases that the session
+-- is shown.
+SELECT r.constraint_schema AS child_schema, r.table_name AS child, r.constraint_name,
+       r.unique_constraint_schema AS parent_schema, r.referenced_table_name AS parent,
+       r.delete_rule, r.update_rule, k.column_name, k.referenced_column_name AS ref_column, DATABASE() AS home
+FROM information_schema.referential_constraints AS r
+JOIN information_schema.key_column_usage AS k
+  ON k.constraint_schema = r.constraint_schema AND k.constraint_name = r.constraint_name
+  AND BINARY k.table_name = BINARY r.table_name
+WHERE r.delete_rule IN ('CASCADE', 'SET NULL', 'SET DEFAULT') OR r.update_rule IN ('CASCADE', 'SET NULL', 'SET DEFAULT')
+ORDER BY r.constraint_schema, BINARY r.table_name, r.constraint_name, k.ordinal_position;
+
+-- name: fingerprint
+-- A text that changes with the columns of the tables, whatever their number.
+SELECT CONCAT(COUNT(*), '-', COALESCE(SUM(CRC32(CONCAT_WS('/', c.table_name, c.column_name, c.ordinal_position,
+       c.column_type, c.column_key, c.collation_name, c.extra))), 0)) AS fingerprint
+FROM information_schema.columns AS c
+WHERE c.table_schema = DATABASE();

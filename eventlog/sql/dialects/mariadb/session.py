@@ -1,0 +1,316 @@
+"""A session on MariaDB: how it begins, how its rows are fetched, its lock on a log, its rights, what doctor asks.
+
+One publisher a log: by GET_LOCK, whose locks are the session's, whatever is committed (spec/event-log.md 12).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+from sqlalchemy import URL, Connection
+from sqlalchemy.exc import DBAPIError
+
+from eventlog.errors import ConfigError
+from eventlog.sql.dialect import Dialect
+from eventlog.sql.dialects.mariadb.text import USER, bindable, in_text, quote_identifier
+from eventlog.sql.doctor import Answer, AnswerFunction, Numbering
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.statements import fetch, statements
+
+_SQL_MODE: Final = "STRICT_ALL_TABLES,ANSI_QUOTES,NO_ENGINE_SUBSTITUTION,ERROR_FOR_DIVISION_BY_ZERO"
+"""Names in double quotes, as the other databases take them; a value that does not fit is refused, never cut."""
+LEAST_VERSION: Final = (10, 11)
+"""The oldest release that is still maintained, and that the tests run on. It keeps AUTO_INCREMENT over a restart."""
+
+_ACCESS: Final = "check the user in the URL, and {secret}; a user is one of a host, such as 'eventlog'@'10.0.0.%'"
+_CONNECT_ADVICE: Final = {
+    "(1045,": _ACCESS,
+    "(1698,": _ACCESS,
+    "(1044,": "grant the user a right on the database, or correct its name in the URL",
+    "(1049,": "correct the database in the URL: mariadb://user@host:3306/DATABASE",
+    "(1130,": "the server lets no user in from this host: create 'USER'@'HOST' there",
+    "(1820,": "the password has expired: set a new one",
+    "(1862,": "the password has expired: set a new one",
+    "caching_sha2_password": "this is most likely MySQL, which is not supported: use MariaDB",
+}
+_PASSING: Final = frozenset(
+    {
+        *(1205, 1213),  # a lock that another session holds for too long, a deadlock
+        *(1021, 1041, 1114, 1135),  # no room, no memory, no thread
+        *(1040, 1203, 1226),  # too many connections
+        *(1053, 1077, 1078, 1079, 1152, 1158, 1159, 1160, 1161, 1184),  # a shutdown, a connection that broke
+        *(1290, 1836),  # a server that writes nothing now, as during a switchover
+        *(1317, 1927, 1969, 3024),  # a statement or session that was ended, a statement that took too long
+        *(1020, 1412),  # what was to be read or written was changed meanwhile
+        *(1047, 1180),  # a node of a cluster that is not ready, or that lost against another one at the commit
+        *(2002, 2003, 2005, 2006, 2013, 2014, 2027, 2055),  # the client's own: the server is gone
+    }
+)
+"""The numbers of errors that pass."""
+_NO_RIGHT: Final = frozenset({1044, 1045, 1142, 1143, 1227, 1370})
+_OTHERWISE_REFUSED: Final = frozenset({1364, 1792})
+"""A column without a value, a transaction that may write nothing: what is looked at once the rights are there."""
+
+_TRIED: Final = {
+    "SELECT": "EXPLAIN SELECT 1 FROM {table} WHERE 1 = 0",
+    "INSERT": "EXPLAIN INSERT INTO {table} ({column}) SELECT NULL FROM (SELECT 1 AS one) AS nothing WHERE 1 = 0",
+    "UPDATE": "EXPLAIN UPDATE {table} SET {column} = NULL WHERE 1 = 0",
+    "DELETE": "EXPLAIN DELETE FROM {table} WHERE 1 = 0",
+}
+
+
+class MariaDBSessions(Dialect):
+    """PyMySQL, READ COMMITTED whatever the server says, the lock by name, rights tried by EXPLAIN."""
+
+    driver = "mariadb+pymysql"
+    package = "eventlog-publisher[mariadb]"
+    connect_advice: ClassVar = _CONNECT_ADVICE
+    session = (
+        "SET NAMES utf8mb4 COLLATE utf8mb4_bin",
+        # A publisher that stays in a snapshot would never see a new row.
+        "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+        "SET SESSION time_zone = '+00:00', sql_select_limit = DEFAULT, sql_safe_updates = OFF, sql_auto_is_null = OFF,"
+        " autocommit = OFF, wait_timeout = 86400, net_write_timeout = 600, default_storage_engine = InnoDB",
+    )
+
+    def connect_args(self, timeout: int) -> dict[str, object]:
+        return {
+            "connect_timeout": timeout,
+            "charset": "utf8mb4",
+            "program_name": "eventlog",
+            # Before SQLAlchemy asks how names are quoted.
+            "sql_mode": _SQL_MODE,
+        }
+
+    def name_session(self, driver_connection: Any) -> None:
+        refuse_server(driver_connection.get_server_info())
+
+    def check_url(self, url: URL) -> None:
+        if not url.database:
+            raise ConfigError("the database URL names no database: write it as mariadb://user@host:3306/database")
+
+    def begin_reading(self, conn: Connection, seconds: int) -> None:
+        conn.exec_driver_sql(f"SET SESSION max_statement_time = {int(seconds)}")
+        conn.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        conn.exec_driver_sql("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+
+    def refuses(self, error: BaseException) -> bool:
+        return _code_of(error) not in {*_PASSING, 0}
+
+    def passes(self, error: BaseException) -> bool:
+        return _code_of(error) in _PASSING
+
+    def read_only(self, conn: Connection) -> str | None:
+        ((is_read_only, is_tx_read_only),) = fetch(conn, "SELECT @@GLOBAL.read_only, @@SESSION.tx_read_only", {})
+        if is_tx_read_only:
+            return "tx_read_only is on for its sessions"
+        # A user with READ_ONLY ADMIN writes all the same.
+        if is_read_only and not re.search(r"READ_ONLY ADMIN|ALL PRIVILEGES ON \*\.\*", "\n".join(grants_of(conn))):
+            return "the server is read_only, as a replica is"
+        return None
+
+    def current_user(self, conn: Connection) -> str:
+        return str(fetch(conn, f"SELECT {USER}", {})[0][0])
+
+    def session_id(self, conn: Connection) -> str:
+        return str(fetch(conn, "SELECT CONNECTION_ID()", {})[0][0])
+
+    def identity(self, conn: Connection, log: LogTable) -> str:
+        # The comment of the sequence of flights, drawn when it was made: a replica that takes over has the same.
+        statement = (
+            "SELECT DATABASE(), table_comment FROM information_schema.tables"
+            " WHERE table_schema = DATABASE() AND BINARY table_name = BINARY %(name)s"
+        )
+        rows = fetch(conn, statement, {"name": log.flight_sequence})
+        return "/".join(["mariadb", *(str(part) for row in rows for part in row), log.name])
+
+    def server_parts(self, conn: Connection, log: LogTable) -> dict[str, str]:
+        # Servers that replicate one another have numbers of their own. The nodes of a cluster lose nothing together.
+        cluster = fetch(
+            conn,
+            "SELECT variable_value FROM information_schema.global_status"
+            " WHERE variable_name = 'WSREP_CLUSTER_STATE_UUID' AND variable_value <> ''",
+            {},
+        )
+        if cluster:
+            return {"cluster": str(cluster[0][0])}
+        return {"server_id": str(fetch(conn, "SELECT @@GLOBAL.server_id", {})[0][0])}
+
+    # One publisher a log
+
+    def try_lock(self, conn: Connection, log: LogTable) -> bool:
+        # One that is held already would have to be given back twice.
+        return self.holds_lock(conn, log) or _ask_lock(conn, log, "GET_LOCK({name}, 0)") == 1
+
+    def holds_lock(self, conn: Connection, log: LogTable) -> bool:
+        return _ask_lock(conn, log, "IS_USED_LOCK({name}) = CONNECTION_ID()") == 1
+
+    def is_locked(self, conn: Connection, log: LogTable) -> bool:
+        return _ask_lock(conn, log, "IS_USED_LOCK({name})") is not None
+
+    def unlock(self, conn: Connection, log: LogTable) -> None:
+        _ask_lock(conn, log, "RELEASE_LOCK({name})")
+
+    # Rights
+
+    def missing_rights(self, conn: Connection, log: LogTable, deletes: bool) -> list[str]:
+        missing = super().missing_rights(conn, log, deletes)
+        return missing + self.lacking(conn, log, log.flight_sequence, ("SELECT", "INSERT"), "next_not_cached_value")
+
+    def lacking(self, conn: Connection, log: LogTable, table: str, rights: Sequence[str], column: str) -> list[str]:
+        # EXPLAIN asks for the rights of its statement and runs nothing: rights come by roles too.
+        names = {"table": quote_identifier(table), "column": quote_identifier(column)}
+        if table == log.flight_sequence:  # which no statement asks for that changes nothing
+            granted = rights_on(conn, table)[table]
+            return [f"{right} on sequence {table}" for right in rights if right not in granted]
+        return [f"{right} on table {table}" for right in rights if not may_run(conn, _TRIED[right].format(**names))]
+
+
+def refuse_server(version: str) -> None:
+    """Raise ConfigError for a server that is no MariaDB, or one that is too old. ``version``: as it says itself."""
+    if "mariadb" not in version.lower():
+        raise ConfigError(
+            f"the server is MySQL {version}, which is not supported: the suite has not run on it, and its triggers, "
+            "sequences and defaults differ; use MariaDB"
+        )
+    found = re.search(r"(\d+)\.(\d+)\.\d+-mariadb", version.lower())
+    if found is not None and (int(found[1]), int(found[2])) < LEAST_VERSION:
+        raise ConfigError(f"MariaDB {found[1]}.{found[2]} is too old: {'.'.join(map(str, LEAST_VERSION))} is needed")
+
+
+def _code_of(error: BaseException) -> int:
+    """Return the number of an error of the driver, 0 if it has none."""
+    code = error.args[0] if error.args else 0
+    return code if isinstance(code, int) else 0
+
+
+def error_code(error: DBAPIError) -> int:
+    """Return the number of an error, 0 if it has none."""
+    return 0 if error.orig is None else _code_of(error.orig)
+
+
+def may_run(conn: Connection, statement: str) -> bool:
+    """Return whether this session has the rights for a statement that changes nothing."""
+    try:
+        conn.exec_driver_sql(statement, execution_options={"no_parameters": True}).close()
+    except DBAPIError as error:
+        if error_code(error) not in _NO_RIGHT | _OTHERWISE_REFUSED:
+            raise
+        return error_code(error) in _OTHERWISE_REFUSED
+    return True
+
+
+def grants_of(conn: Connection) -> list[str]:
+    """Return what the user of a session was granted, also by the role that is set, as SQL."""
+    return [str(grant) for (grant,) in fetch(conn, "SHOW GRANTS", {})]
+
+
+_GRANT: Final = re.compile(
+    r"""GRANT\ (?P<rights>.*?)\ ON\ (?P<schema>\*|`(?:[^`]|``)*`|"(?:[^"]|"")*")
+    \.(?P<table>\*|`(?:[^`]|``)*`|"(?:[^"]|"")*")\ TO\ """,
+    re.DOTALL | re.VERBOSE,
+)
+_OF_TABLES: Final = frozenset({"SELECT", "INSERT", "UPDATE", "DELETE", "TRIGGER"})
+
+
+def rights_on(conn: Connection, *tables: str) -> Mapping[str, set[str]]:
+    """Return the rights that the user of a session has on whole tables of its database, by table.
+
+    Of a name that no table has, those on all tables of the database.
+    """
+    database = str(fetch(conn, "SELECT DATABASE()", {})[0][0])
+    found: dict[str, set[str]] = {table: set() for table in tables}
+    for grant in grants_of(conn):
+        match = _GRANT.match(grant)
+        if match is None or not _means(match["schema"], database):
+            continue
+        # Rights on some columns are none on the table.
+        rights = set(re.sub(r"\w+ \([^)]*\)", "", match["rights"]).replace(", ", ",").split(","))
+        if "ALL PRIVILEGES" in rights:
+            rights |= _OF_TABLES
+        for table in tables:
+            if match["table"] == "*" or _unquoted(match["table"]) == table:
+                found[table] |= rights
+    return found
+
+
+def _unquoted(name: str) -> str:
+    return name[1:-1].replace(name[0] * 2, name[0])
+
+
+def _means(written: str, database: str) -> bool:
+    """Return whether the name of a database in a grant means this one; _ and % in it are a pattern, unless escaped."""
+    if written == "*":
+        return True
+    parts = re.findall(r"\\.|.", _unquoted(written), re.DOTALL)
+    wild = {"_": ".", "%": ".*"}
+    pattern = "".join(wild.get(part) or re.escape(part[-1]) for part in parts)
+    return re.fullmatch(pattern, database, re.DOTALL) is not None
+
+
+_LOCK: Final = "CONCAT('eventlog ', LEFT(SHA2(CONCAT(DATABASE(), '.', %(log)s), 256), 40))"
+
+
+def _ask_lock(conn: Connection, log: LogTable, question: str) -> Any:
+    return fetch(conn, f"SELECT {question.format(name=_LOCK)}", {"log": log.name})[0][0]
+
+
+# --- what doctor asks beside doctor.sql -------------------------------------------------------------------------------
+
+_SQL: Final = statements(__package__, "doctor.sql")
+
+
+def _numberings(conn: Connection, log: LogTable) -> Iterator[Numbering]:
+    """Whether record_ids rise in the order of the requests: not if servers share the numbers out between them."""
+    ((increment, offset),) = fetch(conn, "SELECT @@GLOBAL.auto_increment_increment, @@GLOBAL.auto_increment_offset", {})
+    name = f"{quote_identifier(log.name)} (AUTO_INCREMENT)"
+    disorder = None
+    if int(increment) > 1:
+        disorder = f"counts in steps of {increment} from {offset} on, as where several servers are written"
+    mend = "let applications write one server alone, and SET GLOBAL auto_increment_increment = 1"
+    yield Numbering(name, 1, 1, False, disorder, mend)
+
+
+def _indexes(conn: Connection, log: LogTable) -> Answer:
+    rows = fetch(conn, bindable(_SQL["indexes"]).replace(":log_name", "%(log_name)s"), {"log_name": log.name})
+    return [(name, True, column, None) for name, column in rows]
+
+
+def has_log(conn: Connection, log: str) -> bool:
+    """Return whether a log is there that the text of a trigger names."""
+    return log in {in_text(quote_identifier(str(name))) for (name,) in fetch(conn, _SQL["tables"], {})}
+
+
+def _unreadable(conn: Connection, tables: Sequence[str], columns: Sequence[str], **_: Any) -> Answer:
+    """Return the columns that this user may not read."""
+    by_table: defaultdict[str, list[str]] = defaultdict(list)
+    for table, column in zip(tables, columns, strict=True):
+        by_table[table].append(column)
+    for table, names in by_table.items():
+        listed = ", ".join(map(quote_identifier, names))
+        if not may_run(conn, f"EXPLAIN SELECT {listed} FROM {quote_identifier(table)} WHERE 1 = 0"):  # noqa: S608
+            yield table, names
+
+
+def _rights_to_apply(conn: Connection, tables: Sequence[str], **_: Any) -> Iterator[tuple[str]]:
+    """Return what this session's user lacks to apply triggers to tables, in words."""
+    rights = rights_on(conn, *tables)
+    for table in tables:
+        if "TRIGGER" not in rights[table]:
+            yield (f"TRIGGER on table {table}",)
+
+
+def sees_triggers(conn: Connection, _schema: str) -> bool:
+    """Return whether this session is shown the triggers of the database: the right TRIGGER on all of its tables."""
+    return "TRIGGER" in rights_on(conn, "")[""]
+
+
+ANSWERS: Final[Mapping[str, AnswerFunction]] = {
+    "numberings": _numberings,
+    "indexes": _indexes,
+    "unreadable": _unreadable,
+    "rights_to_apply": _rights_to_apply,
+}

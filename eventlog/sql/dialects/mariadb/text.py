@@ -1,0 +1,177 @@
+"""Pieces of MariaDB SQL: names, literals, values as log text, change test, keys (spec/triggers.md 4, 5, 6).
+
+Nothing here depends on ``sql_mode``: names stand in backticks, texts are put together by CONCAT, no literal holds a
+backslash or is empty. Nothing depends on the character set of the session that makes a trigger: every text is made in
+utf8mb4. And nothing holds a percent sign but names, which the driver's parameters would take for their own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+from urllib.parse import quote
+
+from eventlog.core.catalog import Column
+from eventlog.core.values import Kind
+from eventlog.sql.statements import key_parts
+
+MAX_IDENTIFIER: Final = 64
+"""Characters for the server; our own names have no more bytes."""
+
+_PLAIN: Final = re.compile(r"[\w .,:;=+/@*()-]+", re.ASCII)
+UTC_NOW: Final = "UTC_TIMESTAMP(6)"
+USER: Final = "SUBSTRING_INDEX(USER(), '@', 1)"
+"""Who opened the session, without the host (spec/event-log.md 8.3)."""
+
+
+def quote_identifier(name: str) -> str:
+    """Return a name in backticks, which every sql_mode takes for a name."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def literal(text: str) -> str:
+    """Return a text as an SQL literal of utf8mb4 that means the same in every sql_mode.
+
+    What is more than plain letters stands in hexadecimal digits: a backslash may be one or not, a quote is written anew
+    in the body that the server keeps of a trigger, and EMPTY_STRING_IS_NULL makes NULL of an empty literal.
+    """
+    return f"'{text}'" if _PLAIN.fullmatch(text) else f"_utf8mb4 X'{text.encode().hex()}'"
+
+
+def in_text(text: str) -> str:
+    """Return a text as it stands in a literal that is read again: what ends or changes one as %XX, as in a URL."""
+    return quote(text, safe=' !#$&()*+,-./:;<=>?@[]^_`{|}~"')
+
+
+def bindable(sql: str) -> str:
+    """Return SQL text as it stands in a statement whose parameters are written %(name)s."""
+    return sql.replace("%", "%%")
+
+
+def field(row: str, column: Column) -> str:
+    """Return SQL of a column of a row, such as OLD.`id`."""
+    return f"{row}.{quote_identifier(column.name)}"
+
+
+def fields(row: str, columns: Sequence[Column]) -> list[str]:
+    """Return SQL of columns of a row."""
+    return [field(row, column) for column in columns]
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+_TEXT: Final = frozenset({Kind.CHARACTER, Kind.FIXED})
+_GEOMETRIES: Final = frozenset(
+    {
+        *("geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon"),
+        *("geometrycollection", "geomcollection"),
+    }
+)
+_LARGE: Final = frozenset({"text", "mediumtext", "longtext", "json", "blob", "mediumblob", "longblob"}) | _GEOMETRIES
+"""The types whose values may be larger than a packet takes once they are text."""
+
+
+def data_type(column: Column) -> str:
+    """Return the word of a column's type, such as varchar."""
+    return column.type.sql.partition("(")[0].partition(" ")[0].lower()
+
+
+def is_large(column: Column) -> bool:
+    """Return whether values may be too large to be logged, which a trigger then asks row by row."""
+    return data_type(column) in _LARGE
+
+
+def value_text(column: Column, ref: str) -> str:
+    """Return SQL of a column's value as log text (spec/triggers.md 6)."""
+    match column.type.kind:
+        case Kind.CHARACTER:
+            return f"CONVERT({ref} USING utf8mb4)"
+        case Kind.FIXED:
+            # Stored without the blanks at its end, which PAD_CHAR_TO_FULL_LENGTH puts there.
+            return f"RTRIM(CONVERT({ref} USING utf8mb4))"
+        case Kind.BINARY:
+            return f"REPLACE(TO_BASE64({ref}), CHAR(10), _utf8mb4 X'')"
+        case Kind.TIMESTAMPTZ:
+            # UNIX_TIMESTAMP gives what is stored. All else shows the session's zone, where two moments of an hour in
+            # autumn have one text.
+            seconds = f"UNIX_TIMESTAMP({ref})"
+            zero = f"CONCAT({_as_text(ref)}, 'Z')"
+            moment = _as_text(f"('1970-01-01' + INTERVAL {seconds} SECOND)")
+            return f"CASE WHEN {seconds} = 0 THEN {zero} ELSE CONCAT({moment}, 'Z') END"
+        case Kind.BOOLEAN | Kind.INTEGER:
+            # + 0: BIT as a number, ZEROFILL without its zeros.
+            return _as_text(f"({ref} + 0)")
+        case Kind.APPROXIMATE if column.type.bits == 32:
+            return _as_text(f"CAST({ref} AS DOUBLE)")  # of a FLOAT itself only six digits are shown
+        case Kind.OTHER if data_type(column) in _GEOMETRIES:
+            return f"CONVERT(ST_AsText({ref}) USING utf8mb4)"
+        case _:
+            return _as_text(ref)
+
+
+def _as_text(value: str) -> str:
+    return f"CAST({value} AS CHAR CHARACTER SET utf8mb4)"
+
+
+def fits(*refs: str) -> str:
+    """Return SQL: the values are no larger together than a row of the log may be (spec/triggers.md 6.3).
+
+    A text of a function is NULL beyond max_allowed_packet, and so large a row could not be sent to the publisher. Of
+    base64, and of texts of another character set, a value has up to three bytes for each of its own.
+    """
+    sizes = " + ".join(f"COALESCE(OCTET_LENGTH({ref}), 0)" for ref in refs)
+    return f"{sizes} <= @@GLOBAL.max_allowed_packet DIV 4"
+
+
+# --- change test ------------------------------------------------------------------------------------------------------
+
+
+def is_changed(column: Column, old: str, new: str) -> str:
+    """Return SQL that is true if a value has changed, NULL-safe and by bytes (spec/triggers.md 5)."""
+    if column.type.kind in _TEXT or column.type.kind is Kind.OTHER:
+        return f"(NOT (BINARY {old} <=> BINARY {new}))"
+    if column.type.kind is Kind.TIMESTAMPTZ:
+        return f"(NOT (UNIX_TIMESTAMP({old}) <=> UNIX_TIMESTAMP({new})))"
+    return f"(NOT ({old} <=> {new}))"
+
+
+# --- keys -------------------------------------------------------------------------------------------------------------
+
+_NEVER_QUOTED: Final = frozenset({Kind.INTEGER, Kind.EXACT, Kind.BOOLEAN, Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ})
+"""Their text holds no special and no control character and no blank at an end."""
+_SPECIAL: Final = rb"""^$|^[ ]|[ ]$|[,;'+"=\\<>\x00-\x1F\x7F]"""
+_NEEDS_QUOTES: Final = f"_utf8mb4 X'{_SPECIAL.hex()}'"
+"""A regular expression, in hexadecimal digits, since its backslashes mean another thing in some modes."""
+
+
+def key_value(column: Column, ref: str) -> str:
+    """Return SQL of a key column's value in its normal form, not quoted (spec/event-log.md 4.3)."""
+    text = value_text(column, ref)
+    if column.type.kind is Kind.EXACT:
+        # Without the zeros that fill the scale up, and without the point that may be left.
+        return f"TRIM(TRAILING '.' FROM TRIM(TRAILING '0' FROM {text}))"
+    return text
+
+
+def quoted(value: str) -> str:
+    """Return SQL of a text as a value in a table_key: in quotes where needed (spec/triggers.md 4)."""
+    backslash, mark = "_utf8mb4 X'5C'", "_utf8mb4 X'22'"
+    escaped = f"REPLACE({value}, {backslash}, _utf8mb4 X'5C5C')"
+    escaped = f"REPLACE({escaped}, {mark}, _utf8mb4 X'5C22')"
+    return f"CASE WHEN {value} REGEXP {_NEEDS_QUOTES} THEN CONCAT({mark}, {escaped}, {mark}) ELSE {value} END"
+
+
+def key_text(key: Sequence[Column], refs: Sequence[str]) -> str:
+    """Return ``key_parts`` as one text (spec/triggers.md 4), NULL if a key column is NULL."""
+
+    def value(column: Column, ref: str) -> str:
+        text = key_value(column, ref)
+        return text if column.type.kind in _NEVER_QUOTED else quoted(text)
+
+    return f"CONCAT({', '.join(key_parts(key, refs, value, literal))})"
+
+
+def is_one_spelling(column: Column) -> bool:
+    """Return whether values that are equal, as a foreign key takes them, have one text as key values."""
+    return column.deterministic
