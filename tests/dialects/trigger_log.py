@@ -118,7 +118,7 @@ def catalogue(conn: sa.Connection) -> list[tuple[object, ...]]:
     ]
 
 
-_CHANGES_NOTHING = re.compile(r"\s*(SELECT|PRAGMA|SAVEPOINT|RELEASE|ROLLBACK|SET|ALTER SESSION)\b")
+_CHANGES_NOTHING = re.compile(r"\s*(SELECT|PRAGMA|SAVEPOINT|RELEASE|ROLLBACK|SET(?! STATEMENT)|ALTER SESSION)\b")
 
 
 class BrokenOff(Exception):

@@ -29,17 +29,17 @@ WHERE k.table_schema = DATABASE() AND k.referenced_table_name IS NOT NULL
 ORDER BY BINARY k.table_name, k.constraint_name, k.ordinal_position;
 
 -- name: cascades
--- Every foreign key by which the server writes rows without firing their triggers, of all databases that the session
--- is shown.
-SELECT r.constraint_schema AS child_schema, r.table_name AS child, r.constraint_name,
-       r.unique_constraint_schema AS parent_schema, r.referenced_table_name AS parent,
-       r.delete_rule, r.update_rule, k.column_name, k.referenced_column_name AS ref_column, DATABASE() AS home
+-- The foreign keys by which the server writes rows of their tables without firing the triggers of these.
+SELECT r.table_name AS child, r.constraint_name, r.unique_constraint_schema AS parent_schema,
+       r.referenced_table_name AS parent, r.delete_rule, r.update_rule, k.column_name,
+       k.referenced_column_name AS ref_column, DATABASE() AS home
 FROM information_schema.referential_constraints AS r
 JOIN information_schema.key_column_usage AS k
   ON k.constraint_schema = r.constraint_schema AND k.constraint_name = r.constraint_name
   AND BINARY k.table_name = BINARY r.table_name
-WHERE r.delete_rule IN ('CASCADE', 'SET NULL', 'SET DEFAULT') OR r.update_rule IN ('CASCADE', 'SET NULL', 'SET DEFAULT')
-ORDER BY r.constraint_schema, BINARY r.table_name, r.constraint_name, k.ordinal_position;
+WHERE r.constraint_schema = DATABASE()
+  AND (r.delete_rule IN ('CASCADE', 'SET NULL', 'SET DEFAULT') OR r.update_rule IN ('CASCADE', 'SET NULL', 'SET DEFAULT'))
+ORDER BY BINARY r.table_name, r.constraint_name, k.ordinal_position;
 
 -- name: fingerprint
 -- A text that changes with the columns of the tables, whatever their number.

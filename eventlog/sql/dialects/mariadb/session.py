@@ -143,10 +143,10 @@ class MariaDBSessions(Dialect):
 
     def try_lock(self, conn: Connection, log: LogTable) -> bool:
         # One that is held already would have to be given back twice.
-        return self.holds_lock(conn, log) or _ask_lock(conn, log, "GET_LOCK({name}, 0)") == 1
+        return self.holds_lock(conn, log) or bool(_ask_lock(conn, log, "GET_LOCK({name}, 0)"))
 
     def holds_lock(self, conn: Connection, log: LogTable) -> bool:
-        return _ask_lock(conn, log, "IS_USED_LOCK({name}) = CONNECTION_ID()") == 1
+        return bool(_ask_lock(conn, log, "IS_USED_LOCK({name}) = CONNECTION_ID()"))
 
     def is_locked(self, conn: Connection, log: LogTable) -> bool:
         return _ask_lock(conn, log, "IS_USED_LOCK({name})") is not None
@@ -303,7 +303,7 @@ def _rights_to_apply(conn: Connection, tables: Sequence[str], **_: Any) -> Itera
             yield (f"TRIGGER on table {table}",)
 
 
-def sees_triggers(conn: Connection, _schema: str) -> bool:
+def sees_triggers(conn: Connection, schema: str) -> bool:
     """Return whether this session is shown the triggers of the database: the right TRIGGER on all of its tables."""
     return "TRIGGER" in rights_on(conn, "")[""]
 

@@ -115,7 +115,7 @@ def _as_text(value: str) -> str:
 
 
 def fits(*refs: str) -> str:
-    """Return SQL: the values are no larger together than a row of the log may be (spec/triggers.md 6.3).
+    """Return SQL: the values are no larger together than a row of the log may be (spec/triggers.md 7.4).
 
     A text of a function is NULL beyond max_allowed_packet, and so large a row could not be sent to the publisher. Of
     base64, and of texts of another character set, a value has up to three bytes for each of its own.

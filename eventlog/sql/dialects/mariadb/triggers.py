@@ -13,13 +13,24 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Any, Final
 from urllib.parse import unquote
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
+from eventlog.core.catalog import Database
 from eventlog.errors import DatabaseError, TriggerError
+from eventlog.sql.dialects.mariadb.cascades import FACT as CASCADES
+from eventlog.sql.dialects.mariadb.cascades import (
+    CascadeTriggers,
+    as_fact,
+    cascades_of,
+    followed,
+    from_fact,
+    leading_to,
+    read_links,
+)
 from eventlog.sql.dialects.mariadb.session import error_code, sees_triggers
 from eventlog.sql.dialects.mariadb.text import (
     USER,
@@ -39,7 +50,7 @@ from eventlog.sql.dialects.mariadb.text import (
 )
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import all_there, fetch, run_as_it_stands, statements, template_renderer, trigger_words
-from eventlog.sql.triggers import Action, TableName, TriggerPlan, one_line
+from eventlog.sql.triggers import Action, TableName, TableSql, TriggerPlan, one_line
 from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableTriggers, following
 from eventlog.sql.triggers.marked import (
     Compiled,
@@ -75,7 +86,9 @@ class MariaDBTriggers(MarkedTriggers):
             raise TriggerError(
                 f"watch {triggers.class_name}: MariaDB has no triggers that see a whole statement; use capture = row"
             )
-        if isinstance(triggers, ClassTriggers):
+        if isinstance(triggers, CascadeTriggers):
+            bodies = _cascade_bodies(log, triggers)
+        elif isinstance(triggers, ClassTriggers):
             bodies = _class_bodies(log, triggers, declared)
         else:
             bodies = _child_bodies(log, triggers)
@@ -120,10 +133,21 @@ class MariaDBTriggers(MarkedTriggers):
             "what a replica writes of a primary that replicates by rows, unless slave_run_triggers_for_rbr is set",
         )
 
+    def facts(self, conn: Connection, database: Database, log: LogTable, tables: Collection[str]) -> Mapping[str, Any]:
+        links = leading_to(read_links(conn), tables)
+        return {CASCADES: as_fact(links)} if links else {}
+
+    def tables_sql(
+        self, schema: str | None, log: LogTable, declared: Sequence[TableTriggers], facts: Mapping[str, Any]
+    ) -> list[TableSql]:
+        cascades = cascades_of(declared, from_fact(facts.get(CASCADES, ())))
+        return super().tables_sql(schema, log, [*declared, *cascades], facts)
+
     def plan_declared(
         self, conn: Connection, log: LogTable, schema: str | None, declared: Sequence[TableTriggers]
     ) -> TriggerPlan:
-        plan = super().plan_declared(conn, log, schema, declared)
+        cascades = cascades_of(declared, read_links(conn))
+        plan = super().plan_declared(conn, log, schema, [*declared, *cascades])
         return replace(plan, warnings=(*plan.warnings, *_engines(conn, log, declared)))
 
     def warnings(self, log: LogTable, compiled: Sequence[Compiled], installed: Installed) -> Iterable[str]:
@@ -242,6 +266,14 @@ def _class_bodies(log: LogTable, triggers: ClassTriggers, declared: Sequence[Tab
     yield "i", "AFTER INSERT", body("insert")
     yield "u", "AFTER UPDATE", body("update")
     yield "d", "AFTER DELETE", body("delete")
+
+
+def _cascade_bodies(log: LogTable, triggers: CascadeTriggers) -> Iterator[_Body]:
+    for letter, operation in (("u", "UPDATE"), ("d", "DELETE")):
+        rows = followed(triggers, operation)
+        if rows:
+            body = _text_of("cascade_body.sql.j2", followed=rows, log=_words(log, triggers.class_name))
+            yield letter, f"BEFORE {operation}", body
 
 
 def _child_bodies(log: LogTable, triggers: ChildTriggers) -> Iterator[_Body]:

@@ -1,0 +1,347 @@
+"""What a row takes along by foreign keys: the server deletes and changes the rows of other tables by itself, and fires
+none of their triggers (spec/triggers.md 7.4). The triggers of the table that the statement names log it for them.
+
+A *way* leads from a watched table to one whose rows take its rows along, foreign key by foreign key. It is followed
+upwards as far as the rules of the keys hand a DELETE, or another key, on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Final
+
+from sqlalchemy import Connection
+
+from eventlog.core.catalog import Column, Table
+from eventlog.core.values import ColumnType, Kind
+from eventlog.errors import TriggerError
+from eventlog.model import EventType
+from eventlog.sql.dialects.mariadb.text import field, fields, key_text, quote_identifier
+from eventlog.sql.statements import fetch, statements
+from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableTriggers
+
+_SQL: Final = statements(__package__, "reflect.sql")
+_ACTS: Final = ("CASCADE", "SET NULL", "SET DEFAULT")
+FACT: Final = "cascades"
+"""The name that these foreign keys have among what compiling needs to know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A foreign key by which rows of ``child`` go or change with those of ``parent``.
+
+    ``columns``: of the child, and what each refers to. ``parent`` is ``database.table`` where it stands in another one.
+    """
+
+    child: str
+    parent: str
+    columns: tuple[tuple[str, str], ...]
+    on_delete: str
+    on_update: str
+
+
+Way = tuple[Link, ...]
+"""Foreign keys from a watched table upwards."""
+
+
+def read_links(conn: Connection) -> tuple[Link, ...]:
+    """Return the foreign keys of the session's database by which the server writes rows of their table itself."""
+    rows = fetch(conn, _SQL["cascades"], {})
+    links = []
+    for (child, _), of_key in groupby(rows, lambda row: (row[0], row[1])):
+        several = list(of_key)
+        _, _, parent_schema, parent, on_delete, on_update, _, _, home = several[0]
+        name = parent if parent_schema == home else f"{parent_schema}.{parent}"
+        links.append(Link(child, name, tuple((row[6], row[7]) for row in several), on_delete, on_update))
+    return tuple(links)
+
+
+def as_fact(links: Iterable[Link]) -> list[dict[str, Any]]:
+    """Return foreign keys as literals."""
+    return [
+        {
+            "child": link.child,
+            "parent": link.parent,
+            "columns": [list(pair) for pair in link.columns],
+            "on_delete": link.on_delete,
+            "on_update": link.on_update,
+        }
+        for link in links
+    ]
+
+
+def from_fact(value: Iterable[Mapping[str, Any]]) -> tuple[Link, ...]:
+    """Return the foreign keys of ``as_fact``."""
+    return tuple(
+        Link(one["child"], one["parent"], tuple((a, b) for a, b in one["columns"]), one["on_delete"], one["on_update"])
+        for one in value
+    )
+
+
+def leading_to(links: Sequence[Link], tables: Iterable[str]) -> tuple[Link, ...]:
+    """Return the foreign keys by which rows of these tables may be written, from table to table."""
+    wanted, found = set(tables), []
+    while more := [link for link in links if link.child in wanted and link not in found]:
+        found += more
+        wanted |= {link.parent for link in more}
+    return tuple(found)
+
+
+# --- ways -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What becomes of rows of a watched table when a row at the end of a way is deleted, or gets another key.
+
+    ``changed``: their columns that change, and the columns of the row at the end whose new values they get, None for
+    NULL; empty where the rows go.
+    """
+
+    way: Way
+    operation: str
+    changed: tuple[tuple[str, str | None], ...] = ()
+
+
+def taken_along(table: str, links: Sequence[Link]) -> Iterator[Taken]:
+    """Return what other tables do to the rows of one. Raises TriggerError for a way that leads back to itself."""
+    for link in links:
+        if link.child == table:
+            yield from _deleted((link,), links)
+            yield from _changed((link,), links)
+
+
+def _deleted(way: Way, links: Sequence[Link]) -> Iterator[Taken]:
+    first, last = way[0], way[-1]
+    if last.on_delete not in _ACTS:
+        return
+    if last is not first and last.on_delete != "CASCADE":
+        return  # the row between stays
+    changed = () if first.on_delete == "CASCADE" else tuple((column, None) for column, _ in first.columns)
+    yield Taken(way, "DELETE", changed)
+    for link in _above(way, links):
+        yield from _deleted((*way, link), links)
+
+
+def _changed(way: Way, links: Sequence[Link]) -> Iterator[Taken]:
+    last = way[-1]
+    if last.on_update not in _ACTS or last.child == last.parent:  # the server refuses a change of a row's own parent
+        return
+    pairs = _composed(way)
+    if not pairs:
+        return
+    is_lost = any(link.on_update != "CASCADE" for link in way)
+    yield Taken(way, "UPDATE", tuple((column, None if is_lost else end) for column, end in pairs))
+    for link in _above(way, links, by_update=True):
+        yield from _changed((*way, link), links)
+
+
+def _composed(way: Way) -> list[tuple[str, str]]:
+    """Return the columns of the watched table that are columns of the table at the end of a way, and these."""
+    pairs = list(way[0].columns)
+    for link in way[1:]:
+        further = dict(link.columns)
+        pairs = [(column, further[reached]) for column, reached in pairs if reached in further]
+    return pairs
+
+
+def _above(way: Way, links: Sequence[Link], *, by_update: bool = False) -> Iterator[Link]:
+    for link in links:
+        if link.child != way[-1].parent:
+            continue
+        rule = link.on_update if by_update else link.on_delete
+        if rule in _ACTS and link.parent in {one.child for one in way} | {link.child}:
+            if by_update and link.child == link.parent:
+                continue
+            raise TriggerError(
+                f"rows of {way[0].child} go or change with those of {link.parent}, and these with their like, by "
+                f"foreign keys in a circle ({' -> '.join([one.child for one in (*way, link)] + [link.parent])}), and "
+                "the server fires no trigger for them: make one of these keys ON DELETE RESTRICT, ON UPDATE RESTRICT"
+            )
+        yield link
+
+
+# --- what is declared of it -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class CascadeTriggers(ClassTriggers):
+    """What the triggers of a table log of the rows of a class that its own rows take along.
+
+    ``table``: the one whose rows are written; ``of``: what is declared for the rows that follow.
+    """
+
+    of: TableTriggers
+    taken: tuple[Taken, ...]
+
+    def columns_told(self) -> dict[str, str]:
+        return {}
+
+
+def cascades_of(declared: Sequence[TableTriggers], links: Sequence[Link]) -> list[CascadeTriggers]:
+    """Return what triggers of other tables log beside what is declared. Raises TriggerError for what they cannot."""
+    found = []
+    for one in declared:
+        if any(link.child == link.parent == one.table.name and link.on_delete == "CASCADE" for link in links):
+            raise TriggerError(
+                f"watch {one.class_name}: rows of {one.table.name} go with other rows of it by a foreign key to the "
+                "table itself (ON DELETE CASCADE), and the server fires no trigger for them: make the key ON DELETE "
+                "RESTRICT and let the application take the leaves first"
+            )
+        ends: dict[str, list[Taken]] = {}
+        for taken in taken_along(one.table.name, links):
+            if not _is_logged_by_owner(one, taken) and _concerns(one, taken):
+                ends.setdefault(taken.way[-1].parent, []).append(taken)
+        for parent, several in ends.items():
+            _refuse(one, parent, several)
+            columns = dict.fromkeys(column for taken in several for _, column in taken.way[-1].columns)
+            table = Table(parent, "table", tuple(Column(name, ColumnType(Kind.OTHER)) for name in columns))
+            found.append(
+                CascadeTriggers(
+                    watch=one.watch,
+                    class_name=one.class_name,
+                    table=table,
+                    key=(),
+                    columns=(),
+                    insert_type=EventType.INSERT_ROW_QUERY_BACK,
+                    update_type=EventType.UPDATE_ROW_QUERY_BACK,
+                    of=one,
+                    taken=tuple(several),
+                )
+            )
+    return found
+
+
+def _is_logged_by_owner(one: TableTriggers, taken: Taken) -> bool:
+    """Return whether the triggers of the owner say it all: its 4 takes the values along, its new key has them read."""
+    if not isinstance(one, ChildTriggers):
+        return False
+    first = taken.way[0]
+    owned = {(own.name, owner.name) for own, owner in zip(one.owner_columns, one.key, strict=True)}
+    # Further up it is the owner's own row that the server writes, which its class is asked of.
+    return first.parent == one.owner.name and set(first.columns) == owned
+
+
+def _concerns(one: TableTriggers, taken: Taken) -> bool:
+    """Return whether a change is of a column that is logged, or of the key."""
+    if not taken.changed:
+        return True
+    names = {column for column, _ in taken.changed}
+    if isinstance(one, ChildTriggers):
+        return bool(names & {one.column.name, *(column.name for column in one.owner_columns)})
+    return bool(names & {column.name for column in (*one.key, *one.columns)})
+
+
+def _refuse(one: TableTriggers, parent: str, several: Sequence[Taken]) -> None:
+    if "." in parent:
+        raise TriggerError(
+            f"watch {one.class_name}: rows of {one.table.name} go or change with those of {parent} of another "
+            "database, and the server fires no trigger for them: make the foreign key RESTRICT"
+        )
+    if not isinstance(one, ClassTriggers):
+        return
+    keys = {column.name for column in one.key}
+    for taken in several:
+        is_of_key = bool(keys & {column for column, _ in taken.changed})
+        if one.may_repeat and (is_of_key or not taken.changed):
+            raise TriggerError(
+                f"watch {one.class_name}: rows of {one.table.name} go with those of {parent} by a foreign key, and the "
+                "server fires no trigger for them; since several rows may be one object, nobody can tell before "
+                "whether that is gone: make the foreign key RESTRICT"
+            )
+        if is_of_key and any(column in keys and end is None for column, end in taken.changed):
+            raise TriggerError(
+                f"watch {one.class_name}: the key of {one.table.name} is set to NULL by a foreign key to {parent}, "
+                "and the server fires no trigger for that: make it ON DELETE CASCADE, or RESTRICT"
+            )
+
+
+# --- as SQL -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """Rows that are looked for when a row is deleted or changed, and what is logged for each.
+
+    ``condition``: when they are looked for; ``select``: the statement, with the key as it is and as it will be;
+    ``rows``: type, which key (old or new), and the attribute of each row of the log.
+    """
+
+    condition: str | None
+    select: str
+    rows: tuple[tuple[int, str, str | None], ...]
+
+
+def followed(one: CascadeTriggers, operation: str) -> list[Followed]:
+    """Return what a trigger of an operation looks for."""
+    return [_followed(one.of, taken) for taken in one.taken if taken.operation == operation]
+
+
+def _followed(one: TableTriggers, taken: Taken) -> Followed:
+    last = taken.way[-1]
+    condition = None
+    if taken.operation == "UPDATE":
+        # By bytes, whatever the collation: a change of case is handed on too.
+        refs = [(f"OLD.{quote_identifier(end)}", f"NEW.{quote_identifier(end)}") for _, end in last.columns]
+        condition = " OR ".join(f"NOT (BINARY {old} <=> BINARY {new})" for old, new in refs)
+    key, new_key, joined = _keys(one, taken)
+    select = (
+        f"SELECT {key} AS old_key, {new_key} AS new_key FROM {_source(one, taken)}{joined} WHERE {_where(last, taken)}"  # noqa: S608
+    )
+    return Followed(condition, f"{select} FOR UPDATE", tuple(_rows(one, taken)))
+
+
+def _keys(one: TableTriggers, taken: Taken) -> tuple[str, str, str]:
+    """Return SQL of the key of a row, of that which it gets, and the join that the key needs."""
+    if isinstance(one, ChildTriggers):
+        owned = " AND ".join(
+            f"{field('o', key)} = {field('t0', own)}" for key, own in zip(one.key, one.owner_columns, strict=True)
+        )
+        text = key_text(one.log_key, fields("o", one.key))
+        return text, "NULL", f" JOIN {quote_identifier(one.owner.name)} AS o ON {owned}"
+    ends = dict(taken.changed)
+    new = [
+        f"NEW.{quote_identifier(end)}" if (end := ends.get(column.name)) is not None else field("t0", column)
+        for column in one.key
+    ]
+    is_rekeyed = any(column.name in ends for column in one.key)
+    return key_text(one.log_key, fields("t0", one.key)), key_text(one.log_key, new) if is_rekeyed else "NULL", ""
+
+
+def _source(one: TableTriggers, taken: Taken) -> str:
+    """Return SQL of the rows, joined with those between them and the end of the way."""
+    source = f"{quote_identifier(one.table.name)} AS t0"
+    for place, link in enumerate(taken.way[:-1]):
+        pairs = " AND ".join(
+            f"t{place + 1}.{quote_identifier(parent)} = t{place}.{quote_identifier(child)}"
+            for child, parent in link.columns
+        )
+        source += f" JOIN {quote_identifier(link.parent)} AS t{place + 1} ON {pairs}"
+    return source
+
+
+def _where(last: Link, taken: Taken) -> str:
+    row = f"t{len(taken.way) - 1}"
+    return " AND ".join(
+        f"{row}.{quote_identifier(child)} = OLD.{quote_identifier(parent)}" for child, parent in last.columns
+    )
+
+
+def _rows(one: TableTriggers, taken: Taken) -> Iterator[tuple[int, str, str | None]]:
+    if isinstance(one, ChildTriggers):
+        yield int(EventType.UPDATE_FIELD_QUERY_BACK), "old_key", one.attribute
+        return
+    names = {column for column, _ in taken.changed}
+    if not names:
+        yield int(EventType.DELETE_ROW), "old_key", None
+    elif names & {column.name for column in one.key}:
+        yield int(EventType.DELETE_ROW), "old_key", None
+        yield int(EventType.INSERT_ROW_QUERY_BACK), "new_key", None
+    elif one.update_type == EventType.UPDATE_ROW_QUERY_BACK:
+        yield int(EventType.UPDATE_ROW_QUERY_BACK), "old_key", None
+    else:
+        for column in one.columns:
+            if column.name in names:
+                yield int(EventType.UPDATE_FIELD_QUERY_BACK), "old_key", one.log_names[column.name]
