@@ -23,7 +23,7 @@ from sqlalchemy import URL
 from eventlog.config.settings import installed_options, installed_sections
 from eventlog.core.options import Option, toml
 from eventlog.errors import ConfigError, XdsError
-from eventlog.sql.connection import SUPPORTED
+from eventlog.sql.connection import load_dialect
 from eventlog.xds.format import parse_document
 
 if TYPE_CHECKING:
@@ -386,10 +386,10 @@ def _url(parameters: _Parameters) -> str | None:
             pass
     if user is None:
         parameters.refuse("user", "is not in the export: add it to url")
-    if url.get_backend_name() not in SUPPORTED:
-        parameters.refuse(
-            "database", f"{url.get_backend_name()} is not supported by this version ({', '.join(SUPPORTED)})"
-        )
+    try:
+        load_dialect(url.get_backend_name())
+    except ConfigError as error:
+        parameters.refuse("database", str(error))
     return url.set(username=user).render_as_string(hide_password=False)
 
 

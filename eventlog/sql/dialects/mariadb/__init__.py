@@ -83,7 +83,7 @@ class MariaDB(MariaDBSessions, MariaDBObjects):
         **dict.fromkeys(("key", "text", "value"), mysql.LONGTEXT(charset="utf8mb4", collation="utf8mb4_bin")),
     }
     prologue = ("-- mariadb DATABASE < this script", "SET NAMES utf8mb4;", "SET default_storage_engine = InnoDB;", "")
-    epilogue = ()
+    epilogue = ("COMMIT;",)
     log_sql: ClassVar = {
         **{name: _bound_by_name(statement) for name, statement in LOG_SQL.items()},
         **statements(__package__, "log.sql"),

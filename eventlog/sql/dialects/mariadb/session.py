@@ -128,7 +128,8 @@ class MariaDBSessions(Dialect):
         return "/".join(["mariadb", *(str(part) for row in rows for part in row), log.name])
 
     def server_parts(self, conn: Connection, log: LogTable) -> dict[str, str]:
-        # Servers that replicate one another have numbers of their own. The nodes of a cluster lose nothing together.
+        # Servers that replicate one another have numbers of their own. The nodes of a cluster have the same rows.
+        database = {"database": self.identity(conn, log)}
         cluster = fetch(
             conn,
             "SELECT variable_value FROM information_schema.global_status"
@@ -136,8 +137,8 @@ class MariaDBSessions(Dialect):
             {},
         )
         if cluster:
-            return {"cluster": str(cluster[0][0])}
-        return {"server_id": str(fetch(conn, "SELECT @@GLOBAL.server_id", {})[0][0])}
+            return {**database, "cluster": str(cluster[0][0])}
+        return {**database, "server_id": str(fetch(conn, "SELECT @@GLOBAL.server_id", {})[0][0])}
 
     # One publisher a log
 

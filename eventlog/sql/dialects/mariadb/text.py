@@ -98,7 +98,8 @@ def value_text(column: Column, ref: str) -> str:
             seconds = f"UNIX_TIMESTAMP({ref})"
             zero = f"CONCAT({_as_text(ref)}, 'Z')"
             moment = _as_text(f"('1970-01-01' + INTERVAL {seconds} SECOND)")
-            return f"CASE WHEN {seconds} = 0 THEN {zero} ELSE CONCAT({moment}, 'Z') END"
+            # Of the zero date a trigger is told NULL, and a query 0.
+            return f"CASE WHEN COALESCE({seconds}, 0) = 0 THEN {zero} ELSE CONCAT({moment}, 'Z') END"
         case Kind.BOOLEAN | Kind.INTEGER:
             # + 0: BIT as a number, ZEROFILL without its zeros.
             return _as_text(f"({ref} + 0)")
@@ -132,7 +133,9 @@ def is_changed(column: Column, old: str, new: str) -> str:
     if column.type.kind in _TEXT or column.type.kind is Kind.OTHER:
         return f"(NOT (BINARY {old} <=> BINARY {new}))"
     if column.type.kind is Kind.TIMESTAMPTZ:
-        return f"(NOT (UNIX_TIMESTAMP({old}) <=> UNIX_TIMESTAMP({new})))"
+        # Of the zero date it is NULL.
+        both = f"({old} IS NULL) <=> ({new} IS NULL)"
+        return f"(NOT (UNIX_TIMESTAMP({old}) <=> UNIX_TIMESTAMP({new}) AND ({both})))"
     return f"(NOT ({old} <=> {new}))"
 
 

@@ -1,0 +1,327 @@
+"""What MariaDB does in its own way (spec/triggers.md 7.4, docs/mariadb.md)."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import subprocess
+from pathlib import Path
+
+import mariadb_server
+import pytest
+import sqlalchemy as sa
+from platforms import Logged, Platform
+
+from eventlog.errors import ConfigError
+from eventlog.sql import migrations
+from eventlog.sql.connection import connect
+from eventlog.sql.dialects.mariadb.session import refuse_server
+from eventlog.sql.dialects.mariadb.triggers import MariaDBTriggers
+
+KEY = "k=1"
+
+VALUES = [
+    ("tinyint unsigned", "255", "255"),
+    ("bigint unsigned", "18446744073709551615", "18446744073709551615"),
+    ("int(6) zerofill", "42", "42"),
+    ("year", "2024", "2024"),
+    ("decimal(65,30)", "12345678901234567890123456789012345.5", "12345678901234567890123456789012345.5" + "0" * 29),
+    ("decimal(65)", "9" * 65, "9" * 65),
+    ("float", "16777216", "16777216"),
+    ("float", "0.1", "0.10000000149011612"),
+    ("double", "1e300", "1e300"),
+    ("bit(1)", "b'1'", "1"),
+    ("bit(12)", "b'101010101010'", "Cqo="),
+    ("char(5)", "'ab '", "ab"),
+    ("varchar(5) character set latin1", "'ä€ '", "ä€ "),
+    ("enum('x','it''s')", "'it''s'", "it's"),
+    ("set('a','b','c')", "'c,a'", "a,c"),
+    ("json", "'{\"a\":  1}'", '{"a":  1}'),
+    ("uuid", "'0123ABCD-0000-0000-0000-000000000000'", "0123abcd-0000-0000-0000-000000000000"),
+    ("inet6", "'::1'", "::1"),
+    ("binary(4)", "x'01'", "AQAAAA=="),
+    ("tinyblob", "x'AAAA'", "qqo="),
+    ("point", "POINT(1.5, 2)", "POINT(1.5 2)"),
+    ("date", "'2024-02-29'", "2024-02-29"),
+    ("date", "'0000-00-00'", "0000-00-00"),
+    ("time(3)", "'-838:59:59.5'", "-838:59:59.500"),
+    ("datetime", "'2024-02-29 01:02:03'", "2024-02-29 01:02:03"),
+    ("datetime(6)", "'2024-02-29 01:02:03.5'", "2024-02-29 01:02:03.500000"),
+    ("datetime", "'2024-02-00 00:00:00'", "2024-02-00 00:00:00"),
+    ("timestamp(6) null", "'2024-02-29 03:02:03.25'", "2024-02-29 01:02:03.250000Z"),
+    ("timestamp null", "'0000-00-00'", "0000-00-00 00:00:00Z"),
+]
+
+
+def in_mode(platform: Platform, *statements: str, mode: str = "", zone: str = "+02:00") -> list[Logged]:
+    """What the statements of a session of another kind log."""
+    platform.rows()
+    with platform.engine.begin() as conn:
+        for statement in (f"SET sql_mode = '{mode}', time_zone = '{zone}'", *statements):
+            conn.exec_driver_sql(statement, execution_options={"no_parameters": True})
+    return [(int(row.event_type or 0), str(row.table_key), *row[7:10]) for row in platform.rows()]
+
+
+@pytest.mark.parametrize(("type", "value", "text"), VALUES)
+def test_a_value_is_one_text_logged_and_read_back(mariadb: Platform, type: str, value: str, text: str) -> None:
+    mariadb.run(f"CREATE TABLE t (k int PRIMARY KEY, v {type})")
+    mariadb.watch("t")
+    assert in_mode(mariadb, f"INSERT INTO t VALUES (1, {value})") == [(1, KEY, "v", None, text)]
+    assert in_mode(mariadb, "UPDATE t SET v = v") == []
+    assert in_mode(mariadb, "UPDATE t SET v = NULL") == [(2, KEY, "v", text, None)]
+    in_mode(mariadb, f"UPDATE t SET v = {value}")
+    cls = mariadb.catalog().class_named("t")
+    with mariadb.session() as (conn, _):
+        found = mariadb.dialect.query_back(conn, None, cls, [KEY], [a for a in cls.attributes if not a.is_key])
+    assert list(found[KEY].values()) == [[text]]
+
+
+MODES = (
+    "ANSI_QUOTES,NO_BACKSLASH_ESCAPES,PIPES_AS_CONCAT",
+    "PAD_CHAR_TO_FULL_LENGTH",
+    "EMPTY_STRING_IS_NULL",
+    "ORACLE",
+)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_mode_of_the_writers_session_changes_nothing(mariadb: Platform, mode: str) -> None:
+    mariadb.run("CREATE TABLE t (k char(10) PRIMARY KEY, v char(10), e varchar(10))")
+    mariadb.watch("t")
+    rows = in_mode(
+        mariadb, "INSERT INTO t VALUES ('a=b', 'x', 'y')", "UPDATE t SET v = 'z'", "DELETE FROM t", mode=mode
+    )
+    key = 'k="a=b"'
+    assert rows == [(1, key, "v", None, "x"), (1, key, "e", None, "y"), (2, key, "v", "x", "z"), (4, key, *[None] * 3)]
+
+
+def test_two_moments_of_one_local_time_are_a_change(mariadb: Platform) -> None:
+    mariadb.run("CREATE TABLE t (k int PRIMARY KEY, v timestamp NULL)", "INSERT INTO t VALUES (1, NULL)")
+    mariadb.watch("t")
+    first = in_mode(mariadb, "UPDATE t SET v = '2024-10-27 00:30:00'", zone="+00:00")
+    second = in_mode(mariadb, "UPDATE t SET v = '2024-10-27 01:30:00'", zone="+00:00")
+    assert first == [(2, KEY, "v", None, "2024-10-27 00:30:00Z")]
+    assert second == [(2, KEY, "v", "2024-10-27 00:30:00Z", "2024-10-27 01:30:00Z")]
+
+
+def test_null_and_a_zero_date_are_two_values(mariadb: Platform) -> None:
+    mariadb.run("CREATE TABLE t (k int PRIMARY KEY, v timestamp NULL)", "INSERT INTO t VALUES (1, NULL)")
+    mariadb.watch("t")
+    assert in_mode(mariadb, "UPDATE t SET v = 0") == [(2, KEY, "v", None, "0000-00-00 00:00:00Z")]
+
+
+def test_a_zero_date_of_a_column_that_is_never_null_is_logged(mariadb: Platform) -> None:
+    mariadb.run("CREATE TABLE t (k int PRIMARY KEY, v date NOT NULL, w datetime NOT NULL)")
+    mariadb.watch("t")
+    rows = in_mode(mariadb, "INSERT INTO t VALUES (1, 0, 0)")
+    assert [row[4] for row in rows] == ["0000-00-00", "0000-00-00 00:00:00"]
+
+
+def test_columns_that_are_stored_are_logged_and_virtual_ones_are_not(mariadb: Platform) -> None:
+    mariadb.run(
+        "CREATE TABLE t (k int PRIMARY KEY, a int, b int AS (a + 1) STORED, c int AS (a + 2) VIRTUAL, d int INVISIBLE)"
+    )
+    mariadb.watch("t")
+    assert [row[2] for row in mariadb.logged("INSERT INTO t (k, a, d) VALUES (1, 1, 1)")] == ["a", "b", "d"]
+
+
+# --- statements -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def names(mariadb: Platform) -> Platform:
+    mariadb.run(
+        "CREATE TABLE t (k int PRIMARY KEY, v varchar(20))", "CREATE TABLE u (k int PRIMARY KEY, v varchar(20))"
+    )
+    mariadb.apply(mariadb.plan({"table": "t"}, {"table": "u"}))
+    return mariadb
+
+
+def test_replace_is_a_delete_and_an_insert(names: Platform) -> None:
+    names.run("INSERT INTO t VALUES (1, 'a')")
+    assert names.logged("REPLACE INTO t VALUES (1, 'b')") == [(4, KEY, None, None, None), (1, KEY, "v", None, "b")]
+
+
+def test_on_duplicate_key_update_is_the_update_that_it_becomes(names: Platform) -> None:
+    statement = "INSERT INTO t VALUES (1, 'a') ON DUPLICATE KEY UPDATE v = 'b'"
+    assert names.logged(statement) == [(1, KEY, "v", None, "a")]
+    assert names.logged(statement) == [(2, KEY, "v", "a", "b")]
+    assert names.logged(statement) == []
+
+
+def test_statements_of_several_tables_are_logged_row_by_row(names: Platform) -> None:
+    names.run("INSERT INTO t VALUES (1, 'a')", "INSERT INTO u VALUES (1, 'a')")
+    update = "UPDATE t JOIN u ON t.k = u.k SET t.v = 'b', u.v = 'c'"
+    assert sorted(names.logged(update)) == [(2, KEY, "v", "a", "b"), (2, KEY, "v", "a", "c")]
+    assert names.logged("DELETE t, u FROM t JOIN u ON t.k = u.k") == [(4, KEY, None, None, None)] * 2
+
+
+def test_loaded_rows_are_logged(names: Platform, tmp_path: Path) -> None:
+    file = tmp_path / "rows.csv"
+    file.write_text("1,a\n2,b\n")
+    loading = sa.create_engine(names.engine.url, poolclass=sa.NullPool, connect_args={"local_infile": True})
+    with loading.begin() as conn:
+        conn.exec_driver_sql(f"LOAD DATA LOCAL INFILE '{file}' INTO TABLE t FIELDS TERMINATED BY ','")
+    assert [row.table_key for row in names.rows()] == ["k=1", "k=2"]
+
+
+def test_the_last_insert_id_of_the_application_stays_its_own(mariadb: Platform) -> None:
+    mariadb.run("CREATE TABLE t (k int AUTO_INCREMENT PRIMARY KEY, v int) AUTO_INCREMENT = 500")
+    mariadb.watch("t")
+    with mariadb.engine.begin() as conn:
+        conn.exec_driver_sql("INSERT INTO t (v) VALUES (1)")
+        assert conn.exec_driver_sql("SELECT LAST_INSERT_ID()").scalar() == 500
+
+
+def test_a_user_without_a_right_on_the_log_writes_and_is_logged(
+    names: Platform, mariadb_server_: mariadb_server.Server
+) -> None:
+    mariadb_server_.run(
+        "CREATE USER IF NOT EXISTS clerk@localhost IDENTIFIED BY 'clerk'", "GRANT INSERT ON app.t TO clerk@localhost"
+    )
+    url = names.engine.url.set(username="clerk", password="clerk")
+    with sa.create_engine(url, poolclass=sa.NullPool).begin() as conn:
+        conn.exec_driver_sql("INSERT INTO t VALUES (1, 'a')")
+    assert [row.perpetrator for row in names.rows()] == ["clerk"]
+
+
+# --- keys -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_key_is_read_back_exactly_whatever_the_collation(mariadb: Platform) -> None:
+    mariadb.run(
+        "CREATE TABLE t (k varchar(20) COLLATE utf8mb4_general_ci PRIMARY KEY, v int)", "INSERT INTO t VALUES ('Ab', 1)"
+    )
+    cls = mariadb.catalog().class_named("t")
+    with mariadb.session() as (conn, _):
+        assert list(mariadb.dialect.query_back(conn, None, cls, ["k=ab", "k=Ab", 'k="Ab "'], ())) == ["k=Ab"]
+
+
+def test_a_change_of_case_in_a_key_is_another_object(mariadb: Platform) -> None:
+    mariadb.run("CREATE TABLE t (k varchar(20) PRIMARY KEY, v int)", "INSERT INTO t VALUES ('a', 1)")
+    mariadb.watch("t")
+    assert mariadb.logged("UPDATE t SET k = 'A'") == [(4, "k=a", None, None, None), (1, "k=A", "v", None, "1")]
+
+
+def test_a_child_row_has_the_key_that_its_owner_spells(mariadb: Platform) -> None:
+    mariadb.run(
+        "CREATE TABLE usr (k varchar(20) PRIMARY KEY)",
+        "CREATE TABLE usr_tag (k varchar(20) REFERENCES usr (k), tag varchar(20), UNIQUE (k, tag))",
+        "INSERT INTO usr VALUES ('Ab')",
+    )
+    mariadb.watch("usr")
+    assert mariadb.logged("INSERT INTO usr_tag VALUES ('aB', 'x')") == [(2, "k=Ab", "usr_tag.tag", None, "x")]
+    assert mariadb.logged("UPDATE usr_tag SET k = 'AB'") == []
+    assert mariadb.logged("DELETE FROM usr_tag") == [(2, "k=Ab", "usr_tag.tag", "x", None)]
+
+
+def test_a_key_of_a_prefix_is_none(mariadb: Platform) -> None:
+    mariadb.run("CREATE TABLE t (k text, v int, PRIMARY KEY (k(5)))")
+    with pytest.raises(ConfigError, match="no primary key"):
+        mariadb.plan({"table": "t"}, tables=["t"])
+
+
+# --- the log ----------------------------------------------------------------------------------------------------------
+
+
+def test_values_that_no_packet_holds_are_read_back(mariadb: Platform, mariadb_server_: mariadb_server.Server) -> None:
+    mariadb.run("CREATE TABLE t (k int PRIMARY KEY, v longtext, b longblob)")
+    mariadb.watch("t")
+    most = 16 * 2**20 // 4
+    assert [row[:3] for row in mariadb.logged(f"INSERT INTO t VALUES (1, REPEAT('x', {most}), NULL)")] == [
+        (1, KEY, "v")
+    ]
+    (row,) = mariadb.logged(f"INSERT INTO t VALUES (2, REPEAT('x', {most + 1}), NULL)")
+    assert row == (7, "k=2", "v", None, None)
+    (row,) = mariadb.logged("UPDATE t SET v = 'y' WHERE k = 2")
+    assert row == (8, "k=2", "v", None, None)
+
+
+def test_record_ids_go_on_after_a_crash_although_the_newest_rows_are_gone(
+    names: Platform, mariadb_server_: mariadb_server.Server
+) -> None:
+    durable = "SET GLOBAL innodb_flush_log_at_trx_commit = 1"
+    mariadb_server_.run(durable)
+    names.run("INSERT INTO t VALUES (1, 'a')", "INSERT INTO t VALUES (2, 'a')")
+    last = max(row.record_id for row in names.rows())
+    names.run("DELETE FROM eventlog")
+    mariadb_server_.stop(kill=True)
+    mariadb_server_.start()
+    names.run("INSERT INTO t VALUES (3, 'a')")
+    assert [row.record_id > last for row in names.rows()] == [True]
+
+
+def test_a_session_is_read_committed_in_utc_whatever_the_server_says(
+    mariadb: Platform, mariadb_server_: mariadb_server.Server
+) -> None:
+    mariadb_server_.run("SET GLOBAL tx_isolation = 'SERIALIZABLE', time_zone = '+05:00'")
+    try:
+        with mariadb.session() as (conn, _):
+            assert conn.get_isolation_level() == "READ COMMITTED"
+            asked = "SELECT @@time_zone, @@character_set_client, @@default_storage_engine"
+            assert tuple(conn.exec_driver_sql(asked).one()) == ("+00:00", "utf8mb4", "InnoDB")
+    finally:
+        mariadb_server_.run("SET GLOBAL tx_isolation = 'REPEATABLE-READ', time_zone = 'SYSTEM'")
+
+
+def test_a_table_without_transactions_is_warned_of(mariadb: Platform) -> None:
+    mariadb.run("CREATE TABLE t (k int PRIMARY KEY, v int) ENGINE = MyISAM")
+    assert any("t is kept by MyISAM" in warning for warning in mariadb.plan({"table": "t"}).warnings)
+
+
+def test_a_trigger_of_others_that_is_older_is_warned_of(mariadb: Platform) -> None:
+    mariadb.run(
+        "CREATE TABLE t (k int PRIMARY KEY, v int)",
+        "CREATE TRIGGER theirs AFTER INSERT ON t FOR EACH ROW SET @x = 1",
+    )
+    assert any("theirs" in warning for warning in mariadb.plan({"table": "t"}).warnings)
+
+
+def test_scripts_run_in_the_servers_own_client(mariadb: Platform) -> None:
+    """It takes comments out of what it sends, so none may count."""
+    client = shutil.which("mariadb")
+    if client is None:
+        pytest.skip("the client mariadb is not installed")
+    mariadb.run("CREATE TABLE t (k int PRIMARY KEY, v enum('a','it''s'), `b\\c` int)")
+    with mariadb.ours.begin() as conn:
+        migrations.downgrade(conn, log_table="eventlog")
+    printed = io.StringIO()
+    migrations.upgrade(None, log_table="eventlog", sql=printed, dialect_name="mariadb")
+
+    def run(script: str) -> None:
+        socket = mariadb.engine.url.query["unix_socket"]
+        command = [client, "--no-defaults", f"--socket={socket}", "--user=app", "--password=app", "app"]
+        subprocess.run(command, input=script.encode(), check=True, capture_output=True, timeout=60)
+
+    run(printed.getvalue())
+    plan = mariadb.plan({"table": "t"})
+    run(MariaDBTriggers().script(plan))
+    assert mariadb.plan({"table": "t"}).changes == ()
+    assert [row[0] for row in mariadb.logged("INSERT INTO t VALUES (1, 'a', 1)")] == [1, 1]
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+
+def test_mysql_is_refused_by_its_name_with_the_reason() -> None:
+    with pytest.raises(ConfigError, match=r"MySQL is not supported: the suite has not run on it"):
+        connect("mysql://u@h/d")
+
+
+@pytest.mark.parametrize(
+    ("version", "reason"),
+    [("8.0.36", "is MySQL 8.0.36"), ("5.5.5-10.6.18-MariaDB-log", "10.6 is too old"), ("10.3.2-MariaDB", "too old")],
+)
+def test_a_server_that_is_another_one_is_refused(version: str, reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        refuse_server(version)
+
+
+@pytest.mark.parametrize("version", ["10.11.19-MariaDB-0+deb12u1", "11.4.2-MariaDB-ubu2404", "5.5.5-10.11.6-MariaDB"])
+def test_a_server_that_is_supported_is_let_in(version: str) -> None:
+    refuse_server(version)
+
+
+def test_a_url_without_a_database_is_refused() -> None:
+    with pytest.raises(ConfigError, match="names no database"):
+        connect("mariadb://u@h")

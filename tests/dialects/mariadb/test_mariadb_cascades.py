@@ -1,0 +1,164 @@
+"""Rows that foreign keys take along fire no triggers: the table that the statement names logs them (7.4)."""
+
+from __future__ import annotations
+
+import pytest
+from platforms import Logged, Platform
+
+from eventlog.errors import TriggerError
+
+
+def gone(key: str) -> Logged:
+    return (4, key, None, None, None)
+
+
+def read_back(key: str, column: str) -> Logged:
+    return (8, key, column, None, None)
+
+
+@pytest.fixture
+def staff(mariadb: Platform) -> Platform:
+    mariadb.run(
+        "CREATE TABLE site (id int PRIMARY KEY, name varchar(20))",
+        "CREATE TABLE dept (id int PRIMARY KEY, site int REFERENCES site (id) ON DELETE CASCADE, name varchar(20))",
+        "CREATE TABLE emp (id int PRIMARY KEY, dept int REFERENCES dept (id) ON DELETE CASCADE ON UPDATE CASCADE,"
+        " mentor int REFERENCES dept (id) ON DELETE SET NULL, name varchar(20))",
+        "CREATE TABLE role (rid varchar(10) PRIMARY KEY)",
+        "CREATE TABLE emp_role (emp int REFERENCES emp (id) ON DELETE CASCADE,"
+        " rid varchar(10) REFERENCES role (rid) ON DELETE CASCADE ON UPDATE CASCADE, UNIQUE (emp, rid))",
+        "INSERT INTO site VALUES (100, 'north'), (200, 'south')",
+        "INSERT INTO dept VALUES (1, 100, 'a'), (2, 200, 'b'), (3, NULL, 'c')",
+        "INSERT INTO emp VALUES (10, 1, NULL, 'x'), (11, 1, 3, 'y'), (12, 2, NULL, 'z')",
+        "INSERT INTO role VALUES ('r'), ('s')",
+        "INSERT INTO emp_role VALUES (10, 'r'), (11, 'r'), (12, 's')",
+    )
+    mariadb.watch("emp")
+    return mariadb
+
+
+def test_a_row_that_goes_with_its_parent_is_logged_as_gone(staff: Platform) -> None:
+    assert staff.logged("DELETE FROM dept WHERE id = 1") == [gone("id=10"), gone("id=11")]
+
+
+def test_a_row_that_goes_with_its_parents_parent_is_logged_as_gone(staff: Platform) -> None:
+    assert staff.logged("DELETE FROM site WHERE id = 200") == [gone("id=12")]
+
+
+def test_a_column_that_follows_a_new_key_is_read_back(staff: Platform) -> None:
+    rows = staff.logged("UPDATE dept SET id = 5 WHERE id = 1")
+    assert rows == [read_back("id=10", "dept"), read_back("id=11", "dept")]
+
+
+def test_a_column_that_is_set_to_null_is_read_back(staff: Platform) -> None:
+    assert staff.logged("DELETE FROM dept WHERE id = 3") == [read_back("id=11", "mentor")]
+
+
+def test_an_update_of_another_column_of_the_parent_logs_nothing(staff: Platform) -> None:
+    assert staff.logged("UPDATE dept SET name = 'new'", "UPDATE dept SET id = id") == []
+
+
+def test_the_value_of_a_child_row_that_goes_with_what_it_names_is_read_back(staff: Platform) -> None:
+    value = "emp_role.rid"
+    assert staff.logged("UPDATE role SET rid = 'R' WHERE rid = 'r'") == [
+        read_back("id=10", value),
+        read_back("id=11", value),
+    ]
+    assert staff.logged("DELETE FROM role WHERE rid = 's'") == [read_back("id=12", value)]
+
+
+def test_a_replaced_parent_takes_its_rows_along(staff: Platform) -> None:
+    assert staff.logged("REPLACE INTO dept VALUES (2, NULL, 'anew')") == [gone("id=12")]
+
+
+def test_what_is_rolled_back_with_the_parent_is_not_logged(staff: Platform) -> None:
+    staff.rows()
+    with staff.engine.connect() as conn:
+        conn.exec_driver_sql("DELETE FROM dept WHERE id = 1")
+        conn.rollback()
+    assert staff.rows() == []
+
+
+def test_a_row_that_another_session_added_after_the_snapshot_is_logged_too(staff: Platform) -> None:
+    staff.rows()
+    with staff.engine.connect() as conn:
+        conn.exec_driver_sql("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        conn.commit()
+        assert conn.exec_driver_sql("SELECT COUNT(*) FROM emp").scalar() == 3
+        staff.run("INSERT INTO emp VALUES (13, 2, NULL, 'late')")
+        staff.rows()
+        conn.exec_driver_sql("DELETE FROM dept WHERE id = 2")
+        conn.commit()
+    assert {row.table_key for row in staff.rows()} == {"id=12", "id=13"}
+
+
+def test_a_row_is_read_back_whole_in_that_style(staff: Platform) -> None:
+    staff.watch("emp", "row_query_back")
+    assert staff.logged("UPDATE dept SET id = 5 WHERE id = 2") == [(6, "id=12", None, None, None)]
+
+
+def test_a_column_that_is_not_watched_logs_nothing(staff: Platform) -> None:
+    staff.watch("emp", columns=["name"])
+    assert staff.logged("UPDATE dept SET id = 5 WHERE id = 2", "DELETE FROM dept WHERE id = 3") == []
+    assert staff.logged("DELETE FROM dept WHERE id = 5") == [gone("id=12")]
+
+
+def test_a_key_that_follows_its_parents_is_another_object(mariadb: Platform) -> None:
+    mariadb.run(
+        "CREATE TABLE bill (no varchar(10) PRIMARY KEY)",
+        "CREATE TABLE line (no varchar(10), pos int, text varchar(20), PRIMARY KEY (no, pos),"
+        " FOREIGN KEY (no) REFERENCES bill (no) ON UPDATE CASCADE ON DELETE CASCADE)",
+        "CREATE TABLE part (no varchar(10), pos int, part int, text varchar(20), PRIMARY KEY (no, pos, part),"
+        " FOREIGN KEY (no, pos) REFERENCES line (no, pos) ON UPDATE CASCADE ON DELETE CASCADE)",
+        "INSERT INTO bill VALUES ('a')",
+        "INSERT INTO line VALUES ('a', 1, 'x')",
+        "INSERT INTO part VALUES ('a', 1, 7, 'y')",
+    )
+    mariadb.apply(mariadb.plan({"table": "line"}, {"table": "part"}))
+    assert sorted(mariadb.logged("UPDATE bill SET no = 'A+' WHERE no = 'a'"), key=str) == sorted(
+        [
+            gone("no=a+pos=1"),
+            (5, 'no="A+"+pos=1', None, None, None),
+            gone("no=a+pos=1+part=7"),
+            (5, 'no="A+"+pos=1+part=7', None, None, None),
+        ],
+        key=str,
+    )
+    assert sorted(mariadb.logged("DELETE FROM bill"), key=str) == sorted(
+        [gone('no="A+"+pos=1'), gone('no="A+"+pos=1+part=7')], key=str
+    )
+
+
+def test_the_triggers_of_a_parent_go_with_the_watch(staff: Platform) -> None:
+    staff.apply(staff.plan({"table": "role"}))
+    assert staff.logged("DELETE FROM dept WHERE id = 1") == []
+    assert staff.plan({"table": "role"}).changes == ()
+
+
+REFUSED = [
+    (("CREATE TABLE t (id int PRIMARY KEY, up int REFERENCES t (id) ON DELETE CASCADE)",), "to the table itself"),
+    (
+        (
+            "CREATE TABLE u (id int PRIMARY KEY, t int)",
+            "CREATE TABLE t (id int PRIMARY KEY, u int REFERENCES u (id) ON DELETE CASCADE)",
+            "ALTER TABLE u ADD FOREIGN KEY (t) REFERENCES t (id) ON DELETE CASCADE",
+        ),
+        "in a circle",
+    ),
+]
+
+
+@pytest.mark.parametrize(("tables", "reason"), REFUSED)
+def test_a_watch_is_refused_where_nobody_can_tell_the_rows(
+    mariadb: Platform, tables: tuple[str, ...], reason: str
+) -> None:
+    mariadb.run(*tables)
+    with pytest.raises(TriggerError, match=reason):
+        mariadb.plan({"table": "t"})
+
+
+def test_a_key_that_restricts_is_no_reason_for_triggers(mariadb: Platform) -> None:
+    mariadb.run(
+        "CREATE TABLE u (id int PRIMARY KEY)",
+        "CREATE TABLE t (id int PRIMARY KEY, u int REFERENCES u (id), up int REFERENCES t (id))",
+    )
+    assert [action.table for action in mariadb.plan({"table": "t"}).actions] == ["t"]
