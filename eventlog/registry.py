@@ -47,7 +47,12 @@ _BUILT_IN: Final[Mapping[str, Mapping[str, str]]] = {
         "kafka": "eventlog.publisher.sinks.kafka:KafkaSink",
         "python": "eventlog.publisher.sinks.python:CallableSink",
     },
-    SOURCES: {},
+    SOURCES: {
+        "eventlog": "eventlog.publisher.stream.event_log:EventLog",
+        "gbase": "eventlog.publisher.stream.gbase:Gbase",
+        "linter": "eventlog.publisher.stream.linter:Linter",
+        "qlik-messages": "eventlog.publisher.stream.qlik_messages:QlikMessages",
+    },
 }
 """By group, each name with the place of what it stands for, as ``module:attribute``."""
 

@@ -38,7 +38,8 @@ from eventlog.errors import EventlogError, RowError  # noqa: E402
 from eventlog.publisher.context import QUEUE_CAP, Counters, Looked  # noqa: E402
 from eventlog.publisher.monitor.activity import Activity, JobActivity  # noqa: E402
 from eventlog.publisher.monitor.openmetrics import JobMetrics, PublisherMetrics  # noqa: E402
-from eventlog.registry import FORMATS, format_named, names  # noqa: E402
+from eventlog.publisher.stream.open_source import refusal_of  # noqa: E402
+from eventlog.registry import FORMATS, SINKS, SOURCES, format_named, names, source_named  # noqa: E402
 
 _LONG: Final = 80
 """Characters from which on an example is left out."""
@@ -129,7 +130,7 @@ def _parameters(name: str, command: click.Command) -> Iterator[str]:
 
 def _metrics() -> Iterator[str]:
     activity = Activity(Counters(), interval=1.0, patience=1.0)
-    activity.looked(Looked(queue_rows=0, cap=QUEUE_CAP, clock=datetime.now(UTC)))
+    activity.looked(Looked(queue_rows=0, cap=QUEUE_CAP, clock=datetime.now(UTC), behind=0, behind_unit="rows"))
     labels = {"log": "", "sink": ""}
     yield from _metric_table(PublisherMetrics(activity, labels), labels, "metric")
 
@@ -322,6 +323,25 @@ def _cell(text: str) -> str:
     return "".join(parts)
 
 
+def _cells() -> Iterator[str]:
+    """A table of what is followed: of each source and format the sinks, and why not where that is refused."""
+    yield from ("| source | format | sinks | not to |", "|---|---|---|---|")
+    for source in names(SOURCES):
+        kind = source_named(source)()
+        for name in names(FORMATS):
+            format = format_named(name)
+            if not format.can("publish"):
+                continue
+            refusals = {sink: refusal_of(kind, format, sink) for sink in names(SINKS)}
+            takes = ", ".join(f"`{sink}`" for sink, why in refusals.items() if why is None)
+            reasons: dict[str, list[str]] = {}
+            for sink, why in refusals.items():
+                if why is not None:
+                    reasons.setdefault(why, []).append(sink)
+            texts = (f"{', '.join(f'`{sink}`' for sink in sinks)}: {_cell(why)}" for why, sinks in reasons.items())
+            yield f"| `{source}` | `{name}` | {takes or 'none'} | {'; '.join(texts)} |"
+
+
 PARTS: Final[dict[str, Callable[[], Iterator[str]]]] = {
     "settings": _settings,
     "formats": _formats,
@@ -331,6 +351,7 @@ PARTS: Final[dict[str, Callable[[], Iterator[str]]]] = {
     "errors": _errors,
     "interface": _interface,
     "rules": _rules,
+    "cells": _cells,
 }
 
 

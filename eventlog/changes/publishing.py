@@ -17,7 +17,7 @@ from eventlog.core.events import CurrentRow, Fates, Outgoing, QueryBack, associa
 from eventlog.core.typed import moment_reader
 from eventlog.core.values import ValueOptions
 from eventlog.errors import BadValue
-from eventlog.model import Document, KafkaRecord, Operation, Origins, Verdict
+from eventlog.model import Change, Document, KafkaRecord, Operation, Origins, Verdict
 
 CurrentRows = Mapping[ObjectId, CurrentRow]
 """Rows of objects as they are now, by object."""
@@ -57,7 +57,8 @@ class Publishing:
     ``values``: how values were made texts. ``database``, ``schema``, ``log``: names of what is published. ``topic``:
     the one that the sink is configured with. ``layout``: ``lines``, where documents stand one after the other, or
     ``documents``, each on its own. ``in_records``: the sink takes records of Kafka; ``in_messages``: each document
-    goes out alone, with answer; ``has_headers``: headers go with it.
+    goes out alone, with answer; ``has_headers``: headers go with it. ``catalog``: the classes of a followed source, for
+    keys and types, None = not known; those of a log come with its events.
     """
 
     values: ValueOptions = _FULL
@@ -69,6 +70,7 @@ class Publishing:
     in_records: bool = False
     in_messages: bool = False
     has_headers: bool = False
+    catalog: Catalog | None = None
 
 
 P = TypeVar("P")
@@ -79,7 +81,8 @@ class EventWriter(Generic[P]):
 
     ``media_type``: that of bodies. ``heartbeat``: the body that is sent when nothing else was for long, empty if the
     format has no such thing. ``is_framed``: a body is more than its pieces one after the other. ``is_single``: a
-    document holds one event.
+    document holds one event. ``joins_new_key``: a change that gives its row another key is one event, else a delete and
+    an insert.
     """
 
     media_type: str = "application/octet-stream"
@@ -88,6 +91,7 @@ class EventWriter(Generic[P]):
     is_framed: ClassVar[bool] = False
     is_single: bool = False
     in_records: bool = False
+    joins_new_key: ClassVar[bool] = False
 
     def write(self, catalog: Catalog, flight: FlightState, events: Sequence[Outgoing]) -> list[P | Verdict]:
         """Return the piece of each event, or the verdict, error, of one that the format cannot hold.
@@ -128,6 +132,30 @@ class EventWriter(Generic[P]):
             self.headers_of(pieces),
             refused,
         )
+
+    # --- the changes of a followed source ---
+
+    def piece_of(self, change: Change, event_id: str, object_class: ObjectClass | None) -> P | None:
+        """Return the piece of a change, None if the format writes nothing for it. Changes come in their order.
+
+        ``object_class``: of the change's table, None = not known. Raises FormatError, RowError; ReceiverAway, of a
+        registry that does not answer.
+        """
+        raise NotImplementedError
+
+    @property
+    def numbered(self) -> str:
+        """What was given out to the changes so far, empty if the format does not number (spec/change-model.md 6.3)."""
+        return ""
+
+    def resume(self, numbered: str) -> None:
+        """Go on numbering behind what ``numbered`` was then."""
+
+    def shown(self, piece: P) -> str:
+        """Return the event as it is recorded where it was refused, and shown to people."""
+        return self.body([piece]).decode("utf-8", "backslashreplace")
+
+    # --- about pieces ---
 
     def media_type_of(self, pieces: Sequence[P]) -> str:
         """Return the media type of the body of these pieces."""

@@ -168,6 +168,7 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "errors": {
         "eventlog errors": "rows with E and F by cause",
+        "eventlog errors --from gbase": "what of a followed source was refused",
         "eventlog errors --json": "for a program",
     },
     "consumers list": {

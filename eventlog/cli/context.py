@@ -98,7 +98,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print the re
 sql_option = click.option("--sql", "as_sql", is_flag=True, help="Print the SQL and run none of it.")
 master_option = click.option("--master", metavar="URL", help="Spark master.  [default: spark-submit's, else local[*]]")
 source_option = click.option("--from", "source", type=click.Choice(SOURCE_FORMATS), metavar="SOURCE",
-    help=f"In place of the log, the source of [source]: {', '.join(SOURCE_FORMATS)}; in place of source.type.",
+    help=f"What is published: {', '.join(SOURCE_FORMATS)}; in place of source.type.",
 )  # fmt: skip
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask, also on a terminal; for scripts.")
 

@@ -26,10 +26,12 @@ from eventlog.cli.context import (
     reading,
     result,
     session,
+    source_option,
     table,
     transaction,
     yes_option,
 )
+from eventlog.config.load import Config
 from eventlog.errors import ConfigError, number_of
 from eventlog.publisher.context import Counters
 from eventlog.publisher.cycle import recorded_ids
@@ -45,6 +47,7 @@ from eventlog.publisher.explain import (
 from eventlog.publisher.ledger import SetLedger
 from eventlog.publisher.open_log import find_log, open_unlocked, own_user, publisher_user
 from eventlog.publisher.queue import read_recorded
+from eventlog.publisher.stream.open_source import source_failures
 from eventlog.sql import rows
 from eventlog.sql.consumers import (
     ConsumerLine,
@@ -76,14 +79,20 @@ consumer_option = click.option(
 @click.option("--limit", type=click.IntRange(1, 1_000_000), default=LINES_READ, metavar="LINES",
               help="How many of the newest error lines are looked at.")  # fmt: skip
 @json_option
+@source_option
 @click.pass_obj
-def errors(context: Context, consumer: str | None, limit: int, as_json: bool) -> None:
+def errors(context: Context, consumer: str | None, limit: int, as_json: bool, source: str | None) -> None:
     """Show the rows of status E and F, grouped by cause, with the command that puts them back into the queue.
 
     Correct the cause first, or the rows are refused again. `eventlog show` explains a single row. With --consumer: the
     rows that were refused for this consumer.
+
+    Of a followed source it shows what was refused, by code. The table of the position has each event or change.
     """
-    config = context.config()
+    config = context.config(source__type=source)
+    if config.follows:
+        _print_failures(config, limit, as_json=as_json)
+        return
     with reading(config) as (conn, dialect):
         log = find_log(conn, dialect, config)
         if consumer is not None:
@@ -121,6 +130,20 @@ def _consumer(conn: Connection, log: LogTable, name: str) -> ConsumerLine:
         return line
     known = ", ".join(one.name for one in read_consumers(conn, log)) or "none"
     raise ConfigError(f"the log {log} has no consumer {name!r}; there is: {known}")
+
+
+def _print_failures(config: Config, limit: int, *, as_json: bool) -> None:
+    groups = source_failures(config, limit)
+    if as_json:
+        print_json({"source": config.source.type, "errors": [group._asdict() for group in groups]})
+    elif not groups:
+        result(f"{config.publication}: nothing was refused")
+    else:
+        table(
+            ("code", "number", "newest (UTC)", "for example", "reason"),
+            [(one.code, one.number, f"{one.newest:%Y-%m-%d %H:%M:%S}", one.example, one.message) for one in groups],
+        )
+        note(f"each with its event or change: {config.source.position_table}_error")
 
 
 @click.command(cls=Command)

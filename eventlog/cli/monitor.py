@@ -18,13 +18,14 @@ from rich.table import Table
 from rich.text import Text
 
 from eventlog.cli import Command
-from eventlog.cli.context import Context, error_line, json_option, note, reading, result
+from eventlog.cli.context import Context, error_line, json_option, note, reading, result, source_option
 from eventlog.cli.status import publishing_status
 from eventlog.config.load import Config
 from eventlog.errors import ConfigError, DatabaseError, EventlogError, number_of
 from eventlog.publisher.context import look_at_queue
 from eventlog.publisher.monitor.status import shape
 from eventlog.publisher.open_log import find_log
+from eventlog.publisher.stream.open_source import source_status
 from eventlog.sql.doctor import age
 from eventlog.transport.http import HttpClient, HttpFailed
 
@@ -57,14 +58,15 @@ _url_option = click.option(
 @click.option("--database", "from_database", is_flag=True, help="Ask the database, though a monitor is configured.")
 @click.option("--interval", type=click.FloatRange(min=0.2), default=2.0, metavar="SECONDS",
               help="Pause between two looks.")  # fmt: skip
+@source_option
 @click.pass_obj
-def top(context: Context, url: str | None, from_database: bool, interval: float) -> None:
+def top(context: Context, url: str | None, from_database: bool, interval: float, source: str | None) -> None:
     """Show live what a publisher does, until Ctrl-C: its state, the queue, rates, parked objects, the newest envelopes.
 
-    The publisher's monitor knows all of it. The database alone knows the queue and what is in flight. If standard
-    output is no terminal, it prints one look and ends.
+    The publisher's monitor knows all of it. The database alone knows the queue and what is in flight, of a followed
+    source what lies behind its position. If standard output is no terminal, it prints one look and ends.
     """
-    config = context.config()
+    config = context.config(source__type=source)
     if from_database or (url := _monitor_url(config, url)) is None:
         read = _from_database(config)
     else:
@@ -111,7 +113,14 @@ def read_monitor(url: str, token: str | None) -> Read:
 
 
 def _from_database(config: Config) -> Read:
-    """What the database alone knows, without counting the whole log. Raises DatabaseError."""
+    """What the database alone knows, without counting the whole log; of a followed source its position and what lies
+    behind it. Raises DatabaseError.
+    """
+
+    def read_source() -> Status:
+        known = source_status(config)
+        behind, unit = (None, None) if known.behind is None else known.behind
+        return shape(log=config.publication, publisher_runs=known.publisher_runs, behind=behind, behind_unit=unit)
 
     def read() -> Status:
         with reading(config) as (conn, dialect):
@@ -124,7 +133,7 @@ def _from_database(config: Config) -> Read:
                 oldest_seconds=queue.oldest_seconds,
             )
 
-    return read
+    return read_source if config.follows else read
 
 
 def _pictures(read: Read, interval: float) -> Iterator[Group]:
@@ -176,10 +185,13 @@ def _figures(status: Status, before: tuple[float, Status] | None) -> Table:
     queue = status["queue_rows"]
     capped = queue is not None and status["queue_cap"] is not None and queue >= status["queue_cap"]
     oldest = status["oldest_seconds"]
-    figures: list[tuple[str, str]] = [
-        ("rows in the queue", "-" if queue is None else f"{queue:,}{' or more' if capped else ''}"),
-        ("oldest row", "-" if oldest is None else age(oldest)),
-    ]
+    if status["behind"] is None:
+        figures: list[tuple[str, str]] = [
+            ("rows in the queue", "-" if queue is None else f"{queue:,}{' or more' if capped else ''}"),
+            ("oldest row", "-" if oldest is None else age(oldest)),
+        ]
+    else:
+        figures = [(f"{status['behind_unit']} behind the position", f"{status['behind']:,}")]
     counters = status["counters"]
     for name in () if counters is None else ("rows_published", "rows_bad", "events_sent", "answers_error"):
         rate = ""

@@ -28,8 +28,8 @@ from eventlog.publisher.doctor import examine
 from eventlog.publisher.monitor.status import shape
 from eventlog.publisher.open_log import find_log
 from eventlog.publisher.queue import HOLD_WAYS_OUT, read_recorded
-from eventlog.publisher.stream.open_source import source_status
-from eventlog.publisher.stream.position import SourceStatus, place_in_words
+from eventlog.publisher.stream.open_source import place_in_words, source_status
+from eventlog.publisher.stream.position import SourceStatus
 from eventlog.sql.connection import as_database_errors
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.doctor import Finding, Limits, age

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from typing import Final
 from urllib.parse import quote
 
-from eventlog.changes.events import ReadOutgoing, event_to_change, outgoing_reader
+from eventlog.changes.events import ReadOutgoing, association_text, event_to_change, outgoing_reader
 from eventlog.changes.publishing import EventWriter, FlightState, Need, Publishing, of_first_row, time_reader
 from eventlog.cloudevents.format import DATA_TYPE, CloudEvent, batch_line, event_writer, referenced_key
 from eventlog.cloudevents.options import BATCHED, BINARY, PublishOptions, mode_of
 from eventlog.cloudevents.values import JsonForm
-from eventlog.core.catalog import Catalog
+from eventlog.core.catalog import Catalog, ObjectClass
 from eventlog.core.events import Outgoing, association_of, public_event
 from eventlog.errors import FormatError
 from eventlog.model import Change, KafkaRecord, Step, Verdict
@@ -36,6 +36,7 @@ class CloudEventWriter(EventWriter[CloudEvent]):
     """Events to CloudEvents, in the mode that the sink takes if none is chosen (spec/cloudevents.md 2)."""
 
     needs = frozenset({Need.TIMES})
+    joins_new_key = True
 
     def __init__(self, options: PublishOptions, publishing: Publishing) -> None:
         self.mode, self.in_records = mode_of(options.mode, publishing), publishing.in_records
@@ -84,6 +85,14 @@ class CloudEventWriter(EventWriter[CloudEvent]):
             return (KafkaRecord(None, key, piece.whole_bytes(), headers),)
         attributes = ((f"ce_{name}", value.encode()) for name, value in piece.attributes().items())
         return (KafkaRecord(None, key, piece.data_bytes(), ((_CONTENT_TYPE, DATA_TYPE.encode()), *attributes)),)
+
+    def piece_of(self, change: Change, event_id: str, object_class: ObjectClass | None) -> CloudEvent:
+        key = change.key
+        subject = None if key is None else association_text(change, key, object_class)
+        return self._event_of(change, event_id, subject, object_class)
+
+    def shown(self, piece: CloudEvent) -> str:
+        return piece.whole_bytes().decode()
 
     def preview(self, catalog: Catalog, flight: FlightState, events: Sequence[Outgoing]) -> str:
         """Return the events as lines, in whatever mode they are sent."""

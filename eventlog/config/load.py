@@ -23,7 +23,6 @@ from eventlog.config.kinds import from_directory, masked, read_url, url_of
 from eventlog.config.publishing import refused_format
 from eventlog.config.settings import (
     CHOSEN,
-    EVENTLOG,
     OF_FORMAT,
     SECTIONS,
     DatabaseSettings,
@@ -42,7 +41,7 @@ from eventlog.config.settings import (
 from eventlog.core.options import Option, nearest, options_of, parse_options, parse_value, toml, unknown
 from eventlog.errors import ConfigError, together, with_location
 from eventlog.files.text import read_secret, secret_variable
-from eventlog.registry import FORMATS, check_name, format_named, names, sink_named
+from eventlog.registry import FORMATS, check_name, format_named, names, sink_named, source_named
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
@@ -82,7 +81,7 @@ class Config:
     @property
     def follows(self) -> bool:
         """Whether a source is followed that is no log."""
-        return self.source.type not in (None, EVENTLOG)
+        return not source_named(self.source.type).is_log
 
 
 def load(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from eventlog.changes.format import Format
@@ -46,14 +47,15 @@ def insert_query_back(config: Config) -> str:
 
 def taken_by_sink(config: Config) -> Publishing:
     """Return what the sink takes; where events come from is not said yet."""
-    sink = sink_named(config.sink.type)
-    return Publishing(
-        topic=getattr(config.sink.options, "topic", None),
-        layout=sink_form(config),
-        in_records=sink.takes_records,
-        in_messages=sink.takes_several,
-        has_headers=sink.has_headers,
+    return replace(
+        taken_by(config.sink.type), topic=getattr(config.sink.options, "topic", None), layout=sink_form(config)
     )
+
+
+def taken_by(name: str) -> Publishing:
+    """Return what a sink of this name takes."""
+    sink = sink_named(name)
+    return Publishing(in_records=sink.takes_records, in_messages=sink.takes_several, has_headers=sink.has_headers)
 
 
 def sink_form(config: Config) -> str:

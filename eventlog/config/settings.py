@@ -60,10 +60,10 @@ PUBLISHED_FORMATS: Final = ("xds", CLOUDEVENTS, DEBEZIUM, MESSAGES)
 FORMATS_OF_ROWS: Final = frozenset({DEBEZIUM, MESSAGES})
 """The formats whose events are rows of one table: they hold no values of child tables."""
 
-SOURCE_FORMATS: Final = ("gbase", "linter", MESSAGES)
-"""The formats that can be followed in place of a log."""
 EVENTLOG: Final = "eventlog"
 """The source that is the log itself."""
+SOURCE_FORMATS: Final = (EVENTLOG, "gbase", "linter", MESSAGES)
+"""What can be published: the log, and what is followed in its place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,12 +258,13 @@ class WatchSettings(CheckedOptions):
 
 @dataclass(frozen=True, slots=True)
 class SourceSettings:
-    """``[source]``: what ``eventlog publish --from`` follows in place of a log, and where its position is kept."""
+    """``[source]``: what ``eventlog publish`` publishes, and where the position in a followed source is kept."""
 
-    type: str | None = option(
-        None, choice(EVENTLOG, *SOURCE_FORMATS), "the format to follow, as --from has it, or the log itself",
-        example="gbase",
-    )  # fmt: skip
+    type: str = option(
+        EVENTLOG,
+        choice(*SOURCE_FORMATS),
+        "what is published, as --from has it: the log of [database], or what is followed in its place",
+    )
     consumer: str | None = option(
         None, CONSUMER, "name of this consumer of the log, beside its publisher", example="search", only_for=EVENTLOG
     )
@@ -319,10 +320,9 @@ class SourceSettings:
     poll_interval: float = option(
         1.0, number(0.01, 3600), "seconds between looks at a source that does not tell", only_for="gbase, linter"
     )
-    position_file: Path | None = option(None, PATH, "file that keeps the position", example="state/position.json")
     position_url: str | None = option(
-        None, URL, "in place of it: database that keeps the position; password: EVENTLOG_SOURCE_POSITION_PASSWORD",
-        example="postgresql+psycopg://publisher@localhost/hr",
+        None, URL, "database that keeps the position, such as a file of SQLite; password: "
+        "EVENTLOG_SOURCE_POSITION_PASSWORD", example="sqlite:////var/lib/eventlog/position.db",
     )  # fmt: skip
     position_url_file: Path | None = option(
         None, PATH, "file that holds that URL, in place of position_url", example="/run/secrets/position-url"

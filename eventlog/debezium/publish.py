@@ -24,7 +24,7 @@ from eventlog.core.values import ValueOptions
 from eventlog.debezium.format import line_of
 from eventlog.debezium.writer import EnvelopeWriter, PublishOptions, WriteOptions
 from eventlog.errors import FormatError, RowError
-from eventlog.model import KafkaRecord, Level, Row, Verdict
+from eventlog.model import Change, KafkaRecord, Level, Row, Verdict
 
 
 def write_options(options: PublishOptions, publishing: Publishing) -> WriteOptions:
@@ -45,6 +45,10 @@ class DebeziumWriter(EventWriter[tuple[KafkaRecord, ...]]):
         )
         self._options, self._values = write_options(options, publishing), publishing.values
         self._records: EventRecords | None = None
+        self._changes = EnvelopeWriter(self._options, publishing.catalog)
+
+    def piece_of(self, change: Change, event_id: str, object_class: ObjectClass | None) -> tuple[KafkaRecord, ...]:
+        return tuple(self._changes.records(change._replace(position=event_id), object_class))
 
     def write(
         self, catalog: Catalog, flight: FlightState, events: Sequence[Outgoing]

@@ -9,12 +9,15 @@ import struct
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime, time
 from typing import Final
 
 from eventlog.changes.format import Key
+from eventlog.core import catalog, values
+from eventlog.core.catalog import Table
 from eventlog.errors import ConfigError, FormatError, NotExpressible, SchemaMissing, shown
 from eventlog.gbase.options import ReadOptions
-from eventlog.gbase.packed import cuts_off, parse_qualifier
+from eventlog.gbase.packed import cuts_off, holds, parse_qualifier
 from eventlog.gbase.records import SIZES_AT, TABSCHEM, ColumnError, FramingError, fields_of, tab_schem
 from eventlog.gbase.values import ColumnType, DecodeError, Kind, SizeArrayError, codec
 from eventlog.model import Row, Value, full_name
@@ -199,6 +202,7 @@ class Layout:
             if name not in names:
                 captured = ", ".join(names)
                 raise ConfigError(f"key column {name!r} of {self.table!r} is not captured: captured are {captured}")
+        self.key = tuple(key or ())
         self.key_of = None if key is None else _key_reader(key)
 
     def check_header(self, header_size: int, offset: int) -> None:
@@ -218,7 +222,8 @@ def _key_reader(names: Sequence[str]) -> Callable[[Row], Key]:
 class Layouts(dict[int, Layout]):
     """The layouts in force, by label. ``define`` takes a TABSCHEM record, which replaces that of its label.
 
-    ``size_order``: the byte order that the size arrays of the stream have shown so far.
+    ``size_order``: the byte order that the size arrays of the stream have shown so far. ``defined``: how many records
+    it has taken.
     """
 
     def __init__(self, options: ReadOptions, counters: Counter[str]) -> None:
@@ -226,6 +231,7 @@ class Layouts(dict[int, Layout]):
         self._options = options
         self._counters = counters
         self.size_order: str | None = None
+        self.defined = 0
 
     def define(self, record: bytes, header_size: int) -> Layout:
         """The layout of a TABSCHEM record. Raises UnknownType, SchemaMismatch, ConfigError for a key column that is
@@ -234,6 +240,7 @@ class Layouts(dict[int, Layout]):
         label, _, _, fixed, variable = fields_of(TABSCHEM, record)
         columns = self._columns(label, fixed, variable, record[header_size:])
         layout = self[label] = Layout(label, columns, self._options, self)
+        self.defined += 1
         return layout
 
     def _columns(self, label: int, fixed: int, variable: int, payload: bytes) -> tuple[Column, ...]:
@@ -404,3 +411,33 @@ def row_writer(
         return sizes, b"".join(slots)
 
     return write
+
+
+# --- as a table of a catalogue ----------------------------------------------------------------------------------------
+
+_TYPE_NAMES: Final = {
+    Kind.SMALLINT: "smallint",
+    Kind.INTEGER: "integer",
+    Kind.BIGINT: "bigint",
+    Kind.INT8: "bigint",
+    Kind.FLOAT: "double precision",
+    Kind.SMALLFLOAT: "real",
+    Kind.DATE: "date",
+    Kind.BOOLEAN: "boolean",
+    Kind.LOB: "other",
+}
+_TIME_NAMES: Final = {date: "date", time: "time", datetime: "timestamp", None: "other"}
+
+
+def catalog_table(layout: Layout) -> Table:
+    """Return a captured table with the types that its values are of, as a catalogue has them."""
+    columns = (catalog.Column(column.name, values.parse_type(_type_name(column.type))) for column in layout.columns)
+    return Table(layout.table, "table", tuple(columns), layout.key)
+
+
+def _type_name(type: ColumnType) -> str:
+    if type.qualifier is not None:
+        return _TIME_NAMES[holds(type.qualifier)]
+    if type.kind is Kind.DECIMAL:  # its values have a point, whatever stands behind it
+        return f"numeric({type.size},{type.scale})" if type.scale else "numeric"
+    return _TYPE_NAMES.get(type.kind) or (f"varchar({type.size})" if type.size else "varchar")

@@ -9,7 +9,9 @@ from datetime import datetime
 from decimal import Context, Decimal, InvalidOperation
 from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
+from eventlog.core.catalog import Column, Table
 from eventlog.core.options import CHARSET
+from eventlog.core.values import parse_type
 from eventlog.errors import ConfigError, FormatError, NotExpressible
 from eventlog.linter.dispatch_tables import ColumnAttrs, TableAttrs
 from eventlog.model import Lob, Value
@@ -399,3 +401,37 @@ def _to_boolean(value: bool, length: int) -> bytes:
     if value not in (0, 1):
         raise ValueError("it is neither true nor false")
     return int(value).to_bytes(length, "big")
+
+
+# --- as a table of a catalogue ----------------------------------------------------------------------------------------
+
+_TYPE_NAMES: Final = {
+    (Typ.INTEGER, 2): "smallint",
+    (Typ.INTEGER, 4): "integer",
+    (Typ.INTEGER, 8): "bigint",
+    (Typ.REAL, 4): "real",
+    (Typ.REAL, 8): "double precision",
+}
+_NAMES_WITHOUT_LENGTH: Final = {
+    Typ.DATE: "timestamp",
+    Typ.DECIMAL: "numeric",
+    Typ.BYTE: "varbinary",
+    Typ.VARBYTE: "varbinary",
+    Typ.BLOB: "blob",
+    Typ.BOOLEAN: "boolean",
+}
+
+
+def catalog_table(name: str, attrs: TableAttrs) -> Table:
+    """Return a replicated table of this name with the types that its values are of, as a catalogue has them."""
+    columns = tuple(Column(column.name, parse_type(_type_name(column))) for column in attrs.columns)
+    return Table(name, "table", columns, attrs.key)
+
+
+def _type_name(column: ColumnAttrs) -> str:
+    name = _TYPE_NAMES.get((column.typ, column.length)) or _NAMES_WITHOUT_LENGTH.get(column.typ)
+    if name is not None:
+        return name
+    if column.typ in (Typ.NCHAR, Typ.NVARCHAR):
+        return f"varchar({max(column.length // 2, 1)})"
+    return f"varchar({max(column.length, 1)})" if column.typ in (Typ.CHAR, Typ.VARCHAR) else "other"

@@ -403,6 +403,10 @@ class QueuePoller:
         """The token of the last transaction whose changes were handed out whole."""
         return self._reader.restart_token
 
+    def attrs_of(self, tabnum: int) -> TableAttrs | None:
+        """Return what describes a table, None if nothing does."""
+        return self._reader.attrs_of(tabnum)
+
     def poll(self) -> Iterator[Change]:
         """The changes of the transactions whose COMMIT is new in the queue. Raises FormatError, DatabaseError.
 

@@ -219,6 +219,10 @@ class QueueReader:
             self._attrs = attrs
             self._targets.clear()
 
+    def attrs_of(self, tabnum: int) -> TableAttrs | None:
+        """Return what describes a table, None if nothing does."""
+        return self._attrs.get(tabnum)
+
     def changes(self, rows: Iterable[DispatchRow], *, final: bool) -> Iterator[Change]:
         """The changes of the transactions that end among the rows, ``fresh`` ones in the order in force.
 

@@ -276,7 +276,8 @@ class Looked:
     ``oldest_seconds``: age of the first row N by event_time, None without one; ``oldest_writer_seconds``: that of the
     oldest open transaction that has written the log, None if there is none or if it cannot be known;
     ``oldest_flight_seconds``: that of the first of ``flights``, as its line says, None if it is not known. ``clock``:
-    the time that event_time is compared with, None for a stream. ``seconds``: how long the look took.
+    the time that event_time is compared with, None for a stream. ``seconds``: how long the look took. ``behind``: how
+    many ``behind_unit``s a followed source holds behind its position, None for a log or if that cannot be told.
     """
 
     queue_rows: int | None = None
@@ -288,6 +289,8 @@ class Looked:
     clock: datetime | None = None
     seconds: float = 0.0
     oldest_flight_seconds: float | None = None
+    behind: int | None = None
+    behind_unit: str | None = None
 
 
 def look_at_queue(

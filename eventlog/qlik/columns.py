@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from eventlog.core.catalog import Column, Table
-from eventlog.core.values import ColumnType, Kind
+from eventlog.core.values import ColumnType, Kind, parse_type
 from eventlog.errors import ConfigError
 from eventlog.model import Change, Lob, Value
 
@@ -130,6 +130,45 @@ def _character(type: ColumnType) -> str:
     if _LARGE_CHARACTER.search(type.sql):
         return "NCLOB" if national else "CLOB"
     return "WSTRING" if national else "STRING"
+
+
+# --- to a catalog -----------------------------------------------------------------------------------------------------
+
+_TYPE_NAMES: Final = {
+    "DATE": "date",
+    "TIME": "time",
+    "DATETIME": "timestamp",
+    "BOOLEAN": "boolean",
+    "STRING": "varchar",
+    "WSTRING": "nvarchar",
+    "CLOB": "clob",
+    "NCLOB": "nclob",
+    "BYTES": "varbinary",
+    "BLOB": "blob",
+    "REAL4": "real",
+    "REAL8": "double precision",
+    "INT1": "smallint",
+    "UINT1": "smallint",
+    "INT2": "smallint",
+    "UINT2": "integer",
+    "INT4": "integer",
+    "UINT4": "bigint",
+    "INT8": "bigint",
+}
+
+
+def catalog_table(name: str, columns: Sequence[QlikColumn]) -> Table:
+    """Return a table of these columns as a catalogue has it."""
+    typed = tuple(Column(column.name, parse_type(_type_name(column))) for column in columns)
+    return Table(name, "table", typed, key_of(columns))
+
+
+def _type_name(column: QlikColumn) -> str:
+    if column.type in ("STRING", "WSTRING") and column.length:
+        return f"{_TYPE_NAMES[column.type]}({-(-column.length // _WIDEST_CHARACTER)})"
+    if column.type == "NUMERIC" and column.precision and column.scale > 0:
+        return f"numeric({column.precision},{column.scale})"
+    return _TYPE_NAMES.get(column.type, "numeric")
 
 
 # --- from options -----------------------------------------------------------------------------------------------------

@@ -55,17 +55,23 @@ _Readers = Mapping[str, tuple[str, Callable[[Any], Value]]]
 
 
 class _Known(NamedTuple):
-    """A table, and by the fields of its rows the columns' names and what reads their values."""
+    """A table, and by the fields of its rows the columns' names and what reads their values.
+
+    ``is_described``: types and key are said of it, and not taken from its messages.
+    """
 
     table: MessageTable
     readers: _Readers
+    is_described: bool = False
 
 
 class MessageReader:
     """Reads messages in the order in which they come, and knows the tables that MD messages have described.
 
     A message whose MD has not come yet waits ``metadata_wait`` seconds, and what comes behind it waits too, so that the
-    order stays. ``clock`` gives seconds. The report counts what is skipped or odd: ``tombstones``,
+    order stays. ``described``: the table of the last change, None if nothing describes it.
+
+    ``clock`` gives seconds. The report counts what is skipped or odd: ``tombstones``,
     ``mask_extra_bits``, ``mask_contradictions``, ``unknown_fields``, ``metadata_messages``.
     """
 
@@ -85,6 +91,7 @@ class MessageReader:
         self._newest: dict[tuple[str | None, str], MessageTable] = {}
         self._waiting: deque[tuple[float, Message, Envelope]] = deque()
         self._given_up: set[str] = set()
+        self.described: MessageTable | None = None
 
     def changes(self, message: Message) -> Iterator[Change]:
         """The changes that can be given now that this message is there.
@@ -200,6 +207,7 @@ class MessageReader:
             known = self._table(*names, fields, has_schema=bool(schema))
             if not known.table.key and self._registry is not None and message.key and message.key[0] == 0:
                 known = _with_key(known, _key_fields(self._registry.schema(split(message.key)[0])))
+        self.described = known.table if known.is_described else None
         return self._read(find, known, names, rows, envelope.schema_id)
 
     def _names(self, find: _Find, described: MessageTable | None, topic: str | None) -> tuple[str | None, str]:
@@ -248,7 +256,7 @@ class MessageReader:
         rows: tuple[_Image | None, _Image | None],
         schema_id: str | None,
     ) -> Change:
-        table, readers = known
+        table, readers, _ = known
         op = _operation(find, names)
         position = _sequence(find, op, names)
         present = self._mask(find("columnMask"), table)
@@ -319,7 +327,7 @@ class MessageReader:
 
 def _described(table: MessageTable) -> _Known:
     """A table whose columns have types."""
-    return _Known(table, _readers((column, value_reader(column)) for column in table.columns))
+    return _Known(table, _readers((column, value_reader(column)) for column in table.columns), is_described=True)
 
 
 def _undescribed(schema: str | None, name: str, fields: Iterable[str], option_columns: Iterable[QlikColumn]) -> _Known:

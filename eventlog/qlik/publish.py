@@ -14,13 +14,14 @@ from eventlog.core.events import Outgoing
 from eventlog.core.options import same_fields
 from eventlog.core.values import ValueOptions
 from eventlog.errors import FormatError, ReceiverAway, RowError
-from eventlog.model import KafkaRecord, Level, Origins, Verdict
+from eventlog.model import Change, KafkaRecord, Level, Origins, Verdict
+from eventlog.model import full_name as table_name
 from eventlog.qlik.columns import QlikColumn, columns_of
 from eventlog.qlik.envelope import RegistryError, registry_of_writer
 from eventlog.qlik.message_tables import PublishOptions, WriteOptions
 from eventlog.qlik.message_template import UNKNOWN_TIMESTAMP, timestamp_of
 from eventlog.qlik.message_writer import MessageWriter, WriteOutgoing
-from eventlog.qlik.sequence import first_sequence, sequences
+from eventlog.qlik.sequence import first_sequence, resume, sequences
 
 
 def write_options(options: PublishOptions, publishing: Publishing) -> WriteOptions:
@@ -36,6 +37,7 @@ class QlikWriter(EventWriter[tuple[KafkaRecord, ...]]):
 
     needs = frozenset({Need.TIMES, Need.NUMBERS})
     in_records = True
+    joins_new_key = True
 
     def __init__(
         self,
@@ -47,6 +49,33 @@ class QlikWriter(EventWriter[tuple[KafkaRecord, ...]]):
         chosen = write_options(options, publishing)
         self._writer = MessageWriter(chosen, registry=registry_of_writer(chosen), utc_now=utc_now)
         self._messages: EventMessages | None = None
+        self._described: dict[str, ObjectClass] = {}
+
+    def piece_of(
+        self, change: Change, event_id: str, object_class: ObjectClass | None
+    ) -> tuple[KafkaRecord, ...] | None:
+        name = table_name(change.schema, change.table)
+        if object_class is not None and self._described.get(name) is not object_class:
+            self._described[name] = object_class
+            self._writer.columns = {**self._writer.columns, name: class_columns(object_class)}
+        try:
+            return self._writer.messages(change) or None
+        except RegistryError as error:
+            raise ReceiverAway(str(error)) from error
+
+    @property
+    def numbered(self) -> str:
+        prefix, number = self._writer.state
+        return f"{prefix}{number:019}" if prefix else ""
+
+    def resume(self, numbered: str) -> None:
+        self._writer.state = resume(numbered or None)
+
+    def shown(self, piece: tuple[KafkaRecord, ...]) -> str:
+        """Return the records as lines."""
+        from eventlog.qlik.message_format import line_of  # brings the reader too, which nothing else needs
+
+        return "".join(line_of(record).decode() for record in piece)
 
     def first(self, flight: int, before: str, raised: datetime | None) -> str:
         now = self._utc_now()

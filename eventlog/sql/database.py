@@ -165,6 +165,10 @@ class SqlDatabase(ABC):
     def check_url(self, url: URL) -> None:
         """Raise ConfigError or DatabaseError for a URL that cannot lead to a log."""
 
+    def is_there(self, url: URL) -> bool:
+        """Return False for a database that is not made yet, as far as that can be told without a session."""
+        return True
+
     def prepare(self, url: URL) -> None:
         """Make a database ready for a log, before the first migration, outside of any transaction."""
 

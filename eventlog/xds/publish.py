@@ -6,10 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from eventlog.changes.events import EventWriting, change_to_events
 from eventlog.changes.publishing import EventWriter, FlightState, Publishing
-from eventlog.core.catalog import Catalog
+from eventlog.core.catalog import Catalog, ObjectClass
 from eventlog.core.events import Outgoing
-from eventlog.model import Document, Event
+from eventlog.model import Change
 from eventlog.xds.writer import HEARTBEAT, Header, file_form, line_form, write_event, write_outgoing
 
 MEDIA_TYPE = "application/xml; charset=utf-8"
@@ -24,6 +25,7 @@ class XdsWriter(EventWriter[str]):
     def __init__(self, header: Header, publishing: Publishing = Publishing(), indent: int = 0) -> None:  # noqa: B008 - frozen
         self.in_records = publishing.in_records
         self._header, self._indent = header, indent
+        self._catalog, self._writing = publishing.catalog, EventWriting(publishing.values)
         self._is_line = publishing.in_records or publishing.layout == "lines"
         self.heartbeat = self.body([HEARTBEAT])
 
@@ -41,10 +43,6 @@ class XdsWriter(EventWriter[str]):
             return "".join(self.body([piece]).decode() for piece in pieces)
         return self.body(pieces).decode()
 
-    def document_of(self, flight: int, envelope: int, events: Sequence[Event]) -> Document:
-        """Return the document of events that come in their public form, from a source that is no log."""
-        ids, pieces = [event.event_id for event in events], list(map(write_event, events))
-        if not self.in_records:
-            return Document(flight, envelope, ids, self.body(pieces), (), lambda: tuple(events), self.media_type)
-        records = [self.records(event.association.encode(), piece) for event, piece in zip(events, pieces, strict=True)]
-        return Document(flight, envelope, ids, b"", records, lambda: tuple(events))
+    def piece_of(self, change: Change, event_id: str, object_class: ObjectClass | None) -> str | None:
+        events = change_to_events(change, event_id, self._catalog, self._writing)
+        return write_event(events[0]) if events else None

@@ -21,11 +21,27 @@ from eventlog.changes.format import Report
 from eventlog.config.load import Config, load
 from eventlog.publisher.context import Counters
 from eventlog.publisher.sinks import files, open_sink
-from eventlog.publisher.stream import capture_files, follow, gbase, linter, position, qlik_messages
+from eventlog.publisher.stream import (
+    capture_files,
+    dispatch_queue,
+    follow,
+    gbase,
+    linter,
+    position,
+    qlik_messages,
+    topics,
+)
 from eventlog.publisher.stream.open_source import following, position_of
 from eventlog.publisher.waiting import StopRequest
 
-__all__ = ["capture_files", "gbase", "linter", "qlik_messages"]  # imported here once, not by each of those that die
+__all__ = [
+    "capture_files",
+    "dispatch_queue",
+    "gbase",
+    "linter",
+    "qlik_messages",
+    "topics",
+]  # imported here once, not by each of those that die
 
 
 def publish(config: Config, steps: Steps) -> None:
@@ -40,9 +56,7 @@ def publish(config: Config, steps: Steps) -> None:
         before="before the position is written",
         after="before the position is committed",
     )
-    steps.around(position, "sync_path", before="before the rename is durable", after="the rename is durable")
     os.fsync = lambda descriptor: None  # what a process wrote outlives its death; the machine stays
-    steps.around(os, "fsync", before="before a file is durable")
     publish_to_the_end(config)
 
 

@@ -210,8 +210,13 @@ def killed(feed: Feed, directory: Path, position: dict[str, Any], forget: Callab
 
 
 def in_file(directory: Path) -> tuple[dict[str, Any], Callable[[], None]]:
-    path = directory / "position.json"
-    return {"position_file": str(path)}, lambda: path.unlink(missing_ok=True)
+    path = directory / "position.db"
+
+    def forget() -> None:
+        for each in directory.glob("position.db*"):
+            each.unlink()
+
+    return {"position_url": f"sqlite:///{path}"}, forget
 
 
 def in_table(engine: sa.Engine) -> tuple[dict[str, Any], Callable[[], None]]:
@@ -233,7 +238,6 @@ STEPS = {
     "before the position is saved",
     "after the position is saved",
 }
-IN_FILE = {"before the rename is durable", "the rename is durable", "before a file is durable"}
 IN_TABLE = {"before the position is written", "before the position is committed"}
 
 
@@ -255,7 +259,7 @@ def kill_at(each: Killed, steps: Iterable[int], expected: set[str]) -> None:
 
 def test_a_stream_in_a_file_with_its_position_in_a_file(directory: Path) -> None:
     with killed(Stream(directory), directory, *in_file(directory)) as each:
-        kill_at(each, chain(range(1, 24), count(24, 5)), STEPS | IN_FILE)
+        kill_at(each, chain(range(1, 24), count(24, 5)), STEPS | IN_TABLE)
 
 
 @pytest.fixture

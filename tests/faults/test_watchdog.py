@@ -125,7 +125,7 @@ def test_a_publisher_of_a_source_that_is_no_log_is_watched_over_too(
     log: sa.Engine, tmp_path: Path, manager: Manager
 ) -> None:
     (tmp_path / "captures").mkdir()
-    source = {"source__path": tmp_path / "captures", "source__position_file": tmp_path / "position.json"}
+    source = {"source__path": tmp_path / "captures", "source__position_url": f"sqlite:///{tmp_path}/position.db"}
     with process(log, tmp_path / "documents", "--from", "gbase", **QUICK, **source) as running:  # type: ignore[arg-type]
         wait_until(lambda: manager.hears("READY=1"), "it is ready")
         manager.hear(2)

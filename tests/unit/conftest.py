@@ -38,7 +38,7 @@ def stream(tmp_path: Path) -> Stream:
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     """Where the position is kept."""
-    return tmp_path / "position.json"
+    return tmp_path / "position.db"
 
 
 @pytest.fixture(autouse=True, scope="session")

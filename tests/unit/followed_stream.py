@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from lxml import etree
 
-from eventlog.changes.events import EventWriting
+from eventlog.changes.publishing import EventWriter, Publishing
+from eventlog.core.values import ValueOptions
 from eventlog.gbase.emulator import CdcServer, Switches, Work
 from eventlog.gbase.options import ReadOptions
 from eventlog.gbase.workload import drain, open_session
@@ -21,10 +23,10 @@ from eventlog.model import Answer, Event, Level, Verdict
 from eventlog.publisher.context import Counters, PublisherOptions
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.sinks.python import CallableSink
-from eventlog.publisher.stream import Source
+from eventlog.publisher.stream import Stream as OpenedStream
 from eventlog.publisher.stream.capture_files import CaptureFiles
 from eventlog.publisher.stream.follow import Following, OpenPosition, follow
-from eventlog.publisher.stream.position import Saved, failures_of, position_file
+from eventlog.publisher.stream.position import Saved, position_table
 from eventlog.publisher.waiting import StopRequest
 from eventlog.xds.publish import XdsWriter
 from eventlog.xds.writer import Header
@@ -110,12 +112,13 @@ class Receiver:
         return CallableSink(self.receive, "the receiver")
 
 
-OUTPUT = XdsWriter(Header("eventlog", "test"))
+OUTPUT = XdsWriter(Header("eventlog", "test"), Publishing(ValueOptions()))
+RECORDS = XdsWriter(Header("eventlog", "test"), Publishing(ValueOptions(), in_records=True))
 
 
-def following(source: Source, **options: Any) -> Following:
+def following(source: OpenedStream, output: EventWriter[Any] = OUTPUT, **options: Any) -> Following:
     chosen = {"retry_initial": 0.01, "retry_max": 0.02, **options}
-    return Following(source, EventWriting(), None, OUTPUT, PublisherOptions(**chosen), Counters())
+    return Following(source, lambda: output, None, PublisherOptions(**chosen), Counters())
 
 
 def files(path: Path, options: ReadOptions = OPTIONS) -> CaptureFiles:
@@ -123,12 +126,37 @@ def files(path: Path, options: ReadOptions = OPTIONS) -> CaptureFiles:
 
 
 def position_at(path: Path, source: str = "gbase") -> OpenPosition:
-    return partial(position_file, path, source)
+    """A position in a table of a SQLite file."""
+    return partial(position_table, f"sqlite:///{path}", "eventlog_position", source)
 
 
 def saved_at(path: Path, source: str = "gbase") -> Saved:
-    with position_file(path, source) as position:
+    with position_at(path, source)() as position:
         return position.load()
+
+
+def token_at_open(path: Path) -> Any:
+    """The token that a publisher which runs has saved; None if there is none yet."""
+    if not path.exists():
+        return None
+    with closing(sqlite3.connect(path)) as connection:
+        try:
+            row = connection.execute("SELECT token FROM eventlog_position").fetchone()
+        except sqlite3.OperationalError:  # the table is being made
+            return None
+    return None if row is None or row[0] is None else json.loads(row[0])
+
+
+def save_at(path: Path, saved: Saved, source: str = "gbase") -> None:
+    with position_at(path, source)() as position:
+        position.save(saved)
+
+
+def forget_files(path: Path) -> None:
+    """Take the part ``capture`` out of the position's token."""
+    saved = saved_at(path)
+    token = {name: value for name, value in saved.token.items() if name != "capture"}
+    save_at(path, saved._replace(token=token))
 
 
 @contextmanager
@@ -160,5 +188,9 @@ def once(stream: Stream, place: Path, receiver: Receiver, **options: Any) -> Any
 
 
 def failures(place: Path) -> list[dict[str, Any]]:
-    path = failures_of(place)
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    """What was recorded, in the order of the table."""
+    if not place.exists():
+        return []
+    with closing(sqlite3.connect(place)) as connection:
+        connection.row_factory = sqlite3.Row
+        return [dict(row) for row in connection.execute("SELECT * FROM eventlog_position_error ORDER BY rowid")]

@@ -4,7 +4,6 @@ than those that were there.
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import struct
@@ -14,7 +13,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from followed_stream import ITEM, OPTIONS, Receiver, Stream, files, following, position_at, running, saved_at
+from followed_stream import (
+    ITEM,
+    OPTIONS,
+    Receiver,
+    Stream,
+    files,
+    following,
+    forget_files,
+    position_at,
+    running,
+    saved_at,
+)
 
 from eventlog.errors import ConfigError
 from eventlog.gbase.emulator import Switches
@@ -303,9 +313,7 @@ def test_a_capture_taken_anew_from_the_restart_is_read_without_the_old_files(
     stream.insert(1)
     once(stream.path, place)
     stream.insert(2)
-    content = json.loads(place.read_text())
-    del content["token"]["capture"]  # as the message says
-    place.write_text(json.dumps(content))
+    forget_files(place)  # as the message says
     stream.path.rename(tmp_path / "anew.cdc")
     assert once(tmp_path / "anew.cdc", place) == ["add 2 new"]
 
@@ -398,9 +406,7 @@ def test_a_session_that_has_died_in_a_capture_is_gone_on_with_in_another_one(tmp
     with pytest.raises(SessionDead):
         once(captures, place)
     stream.path.unlink()  # as docs/publish-from-other-sources.md says
-    content = json.loads(place.read_text())
-    del content["token"]["capture"]
-    place.write_text(json.dumps(content))
+    forget_files(place)
     assert once(captures, place) == ["add 2 new"]
 
 

@@ -7,7 +7,6 @@ import re
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import pytest
 from followed_stream import (
     ITEM,
     PATIENCE,
+    RECORDS,
     Receiver,
     Stream,
     failures,
@@ -23,7 +23,9 @@ from followed_stream import (
     following,
     position_at,
     running,
+    save_at,
     saved_at,
+    token_at_open,
 )
 from kafka_cluster import Cluster, cluster, quiet_clients
 from lxml import etree
@@ -31,23 +33,21 @@ from shared import wait_until
 
 from eventlog.changes.events import change_to_events
 from eventlog.changes.format import Report
-from eventlog.changes.publishing import Publishing
 from eventlog.errors import ConfigError
 from eventlog.model import Change, ChangeOp
 from eventlog.publisher.sinks.kafka import KafkaSink
-from eventlog.publisher.stream import Backlog, Read, SourceAway, SourceLost, qlik_messages
-from eventlog.publisher.stream import follow as follow_module
+from eventlog.publisher.stream import Backlog, Read, SourceAway, SourceLost
+from eventlog.publisher.stream import topics as qlik_messages
 from eventlog.publisher.stream.follow import follow
-from eventlog.publisher.stream.position import failures_of
-from eventlog.publisher.stream.qlik_messages import Topics
+from eventlog.publisher.stream.position import Saved
+from eventlog.publisher.stream.topics import Topics
 from eventlog.publisher.waiting import StopRequest
 from eventlog.qlik import message_definition
 from eventlog.qlik.envelope import Message, UnknownSchema
 from eventlog.qlik.message_reader import MessageReader
 from eventlog.qlik.message_tables import ReadOptions
 from eventlog.transport import kafka
-from eventlog.xds.publish import XdsWriter
-from eventlog.xds.writer import Header
+from eventlog.xds import publish as xds_publish
 
 COLUMNS = {"app.item": [{"name": "id", "type": "INT4", "pk": 1}, {"name": "name", "type": "STRING"}]}
 
@@ -138,17 +138,13 @@ def test_a_message_waits_for_its_metadata_and_holds_the_position(brokers: Cluste
     (described,) = [record.value for record in brokers.records("other.metadata")]
     receiver = Receiver()
     with running(following(topics(brokers)), position_at(place, "qlik-messages"), receiver):
-        wait_until(lambda: saved_at_open(place))
+        wait_until(lambda: token_at_open(place))
         time.sleep(0.3)
         assert receiver.heard == []
-        assert sum(saved_at_open(place)["app.item"].values()) == 0
+        assert sum(token_at_open(place)["app.item"].values()) == 0
         send(brokers, "eventlog.metadata", described)  # type: ignore[arg-type]  # a topic that was not there before
         wait_until(lambda: len(receiver.heard) == 2)
     assert receiver.heard == ["add 1 n1", "add 1 n2"]
-
-
-def saved_at_open(place: Path) -> Any:
-    return json.loads(place.read_text())["token"] if place.exists() else None
 
 
 def test_metadata_that_come_while_a_message_waits_release_it(brokers: Cluster, place: Path) -> None:
@@ -157,7 +153,7 @@ def test_metadata_that_come_while_a_message_waits_release_it(brokers: Cluster, p
     send(brokers, "eventlog.metadata", b'{"magic":"atMSG","type":"MD","message":{}}')
     receiver = Receiver()
     with running(following(topics(brokers)), position_at(place, "qlik-messages"), receiver):
-        wait_until(lambda: saved_at_open(place))
+        wait_until(lambda: token_at_open(place))
         write(brokers, insert(2, key=1), metadata_topic="other.metadata")
         time.sleep(0.3)
         assert receiver.heard == []
@@ -247,7 +243,7 @@ def test_a_topic_of_which_nothing_can_be_read_is_not_passed_over(brokers: Cluste
             follow(following(source), position_at(place, "qlik-messages"), receiver.sink, StopRequest(), once=True)
     assert len(receiver.heard) == 5  # the other topic goes on
     assert sum(saved_at(place, "qlik-messages").token["app.item"].values()) == 0
-    assert not failures_of(place).exists()
+    assert failures(place) == []
 
 
 def test_too_many_messages_without_schema_stop_the_source(
@@ -264,11 +260,11 @@ def test_a_running_publisher_goes_on_when_a_message_can_be_read_again(brokers: C
     receiver = Receiver()
     send(brokers, "app.item", POISON["the prefix of a registry that is not given"])
     with running(following(source), position_at(place, "qlik-messages"), receiver):
-        wait_until(lambda: saved_at_open(place))
+        wait_until(lambda: token_at_open(place))
         time.sleep(0.3)
-        assert sum(saved_at_open(place)["app.item"].values()) == 0
+        assert sum(token_at_open(place)["app.item"].values()) == 0
         send(brokers, "app.item", message(1))
-        wait_until(lambda: saved_at_open(place)["app.item"] and sum(saved_at_open(place)["app.item"].values()) == 2)
+        wait_until(lambda: token_at_open(place)["app.item"] and sum(token_at_open(place)["app.item"].values()) == 2)
     assert receiver.heard == ["add 1 n1"]
     assert [failure["code"] for failure in failures(place)] == ["unknown_schema"]
 
@@ -301,7 +297,7 @@ def test_whatever_a_change_does_to_its_events_it_is_recorded_and_passed_over(
             raise OverflowError("too large")
         return change_to_events(change, *arguments)
 
-    monkeypatch.setattr(follow_module, "change_to_events", fails)
+    monkeypatch.setattr(xds_publish, "change_to_events", fails)
     send(brokers, "app.item", message(1), message(2))
     assert once(topics(brokers, columns=COLUMNS), place).heard == ["add 2 n2"]
     assert [failure["message"] for failure in failures(place)] == ["OverflowError: too large"]
@@ -309,7 +305,7 @@ def test_whatever_a_change_does_to_its_events_it_is_recorded_and_passed_over(
 
 def test_a_position_that_the_brokers_do_not_have_is_not_passed_over(brokers: Cluster, place: Path) -> None:
     write(brokers, insert(1))
-    place.write_text(json.dumps({"source": "qlik-messages", "token": {"app.item": {"0": 1000}}, "flight": 1}))
+    save_at(place, Saved({"app.item": {"0": 1000}}, 1), "qlik-messages")
     with pytest.raises(SourceLost, match="1000"):
         once(topics(brokers), place)
 
@@ -330,8 +326,7 @@ def test_what_kafka_had_no_room_for_is_not_taken_for_stored(brokers: Cluster, pl
     write(brokers, insert(1))  # so that there is a topic
     settings = {"queue.buffering.max.messages": 10, "linger.ms": 100}
     stop = StopRequest()
-    followed = following(files(stream.path), batch_size=4, mark_interval=60.0)
-    followed = replace(followed, output=XdsWriter(Header("eventlog", "test"), Publishing(in_records=True)))
+    followed = following(files(stream.path), RECORDS, batch_size=4, mark_interval=60.0)
     with brokers.stopped():
         thread = threading.Thread(
             target=follow,
@@ -364,10 +359,7 @@ def test_records_of_a_key_keep_their_order_and_a_new_key_begins_with_its_add(
     moved.update(ITEM, {"id": 1, "name": names[1]}, {"id": 100, "name": names[1]})
     moved.commit()
     stream.update(100, names[1], "last")
-    followed = replace(
-        following(files(stream.path), batch_size=3),
-        output=XdsWriter(Header("eventlog", "test"), Publishing(in_records=True)),
-    )
+    followed = following(files(stream.path), RECORDS, batch_size=3)
     follow(followed, position_at(place), lambda: KafkaSink(brokers.brokers, "t"), StopRequest(), once=True)
     order = [
         event.event_id

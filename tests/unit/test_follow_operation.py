@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
+import sqlite3
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from followed_stream import ITEM, Receiver, Stream, files, following, position_at, saved_at
+from followed_stream import ITEM, Receiver, Stream, files, following, position_at, save_at, saved_at
 from test_follow_sources import ATTRS, configure
 
 from eventlog import cli
 from eventlog.changes.format import Report
 from eventlog.config.load import load
-from eventlog.errors import ConfigError, ReceiverAway
+from eventlog.errors import ConfigError, DatabaseError, ReceiverAway
 from eventlog.gbase.session import Capture
 from eventlog.linter.dispatch_tables import DispatchRow
 from eventlog.linter.emulator import Workload, emulate
@@ -27,21 +27,13 @@ from eventlog.linter.reader import ReaderOptions
 from eventlog.model import Answer
 from eventlog.publisher.context import Counters
 from eventlog.publisher.liveness import patience
-from eventlog.publisher.stream import Backlog, BadToken, Failure, Mark, Read
-from eventlog.publisher.stream import position as position_module
+from eventlog.publisher.stream import Backlog, BadToken, Mark, Read
+from eventlog.publisher.stream.cdc_stream import CaptureSession
+from eventlog.publisher.stream.dispatch_queue import DispatchQueue
 from eventlog.publisher.stream.follow import follow
-from eventlog.publisher.stream.gbase import CaptureSession
-from eventlog.publisher.stream.linter import DispatchQueue
 from eventlog.publisher.stream.open_source import following as following_of
 from eventlog.publisher.stream.open_source import ignored_options, position_of
-from eventlog.publisher.stream.position import (
-    FilePosition,
-    PositionAway,
-    Saved,
-    failures_of,
-    position_file,
-    position_table,
-)
+from eventlog.publisher.stream.position import Saved, TablePosition
 from eventlog.publisher.waiting import StopRequest
 
 # --- status -----------------------------------------------------------------------------------------------------------
@@ -54,16 +46,13 @@ def status(config: Path, capfd: pytest.CaptureFixture[str], *arguments: str) -> 
     return found
 
 
-@pytest.fixture(params=["file", "sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", "postgresql"])
 def kept(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
     """Settings of [source] that say where the position is."""
-    if request.param == "file":
-        return {"position_file": "position.json"}
     url = f"sqlite:///{tmp_path / 'ops.db'}"
-    (tmp_path / "ops.db").touch()
     if request.param == "postgresql":
         url = request.getfixturevalue("database").url.render_as_string(hide_password=False)
-    return {"position_file": None, "position_url": url}
+    return {"position_url": url}
 
 
 def test_status_shows_position_backlog_failures_and_who_runs(
@@ -73,7 +62,7 @@ def test_status_shows_position_backlog_failures_and_who_runs(
     stream.insert(1)
     before = status(config, capfd, "--from", "gbase")
     assert (before["position"], before["moved"], before["behind"]) == (None, None, stream.path.stat().st_size)
-    assert not list(tmp_path.glob("*.lock"))  # looking leaves nothing behind
+    assert not list(tmp_path.glob("*lock*"))  # looking leaves nothing behind
     assert cli.run(["-c", str(config), "publish", "--from", "gbase", "--once"]) == 0
     read = stream.path.stat().st_size
     stream.insert(2, name="bell \x07")
@@ -134,7 +123,7 @@ def test_status_speaks_to_people(stream: Stream, tmp_path: Path, capfd: pytest.C
 def test_status_shows_a_position_that_was_damaged_as_it_is(
     stream: Stream, tmp_path: Path, place: Path, token: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    place.write_text(json.dumps({"source": "gbase", "token": token, "flight": 3}))
+    save_at(place, Saved(token, 3))
     assert cli.run(["-c", str(configure(tmp_path)), "status"]) == 0
     assert f"position: {json.dumps(token)}" in capfd.readouterr().out
 
@@ -188,6 +177,29 @@ def test_a_position_of_another_source_database_is_refused(tmp_path: Path) -> Non
             next(changed.steps({**own, "dbnode": "OTHER"}, once=True))
 
 
+def test_errors_and_top_know_a_followed_source(
+    stream: Stream, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    config = configure(tmp_path, type=None)
+    arguments = ["-c", str(config)]
+    assert cli.run([*arguments, "errors", "--from", "gbase"]) == 0
+    assert "source gbase: nothing was refused" in capfd.readouterr().out
+    stream.insert(1, name="bell \x07")
+    stream.insert(2, name="bell \x07")
+    assert cli.run([*arguments, "publish", "--from", "gbase", "--once"]) == 0
+    stream.insert(3)
+    capfd.readouterr()
+    assert cli.run([*arguments, "errors", "--from", "gbase", "--json"]) == 0
+    (group,) = json.loads(capfd.readouterr().out)["errors"]
+    assert (group["code"], group["number"]) == ("not_expressible", 2)
+    assert cli.run([*arguments, "errors", "--from", "gbase"]) == 0
+    assert "not_expressible" in capfd.readouterr().out
+    assert cli.run([*arguments, "top", "--from", "gbase"]) == 0
+    said = capfd.readouterr().out
+    assert "source gbase: no publisher runs" in said
+    assert "bytes behind the position" in said
+
+
 # --- options ----------------------------------------------------------------------------------------------------------
 
 
@@ -201,13 +213,11 @@ def opened(config: Path, **flags: str) -> Any:
     [
         ({"brokers": "b:1"}, {}, r"source\.brokers has no meaning for a capture in files"),
         ({"server": "s"}, {}, r"source\.server has no meaning"),
-        ({"position_table": "p"}, {}, r"position_table has no meaning where the position is in position_file"),
         ({"path": "-", "poll_interval": 1}, {}, r"poll_interval has no meaning for a capture on standard input"),
         ({}, {"publisher__time_of_day": "06:00:00"}, r"time_of_day is for a log.*--once"),
         ({}, {"format__emit_keys": "true"}, r"format\.emit_keys = true is for a log"),
         ({}, {"format__noop_updates": "emit"}, r"format\.noop_updates = .*is for a log"),
         ({}, {"format__referential": "dn"}, r"format\.referential = .*needs source\.catalog"),
-        ({}, {"format__type": "qlik-messages", "sink__type": "kafka", "sink__brokers": "b:1"}, "published as xds"),
     ],
 )
 def test_an_option_that_would_have_no_effect_is_refused(
@@ -294,77 +304,40 @@ def test_progress_is_shown_while_a_long_transaction_is_read_and_not_for_what_is_
     assert len(set(seen)) == 1
 
 
-# --- the position file ------------------------------------------------------------------------------------------------
+# --- the position -----------------------------------------------------------------------------------------------------
 
 
-def test_a_disk_that_is_full_is_waited_for_and_nothing_is_sent_meanwhile(
-    stream: Stream, place: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_database_that_cannot_be_written_is_waited_for_and_nothing_is_sent_meanwhile(
+    stream: Stream, place: Path
 ) -> None:
     stream.insert(1)
     receiver, failed = Receiver(), 0
-    sync = os.fsync
+    write = TablePosition._write
 
-    def fsync(descriptor: int) -> None:
+    def refuse(self: TablePosition, *arguments: Any) -> None:
         nonlocal failed
         if receiver.heard and failed < 3:
             failed += 1
-            raise OSError(28, "No space left on device")
-        sync(descriptor)
+            error = sqlite3.OperationalError("database or disk is full")
+            error.sqlite_errorcode = sqlite3.SQLITE_FULL
+            raise sa.exc.OperationalError("UPDATE", {}, error)
+        write(self, *arguments)
 
-    monkeypatch.setattr(position_module.os, "fsync", fsync)
     receiver.enough = lambda heard: len(heard.heard) == 2
-    follow(following(files(stream.path)), position_at(place), receiver.sink, receiver.stop)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TablePosition, "_write", refuse)
+        follow(following(files(stream.path)), position_at(place), receiver.sink, receiver.stop)
     assert receiver.heard == ["add 1 new"] * 2  # again, since that it was answered could not be kept
     assert all(len(texts) == 1 for texts in receiver.meanings.values())
     assert failed == 3
 
 
-def test_a_place_that_cannot_be_written_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_place_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     with (
-        pytest.raises(ConfigError, match=r"cannot be locked.*can be written"),
-        position_file(tmp_path / "nowhere" / "p.json", "gbase"),
+        pytest.raises(DatabaseError, match=r"cannot be prepared.*may be written"),
+        position_at(tmp_path / "nowhere" / "p.db")(),
     ):
         pass
-    (tmp_path / "p.json").mkdir()
-    with position_file(tmp_path / "p.json", "gbase") as position:
-        with pytest.raises(PositionAway, match=r"p\.json cannot be written"):
-            position.save(Saved())
-        with pytest.raises(ConfigError, match=r"p\.json cannot be read"):
-            position.load()
-
-
-def test_a_line_of_a_failure_that_was_torn_is_cut_and_written_again(place: Path) -> None:
-    failures = [Failure(str(number), "receiver", "because " * 2000, None) for number in range(3)]
-    position = FilePosition(place, "gbase")
-    position.save(Saved(), failures[:2])
-    path = failures_of(place)
-    assert path.stat().st_mode & 0o077 == 0  # it holds data
-    whole = path.read_bytes()
-    for cut in (1, 10, 9000, len(whole) // 2 + 5, len(whole)):
-        path.write_bytes(whole[:-cut])
-        position.save(Saved(), failures[2:])
-        ids = [json.loads(line)["event_id"] for line in path.read_text().splitlines()]
-        assert ids[-1] == "2"
-        assert ids[:-1] == [str(number) for number in range(len(ids) - 1)]
-
-
-def test_a_second_publisher_is_refused_and_one_that_comes_while_status_looks_is_not(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    looks = []
-    with position_file(place, "gbase"):
-        pass
-    descriptor = os.open(place.with_name("position.json.lock"), os.O_RDONLY)
-    position_module.fcntl.flock(descriptor, position_module.fcntl.LOCK_SH)
-
-    def sleep(seconds: float) -> None:
-        looks.append(seconds)
-        position_module.fcntl.flock(descriptor, position_module.fcntl.LOCK_UN)
-
-    monkeypatch.setattr(position_module.time, "sleep", sleep)
-    with position_file(place, "gbase"):
-        assert len(looks) == 1
-    os.close(descriptor)
 
 
 @pytest.mark.parametrize(
@@ -379,25 +352,17 @@ def test_a_second_publisher_is_refused_and_one_that_comes_while_status_looks_is_
         ({"type": "qlik-messages", "brokers": "b:1", "topics": ["t"]}, {"u": {"0": 1}}, "is of u, not of t"),
     ],
 )
-@pytest.mark.parametrize("in_table", [False, True])
 def test_a_position_that_the_source_cannot_read_is_said_with_its_place(
-    stream: Stream, tmp_path: Path, source: dict[str, Any], token: Any, message: str, in_table: bool
+    stream: Stream, tmp_path: Path, place: Path, source: dict[str, Any], token: Any, message: str
 ) -> None:
     kind = source.get("type", "gbase")
     if kind != "gbase":
         reader = {"codec": "eventlog-emulator-1"} if kind == "linter" else None
         source = {"path": None, "poll_interval": None, "reader": reader, **source}
-    if in_table:
-        url = f"sqlite:///{tmp_path / 'ops.db'}"
-        source = {"position_file": None, "position_url": url, **source}
-        with position_table(url, "eventlog_position", kind) as position:
-            position.save(Saved(token, 3))
-    else:
-        (tmp_path / "position.json").write_text(json.dumps({"source": kind, "token": token, "flight": 3}))
+    save_at(place, Saved(token, 3), kind)
     config = load(configure(tmp_path, **source), {})
     followed = following_of(config, Counters(), Report())
-    expected = "position_table eventlog_position: .*" if in_table else r"position_file .*position\.json: .*"
-    with pytest.raises(ConfigError, match=expected + message):
+    with pytest.raises(ConfigError, match="position_table eventlog_position: .*" + message):
         follow(followed, position_of(config), Receiver().sink, StopRequest(), once=True)
 
 
@@ -408,13 +373,12 @@ def test_a_position_of_another_server_is_refused(stream: Stream, place: Path) ->
         next(source.steps(token, once=True))
 
 
-def test_a_file_of_an_earlier_version_is_gone_on_with(stream: Stream, place: Path) -> None:
+def test_a_position_without_its_place_in_the_files_is_gone_on_with(stream: Stream, place: Path) -> None:
     stream.insert(1)
     once = files(stream.path)
     follow(following(once), position_at(place), Receiver().sink, StopRequest(), once=True)
-    content = json.loads(place.read_text())
-    old = {name: content["token"][name] for name in ("restart", "commit")}
-    place.write_text(json.dumps({"source": "gbase", "token": old, "flight": content["flight"]}))
+    saved = saved_at(place)
+    save_at(place, saved._replace(token={name: saved.token[name] for name in ("restart", "commit")}))
     stream.insert(2)
     receiver = Receiver()
     follow(following(once), position_at(place), receiver.sink, StopRequest(), once=True)

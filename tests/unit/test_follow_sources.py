@@ -26,6 +26,7 @@ from followed_stream import (
     following,
     position_at,
     running,
+    save_at,
     saved_at,
 )
 from shared import wait_until
@@ -43,9 +44,9 @@ from eventlog.linter.format import SourceOptions, create_tables, insert_attrs, i
 from eventlog.linter.reader import ReaderOptions
 from eventlog.model import Change, Level
 from eventlog.publisher.stream import Failure, SourceAway, SourceLost
+from eventlog.publisher.stream.cdc_stream import CaptureSession, StandardInput
+from eventlog.publisher.stream.dispatch_queue import DispatchQueue
 from eventlog.publisher.stream.follow import follow
-from eventlog.publisher.stream.gbase import CaptureSession, StandardInput
-from eventlog.publisher.stream.linter import DispatchQueue
 from eventlog.publisher.stream.open_source import position_of, source_of
 from eventlog.publisher.stream.position import Saved, position_ddl, position_table
 from eventlog.publisher.waiting import StopRequest
@@ -135,9 +136,7 @@ def test_a_position_older_than_the_logs_of_the_server_stops(tmp_path: Path, plac
     first = stream.server.next_sequence
     for key in range(1000):
         stream.insert(key)
-    place.write_text(
-        json.dumps({"source": "gbase", "token": {"restart": f"{first:016x}", "commit": None}, "flight": 1})
-    )
+    save_at(place, Saved({"restart": f"{first:016x}", "commit": None}, 1))
     with pytest.raises(SourceLost, match="LSN"):
         follow(following(Server(stream).source()), position_at(place), Receiver().sink, StopRequest())
 
@@ -257,9 +256,11 @@ def test_a_table_keeps_position_and_failures_together(engine: sa.Engine) -> None
     with position_table(url_of(engine), "eventlog_position", "gbase") as position:
         assert position.load() == Saved()
         position.save(Saved({"restart": "a"}, 1))
-        position.save(Saved({"restart": "b"}, 2), [failure, failure._replace(event_id="x" * 300, content=None)])
+        position.save(
+            Saved({"restart": "b"}, 2, "0" * 35), [failure, failure._replace(event_id="x" * 300, content=None)]
+        )
     with position_table(url_of(engine), "eventlog_position", "gbase") as position:
-        assert position.load() == Saved({"restart": "b"}, 2)
+        assert position.load() == Saved({"restart": "b"}, 2, "0" * 35)
     with engine.connect() as connection:
         found = connection.execute(sa.text("SELECT event_id, code, message, content FROM eventlog_position_error"))
         assert [tuple(row) for row in found] == [
@@ -321,7 +322,7 @@ def configure(directory: Path, **source: Any) -> Path:
     settings: dict[str, Any] = {
         "type": "gbase",
         "path": "capture.cdc",
-        "position_file": "position.json",
+        "position_url": f"sqlite:///{directory / 'position.db'}",
         "poll_interval": 0.05,
         "reader": {"labels": {"111": ITEM}, "keys": {"item": ["id"]}},
         **source,
@@ -359,7 +360,7 @@ def test_a_following_command_ends_cleanly_at_sigterm(stream: Stream, tmp_path: P
         process.send_signal(signal.SIGTERM)
         _, said = process.communicate(timeout=PATIENCE)
     assert (process.returncode, said) == (0, "")
-    assert saved_at(tmp_path / "position.json").token["commit"] is not None
+    assert saved_at(tmp_path / "position.db").token["commit"] is not None
     assert not (tmp_path / "health").exists()
 
 
@@ -387,7 +388,6 @@ def connect() -> Any:
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ({"type": None}, "set source.type"),
         ({"path": None}, "source.path or source.connect"),
         (
             {"path": None, "connect": "nowhere:connect", "server": "s", "capture": {ITEM: ["id"]}},
@@ -400,8 +400,8 @@ def connect() -> Any:
         ({"type": "linter", "url": "sqlite:///x"}, "source.reader.codec"),
         ({"type": "linter", "reader": {"codec": "eventlog-emulator-1"}}, "source.url"),
         ({"type": "qlik-messages", "topics": ["t"]}, "source.brokers"),
-        ({"position_file": None}, "where the position is kept"),
-        ({"position_url": "sqlite:///x"}, "where the position is kept"),
+        ({"position_url": None}, "where the position is kept"),
+        ({"position_url_file": "url"}, "either source.position_url or source.position_url_file"),
     ],
 )
 def test_what_is_missing_or_wrong_is_said(tmp_path: Path, source: dict[str, Any], message: str) -> None:
@@ -457,7 +457,7 @@ def test_secrets_of_sources_are_not_shown(tmp_path: Path) -> None:
 
     (tmp_path / "url").write_text("postgresql://reader@h/q\n")
     environ = {"EVENTLOG_SOURCE_PASSWORD": "hush", "EVENTLOG_SOURCE_POSITION_PASSWORD": "hush"}
-    path = configure(tmp_path, type="linter", url_file="url", position_file=None, position_url="postgresql://u:hush@h/d",
+    path = configure(tmp_path, type="linter", url_file="url", position_url="postgresql://u:hush@h/d",
                      reader={"codec": "eventlog-emulator-1"})  # fmt: skip
     config = load(path, environ)
     assert "hush" not in str(list(effective(config)))
@@ -488,4 +488,4 @@ def test_a_table_without_key_stops_before_anything_of_it_is_passed_over(
     stream.insert(1)
     assert cli.run(["-c", str(config), "publish", "--once"]) == 2
     assert "has no key" in capfd.readouterr().err
-    assert saved_at(tmp_path / "position.json").token["commit"] is None
+    assert saved_at(tmp_path / "position.db").token["commit"] is None

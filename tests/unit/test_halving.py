@@ -12,14 +12,15 @@ from typing import Any
 
 import pytest
 from fake_publisher import Killed, NewWorld, Receiver
-from followed_stream import OUTPUT, Stream, files, following, position_at, said, saved_at
+from followed_stream import OUTPUT, Stream, failures, files, following, position_at, said, saved_at
 from samples import row
 
 from eventlog.errors import ReceiverAway
 from eventlog.model import Answer, Change, ChangeOp, Document, Event, Level, LogRow, Verdict
 from eventlog.publisher.context import Counters
 from eventlog.publisher.delivery import FlightResult, send_heartbeat
-from eventlog.publisher.stream import Mark, Read, Source, Step
+from eventlog.publisher.stream import Mark, Read, Step
+from eventlog.publisher.stream import Stream as OpenedStream
 from eventlog.publisher.stream.follow import follow
 from eventlog.publisher.waiting import StopRequest
 
@@ -321,7 +322,7 @@ class Sink:
     def close(self) -> None: ...
 
 
-def publish(source: Source, position: Path, sink: Sink, **options: Any) -> None:
+def publish(source: OpenedStream, position: Path, sink: Sink, **options: Any) -> None:
     follow(following(source, **options), position_at(position), lambda: sink, StopRequest(), once=True)
 
 
@@ -332,8 +333,7 @@ def test_a_stream_is_halved_too_and_records_the_culprit_alone(tmp_path: Path) ->
     publish(files(stream.path), tmp_path / "position", sink, mark_interval=1000)
     assert sink.taken == [f"add {key} new" for key in range(1, 17) if key != 11]
     assert len(sink.requests) <= bound(16, 1)
-    failures = (tmp_path / "position.errors.jsonl").read_text().splitlines()
-    assert len(failures) == 1
+    assert len(failures(tmp_path / "position")) == 1
 
 
 class Numbered:

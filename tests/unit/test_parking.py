@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 from samples import usr
 
-from eventlog.model import Event, Operation
+from eventlog.model import SUCCESS, Change, ChangeOp
 from eventlog.publisher.delivery import Parking
-from eventlog.publisher.stream import Pending
+from eventlog.publisher.stream.pending import Pending, PendingEvent, Place
 from eventlog.publisher.waiting import BackOff, back_off
 
+CHANGE = Change(None, "usr", ChangeOp.TRUNCATE)
 A, B, C = (usr(), "idu=1"), (usr(), "idu=2"), (usr(), "idu=3")
 
 
@@ -148,7 +149,7 @@ def test_of_a_stream_half_of_what_is_sent_at_a_time_are_retries_and_those_due_lo
 
     def add(*names: str) -> None:
         for name in names:
-            pending.add(Event(Operation.DELETE, "usr", name, name))
+            pending.add(name, (name,), CHANGE, name)
 
     add("a", "b", "c", "d")
     (first,) = pending.envelopes(4, 1, now=0)
@@ -166,10 +167,97 @@ def test_of_a_stream_all_that_is_sent_are_retries_while_nothing_else_is_there() 
     parked: Parking[str] = Parking(1, 60, random=lambda: 1.0)
     pending = Pending(parked)
     for name in ("a", "b"):
-        pending.add(Event(Operation.DELETE, "usr", name, name))
+        pending.add(name, (name,), CHANGE, name)
     (first,) = pending.envelopes(2, 1, now=0)
     for each in first:
         parked.park(each.object_id, 0)
         pending.hold(each)
     (envelope,) = pending.envelopes(2, 1, now=1)
     assert [each.object_id for each in envelope] == ["a", "b"]
+
+
+# --- events of several objects ----------------------------------------------------------------------------------------
+
+
+def taken(pending: Pending, size: int = 8, now: float = 0) -> list[str]:
+    """The event-ids of the next envelope."""
+    return [each.sent_id for envelope in pending.envelopes(size, 1, now) for each in envelope]
+
+
+def answer(pending: Pending, events: list[PendingEvent]) -> None:
+    pending.answer(SUCCESS, events)
+
+
+def pending_of(*events: tuple[str, tuple[str, ...]]) -> tuple[Pending, Parking[str]]:
+    parked: Parking[str] = Parking(1, 60, random=lambda: 1.0)
+    pending = Pending(parked)
+    for name, objects in events:
+        pending.add(name, objects, CHANGE, name)
+    return pending, parked
+
+
+def test_an_event_of_two_objects_waits_for_both_and_both_wait_for_it() -> None:
+    pending, parked = pending_of(
+        ("1", ("a",)), ("2", ("b",)), ("3", ("a", "b")), ("4", ("b",)), ("5", ("a",)), ("6", ("c",))
+    )
+    (first,) = pending.envelopes(8, 1, 0)
+    assert [each.sent_id for each in first] == ["1", "2"]
+    parked.park("b", 0)
+    answer(pending, first[:1])
+    pending.hold(first[1])
+    (second,) = pending.envelopes(8, 1, 0)
+    assert [each.sent_id for each in second] == ["6"]  # all others stand behind b, which is parked
+    answer(pending, list(second))
+    (third,) = pending.envelopes(8, 1, 2)
+    assert [each.sent_id for each in third] == ["2"]
+    parked.release("b")
+    answer(pending, list(third))
+    (fourth,) = pending.envelopes(8, 1, 2)
+    assert [each.sent_id for each in fourth] == ["3"]
+    answer(pending, list(fourth))
+    assert taken(pending, now=2) == ["4", "5"]
+
+
+def test_an_event_of_all_objects_is_in_the_air_alone() -> None:
+    pending, parked = pending_of(("1", ("a",)), ("2", ()), ("3", ("b",)))
+    (first,) = pending.envelopes(8, 1, 0)
+    assert [each.sent_id for each in first] == ["1"]
+    parked.park("a", 0)
+    pending.hold(first[0])
+    assert taken(pending) == []
+    (again,) = pending.envelopes(8, 1, 2)
+    parked.release("a")
+    answer(pending, list(again))
+    (every,) = pending.envelopes(8, 1, 2)
+    assert [each.sent_id for each in every] == ["2"]
+    parked.park("", 2)
+    pending.hold(every[0])
+    assert taken(pending, now=2) == []
+    (every,) = pending.envelopes(8, 1, 4)
+    answer(pending, list(every))
+    assert taken(pending, now=4) == ["3"]
+
+
+def test_answers_that_are_forgotten_bring_an_event_of_all_objects_back_before_those_behind_it() -> None:
+    pending, parked = pending_of(("1", ()), ("2", ("a",)))
+    (every,) = pending.envelopes(8, 1, 0)
+    answer(pending, list(every))
+    (behind,) = pending.envelopes(8, 1, 0)
+    parked.park("a", 0)
+    pending.hold(behind[0])
+    pending.forget_answers()
+    (every,) = pending.envelopes(8, 1, 0)
+    assert [each.sent_id for each in every] == ["1"]
+    answer(pending, list(every))
+    assert taken(pending) == ["2"]
+
+
+def test_a_place_counts_when_all_before_it_is_answered() -> None:
+    pending, _ = pending_of(("1", ("a",)))
+    pending.mark(Place("behind 1", "0001"))
+    pending.add("2", ("b",), CHANGE, "2")
+    (both,) = pending.envelopes(8, 1, 0)
+    answer(pending, list(both[1:]))
+    assert pending.flushed() is None
+    answer(pending, list(both[:1]))
+    assert pending.flushed() == Place("behind 1", "0001")

@@ -154,7 +154,12 @@ def test_a_source_that_is_no_log_is_followed_to_where_it_ends(tmp_path: Path) ->
     tables = {"app.item": "id integer, name varchar(40,0)"}
     write_changes("gbase", [change], tmp_path / "capture", tables=tables, **options)
     options["keys"] = {"app.item": ["id"]}
-    source = {"type": "gbase", "path": tmp_path / "capture", "position_file": tmp_path / "position", "reader": options}
+    source = {
+        "type": "gbase",
+        "path": tmp_path / "capture",
+        "position_url": f"sqlite:///{tmp_path}/position.db",
+        "reader": options,
+    }
     received = Received()
     counters = Publisher.from_config({"source": source}, sink=received, environ={}).run_once()
     assert [event.operation for event in received.events] == ["add"]

@@ -114,12 +114,12 @@ def test_a_directory_that_cannot_be_made_is_a_clear_error(tmp_path: Path) -> Non
 
 @pytest.fixture
 def follow(tmp_path: Path) -> Callable[[str], None]:
-    """A life of a publisher with this position file, up to its first document."""
+    """A life of a publisher with its position in this file of SQLite, up to its first document."""
 
     def live(position: str) -> None:
         flags = {
             "source.type": "gbase",
-            "source.position_file": str(tmp_path / position),
+            "source.position_url": f"sqlite:///{tmp_path / position}",
             "sink.type": "files",
             "sink.directory": str(tmp_path / "documents"),
         }
@@ -133,23 +133,21 @@ def follow(tmp_path: Path) -> Callable[[str], None]:
 
 
 def test_a_source_has_its_directory_alone(tmp_path: Path, follow: Callable[[str], None]) -> None:
-    follow("a.json")
-    follow("a.json")
-    with pytest.raises(
-        ConfigError, match=r"is that of the source gbase with its position in .*/a\.json, not of .*/b\."
-    ):
-        follow("b.json")
-    follow("a.json")
+    follow("a.db")
+    follow("a.db")
+    with pytest.raises(ConfigError, match=r"is that of the source gbase with its position in .*/a\.db', not of .*/b\."):
+        follow("b.db")
+    follow("a.db")
     assert names(tmp_path / "documents") == [MARKER, *(f"{flight:012d}-000001.xmll" for flight in (1, 2, 3))]
 
 
 def test_a_source_that_begins_anew_needs_a_new_directory(tmp_path: Path, follow: Callable[[str], None]) -> None:
-    follow("a.json")
-    (tmp_path / "a.json").unlink()
+    follow("a.db")
+    (tmp_path / "a.db").unlink()
     with pytest.raises(ConfigError, match=r"documents of flight 1, but .* has only come to 0"):
-        follow("a.json")
+        follow("a.db")
     (tmp_path / "documents" / "000000000001-000001.xmll").unlink()
-    follow("a.json")
+    follow("a.db")
 
 
 def test_a_position_is_known_by_its_database_however_that_is_named(tmp_path: Path) -> None:

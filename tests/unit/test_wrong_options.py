@@ -137,7 +137,7 @@ def test_an_option_of_a_wrong_type_is_named_beside_a_catalogue(tmp_path: Path, k
     source = source_of(FORMS[3], tmp_path)
     with pytest.raises(ConfigError, match="keys"):
         convert("gbase", "jsonl", str(source), str(tmp_path / "out.jsonl"), {"keys": keys, "catalog": CATALOG})
-    settings = {"type": "gbase", "path": source, "reader": {"keys": keys}, "position_file": tmp_path / "position"}
+    settings = {"type": "gbase", "path": source, "reader": {"keys": keys}, "position_url": f"sqlite:///{tmp_path}/p.db"}
     with pytest.raises(ConfigError, match="keys"):
         source_for(SourceSettings(**settings), Report())
 

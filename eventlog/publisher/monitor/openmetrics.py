@@ -146,6 +146,9 @@ class PublisherMetrics(Collector):
                 "Age of the first row N by event_time; 0 if there is none.",
                 activity.oldest_seconds or 0.0,
             )
+        if looked.behind is not None:
+            text = "What a followed source holds behind its position: bytes, rows or messages, by the source."
+            yield "eventlog_source_behind", text, looked.behind
         yield "eventlog_objects_parked", "Objects whose event the receiver asked for later.", len(looked.parked)
         yield (
             "eventlog_in_flight_rows",

@@ -22,7 +22,7 @@ from eventlog.files.text import files_in, order_of
 from eventlog.gbase.options import ReadOptions
 from eventlog.gbase.records import BEGINTX, COMMTX, RBTX, TABSCHEM, Framer, fields_of
 from eventlog.publisher.stream import Backlog, BadToken, Mark, SourceAway, SourceLost, Step
-from eventlog.publisher.stream.gbase import CdcStream
+from eventlog.publisher.stream.cdc_stream import CdcStream
 
 _CHUNK: Final = 1 << 16
 _KNOWN: Final = 4096

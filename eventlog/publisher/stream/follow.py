@@ -1,4 +1,5 @@
-"""Follow a source that is no log: read its changes, send their events, move its position by the answers.
+"""Follow a source that is no log: read its changes, send their events, move its position by the answers
+(spec/change-model.md 6).
 
 The promises are those of a log (spec/event-log.md 12): at least once, the events of an object in their order, an
 event-id with one meaning, nothing lost by a kill at any moment. The position is that of the source alone and moves when
@@ -14,12 +15,14 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from eventlog.changes import json_form as change_json
-from eventlog.changes.events import EventWriting, change_to_events
-from eventlog.changes.format import class_of_change
-from eventlog.core.catalog import Catalog
+from eventlog.changes.events import association_text, change_to_events
+from eventlog.changes.format import class_of_change, old_and_new_key, with_key
+from eventlog.changes.publishing import EventWriter
+from eventlog.core.catalog import Catalog, Database, ObjectClass, Table, build_catalog
+from eventlog.core.values import ValueOptions
 from eventlog.errors import (
     ConfigError,
     DatabaseAway,
@@ -30,7 +33,7 @@ from eventlog.errors import (
     RowError,
     number_of,
 )
-from eventlog.model import Answer, ChangeOp, Document, Level, Verdict
+from eventlog.model import Answer, Change, ChangeOp, Document, Event, Level, Verdict, differing
 from eventlog.publisher.context import (
     SILENT,
     Counters,
@@ -55,11 +58,10 @@ from eventlog.publisher.delivery import (
 from eventlog.publisher.health_file import Progress
 from eventlog.publisher.liveness import ReportingSink
 from eventlog.publisher.sinks import Sink
-from eventlog.publisher.stream import Failure, Mark, Pending, PendingEvent, Read, Source, SourceAway, Step
-from eventlog.publisher.stream.position import OpenPosition, Position, PositionAway, Saved
+from eventlog.publisher.stream import Described, Failure, Mark, Read, SourceAway, Step, Stream
+from eventlog.publisher.stream.pending import Pending, PendingEvent, Place
+from eventlog.publisher.stream.position import OpenPosition, Position, Saved
 from eventlog.publisher.waiting import BackOff, HeartbeatTimer, Stop, keep_connected, soonest
-from eventlog.xds.publish import XdsWriter
-from eventlog.xds.writer import write_event
 
 _log = logging.getLogger("eventlog.publisher")
 
@@ -67,19 +69,23 @@ _UNLIMITED: Final = 10_000
 """Events read from the oldest unanswered one on with ``query_limit = 0``: memory stays bounded."""
 
 
+_DEFAULTS: Final = ValueOptions("full", characters="unicode")
+
+
 @dataclass(frozen=True, slots=True)
 class Following:
     """What is followed, and how its changes become documents. ``options``: those that concern sending count.
 
-    ``catalog``: the classes, for the types of values.
+    ``open_writer`` gives a writer of the format that has written nothing yet. ``catalog``: the classes, for keys and
+    types; None = what the source says of its tables counts, with ``values`` as of the format.
     """
 
-    source: Source
-    writing: EventWriting
+    source: Stream
+    open_writer: Callable[[], EventWriter[Any]]
     catalog: Catalog | None
-    output: XdsWriter
     options: PublisherOptions
     counters: Counters
+    values: ValueOptions = _DEFAULTS
 
 
 def follow(
@@ -96,8 +102,8 @@ def follow(
 
     A source or a position that fails is opened again with a back-off, from the position saved last. ``progress`` is
     called when there is some, and ``observer`` is told what is done. Raises FatalAnswer, AnotherPublisher, what the
-    source raises beside SourceAway and DatabaseAway, these and PositionAway too if nothing has been read yet or with
-    ``once``; then also ReceiverAway if something is left.
+    source raises beside SourceAway and DatabaseAway, these too if nothing has been read yet or with ``once``; then also
+    ReceiverAway if something is left.
     """
     options = following.options
 
@@ -117,7 +123,7 @@ def follow(
                         break
             _finish(run)
 
-    away = () if once else (SourceAway, DatabaseAway, PositionAway)
+    away = () if once else (SourceAway, DatabaseAway)
     keep_connected(life, stop, away, options.retry_initial, options.retry_max, observer)
 
 
@@ -148,6 +154,9 @@ class Run:
         saved = position.load()
         self.saved = saved._replace(flight=saved.flight + 1)
         position.save(self.saved)
+        self.writer = following.open_writer()
+        self.writer.resume(saved.numbered)
+        self._described: dict[tuple[str | None, str], ObjectClass] = {}
         self.parking: Parking[str] = Parking(options.retry_initial, options.retry_max)
         self.pending = Pending(self.parking)
         self.heartbeat = HeartbeatTimer(options.heartbeat_interval, time.monotonic())
@@ -226,8 +235,31 @@ class Run:
                 self._wait(ReceiverAway(ended.reason, ended.in_short), ended.retry_after)
 
     def send(self, envelope: int, events: Sequence[PendingEvent]) -> Answer:
-        output = self.following.output
-        return self._sink.send(output.document_of(self.saved.flight, envelope, [each.event for each in events]))
+        return self._sink.send(self.document(envelope, events))
+
+    def document(self, envelope: int, events: Sequence[PendingEvent]) -> Document:
+        """The document of events."""
+        writer, ids = self.writer, [each.sent_id for each in events]
+        make_events = partial(_public_events, self.following.catalog, events)
+        if writer.in_records:
+            records = [writer.records(_record_key(each), each.piece) for each in events]
+            return Document(self.flight, envelope, ids, b"", records, make_events)
+        pieces = [each.piece for each in events]
+        media_type, headers = writer.media_type_of(pieces), writer.headers_of(pieces)
+        return Document(self.flight, envelope, ids, writer.body(pieces), (), make_events, media_type, headers)
+
+    def class_of(self, change: Change) -> ObjectClass | None:
+        """The class of a change's table: of the catalogue, else as the source describes it. None = not known."""
+        if self.following.catalog is not None:
+            return class_of_change(self.following.catalog, change)
+        return self._described.get((change.schema, change.table))
+
+    def describe(self, schema: str | None, table: Table) -> None:
+        """Take note of what the source says of a table. One without key is no class."""
+        database = Database("", schema, (table,))
+        classes = build_catalog(database, values=self.following.values).classes
+        self._described.pop((schema, table.name), None)
+        self._described.update({(schema, one.name): one for one in classes})
 
     def take(self, envelope: int, events: Sequence[PendingEvent], judged: Judged[PendingEvent]) -> str:
         """As of ``delivery.Errand``. What is answered fatal is sent again, as is a retry that is not parked."""
@@ -235,13 +267,26 @@ class Run:
         self.heartbeat.last = time.monotonic()
         for verdict, answered in judged.answered:
             if verdict.level is Level.FATAL:
-                self._fatal += _failures(verdict, answered)
+                self._fatal += self._failures(verdict, answered)
             else:
                 self.pending.answer(verdict, answered)
         for event in judged.retried:
             if self.parking.is_waiting(event.object_id):
                 self.pending.hold(event)
         return ""
+
+    def piece(self, change: Change, event_id: str, object_class: ObjectClass | None) -> Any:
+        """What the format writes of a change, None for nothing; a registry that is away is waited for.
+
+        Raises FormatError, RowError; ReceiverAway with ``once``, or if the publisher is to stop.
+        """
+        while True:
+            try:
+                return self.writer.piece_of(change, event_id, object_class)
+            except ReceiverAway as away:
+                if self.stop.is_set():
+                    raise
+                self._wait(away)
 
     def not_sent(self, failure: Failure) -> None:
         """A change makes no event: it is recorded with the position behind it."""
@@ -269,13 +314,13 @@ class Run:
             self.counters.count_rows(verdict.level, len(events))
         if self._reports.due() is not None:
             _log.info("%s; %s parked", stream_summary(self.counters), number_of(self.pending.parked, "object"))
-        token = self.pending.flushed()
-        refused = [failure for verdict, events in answered for failure in _failures(verdict, events)]
+        place = self.pending.flushed()
+        refused = [failure for verdict, events in answered for failure in self._failures(verdict, events)]
         failures = [*self._unread, *refused, *self._fatal]
-        if token is None and not failures and not self.envelopes:
+        if place is None and not failures and not self.envelopes:
             return
-        flight = self.saved.flight + (1 if self.envelopes else 0)
-        saved = Saved(self.saved.token if token is None else token, flight)
+        token, numbered = (self.saved.token, self.saved.numbered) if place is None else place
+        saved = Saved(token, self.saved.flight + (1 if self.envelopes else 0), numbered)
         begun = time.monotonic()
         self._position.save(saved, failures)
         self.observer.marked(time.monotonic() - begun)
@@ -305,12 +350,20 @@ class Run:
 
     def _forget_answers(self) -> None:
         self.pending.forget_answers()
+        self.writer.forget()
         self._fatal = []
+
+    def _failures(self, verdict: Verdict, events: Sequence[PendingEvent]) -> list[Failure]:
+        """What is recorded of events that the receiver refused for good."""
+        if verdict.level not in (Level.ERROR, Level.FATAL):
+            return []
+        message = verdict.message or f"the receiver answered {verdict.level.name.lower()}"
+        return [Failure(each.sent_id, "receiver", message, self.writer.shown(each.piece)) for each in events]
 
     def send_heartbeat(self) -> None:
         """Send the heartbeat. Raises FatalAnswer."""
         self.heartbeat.last = time.monotonic()
-        document = Document(self.saved.flight, self.envelopes + 1, (), self.following.output.heartbeat)
+        document = Document(self.saved.flight, self.envelopes + 1, (), self.writer.heartbeat)
         if send_heartbeat(self._sink, document, self.counters):
             self.envelopes += 1
 
@@ -321,12 +374,18 @@ class Run:
         self._back_off.wait(self.stop, str(why), retry_after, partial(look, self), why.in_short)
 
 
-def _failures(verdict: Verdict, events: Sequence[PendingEvent]) -> list[Failure]:
-    """What is recorded of events that the receiver refused for good."""
-    if verdict.level not in (Level.ERROR, Level.FATAL):
-        return []
-    message = verdict.message or f"the receiver answered {verdict.level.name.lower()}"
-    return [Failure(each.sent_id, "receiver", message, write_event(each.event)) for each in events]
+def _public_events(catalog: Catalog | None, events: Sequence[PendingEvent]) -> tuple[Event, ...]:
+    """The events in their public form, for the sinks that look at them; a change that has none is left out."""
+    public: list[Event] = []
+    for each in events:
+        with suppress(FormatError, RowError):
+            public += change_to_events(each.change, each.sent_id, catalog)
+    return tuple(public)
+
+
+def _record_key(event: PendingEvent) -> bytes:
+    """The key of an event's record: the object that it is about, with a new key the one of that key."""
+    return event.objects[-1].encode() if event.objects else b""
 
 
 # --- the steps of the source ------------------------------------------------------------------------------------------
@@ -348,7 +407,7 @@ def _take_step(run: Run, step: Step) -> None:
     """Take one step, and send if that fills envelopes, or if there is nothing more for now."""
     if isinstance(step, Mark):
         if step.token is not None and step.token != run.saved.token:
-            run.pending.mark(step.token)
+            run.pending.mark(Place(step.token, run.writer.numbered))
             if run.saved.token is None:
                 run.save_now()  # the beginning of a stream that cannot be asked for otherwise
         if step.is_idle:
@@ -356,6 +415,9 @@ def _take_step(run: Run, step: Step) -> None:
         else:
             run.progress()  # also where nothing is to be sent for long, as within a long transaction
             run.save_if_due()
+        return
+    if isinstance(step, Described):
+        run.describe(step.schema, step.table)
         return
     run.counters.rows_read += 1
     if isinstance(step, Failure):
@@ -372,19 +434,27 @@ def _take_step(run: Run, step: Step) -> None:
 
 
 def _add_events(run: Run, read: Read) -> None:
-    """Add the events of a change; one that XDS cannot hold is a failure, and the stream goes on.
+    """Add the events of a change; one that the format cannot hold is a failure, and the stream goes on.
 
-    Raises ConfigError for a table without key.
+    Raises ConfigError for a table without key, ReceiverAway with ``once`` for a registry that does not answer.
     """
-    following, change = run.following, read.change
-    if change.key is None and change.op is not ChangeOp.TRUNCATE and class_of_change(following.catalog, change) is None:
+    change, catalog = read.change, run.following.catalog
+    object_class = run.class_of(change)
+    if change.key is None and change.op is not ChangeOp.TRUNCATE and object_class is None:
         # Not a failure of this change alone: the whole table would be skipped.
         raise ConfigError(
-            f"{change.table!r} has no key, which names its rows in XDS: give its key columns by source.catalog, or for "
-            "a CDC stream by source.reader.keys"
+            f"{change.table!r} has no key, which names its rows: give its key columns by source.catalog, or for a CDC "
+            "stream by source.reader.keys"
         )
+    if change.schema is None and object_class is not None and catalog is not None:
+        change = change._replace(schema=catalog.schema)
     try:
-        events = change_to_events(change, read.event_id, following.catalog, following.writing)
+        written = []
+        for event_id, part in _parts(run.writer, change, read.event_id, object_class):
+            objects = _objects(part, class_of_change(catalog, part))
+            piece = run.piece(part, event_id, object_class)
+            if piece is not None:
+                written.append((event_id, objects, part, piece))
     except (FormatError, RowError) as error:
         code = error.row_code if isinstance(error, RowError) else error.code
         run.not_sent(Failure(read.event_id, code, str(error), change_json.dumps(change)))
@@ -395,10 +465,39 @@ def _add_events(run: Run, read: Read) -> None:
         # Whatever a change does, it would do it again at each start.
         run.not_sent(Failure(read.event_id, FormatError.code, f"{type(error).__name__}: {error}"))
         return
-    if not events:
+    if not written:
         run.counters.rows_empty += 1
-    for event in events:
-        run.pending.add(event)
+    for event in written:
+        run.pending.add(*event)
+
+
+def _parts(
+    writer: EventWriter[Any], change: Change, event_id: str, object_class: ObjectClass | None
+) -> list[tuple[str, Change]]:
+    """The changes that are an event each, with their event-ids: an update of the key is a delete and an insert, unless
+    the format says a new key in one event (spec/change-model.md 6.2).
+    """
+    if change.op is not ChangeOp.UPDATE or change.before is None:
+        return [(event_id, change)]
+    change = with_key(change, object_class)
+    old, new = old_and_new_key(change)
+    if old == new or writer.joins_new_key:
+        return [(event_id, change)]
+    before, after = change.before or {}, change.after or {}
+    changed = differing(before, after) if change.changed is None else change.changed
+    if changed is not None and before.keys() >= changed and not change.extras.get("changed_unknown"):
+        before = {**after, **before}  # what was not changed was as it is
+    delete = change._replace(op=ChangeOp.DELETE, key=old, before={**before, **dict(old)}, after=None, changed=None)
+    insert = change._replace(op=ChangeOp.INSERT, before=None, changed=None)
+    return [(event_id, delete), (f"{event_id}.2", insert)]
+
+
+def _objects(change: Change, object_class: ObjectClass | None) -> tuple[str, ...]:
+    """The objects that a change is about, the old key first; none for a TRUNCATE, which is about all of its table."""
+    if change.op is ChangeOp.TRUNCATE:
+        return ()
+    keys = dict.fromkeys(old_and_new_key(with_key(change, object_class)))
+    return tuple(dict.fromkeys(association_text(change, key, object_class) for key in keys))
 
 
 def _is_too_far(run: Run) -> bool:
@@ -431,10 +530,17 @@ def _rest(run: Run, seconds: float) -> None:
 
 
 def look(run: Run) -> None:
-    """Tell the observer what is parked, if it wants to know by now."""
-    if run.observer.look_due() == 0.0:
-        parked = [ParkedObject("", key, each.due, each.attempts, each.reason) for key, each in run.parking.items()]
-        run.observer.looked(Looked(parked=parked))
+    """Tell the observer what is parked and what lies behind the position, if it wants to know by now."""
+    if run.observer.look_due() != 0.0:
+        return
+    parked = [ParkedObject("", key, each.due, each.attempts, each.reason) for key, each in run.parking.items()]
+    begun = time.monotonic()
+    try:
+        backlog = run.following.source.backlog(run.saved.token)
+    except EventlogError:  # which is said where the source is read
+        backlog = None
+    number, unit = (None, None) if backlog is None else backlog
+    run.observer.looked(Looked(parked=parked, seconds=time.monotonic() - begun, behind=number, behind_unit=unit))
 
 
 def _wait_for_parked(run: Run) -> None:

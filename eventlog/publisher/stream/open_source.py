@@ -4,45 +4,41 @@ what ``eventlog status --from`` tells of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from itertools import count
-from pathlib import Path
 from typing import Any, Final
 
-from eventlog.changes.events import EventWriting
-from eventlog.changes.format import Report
+from eventlog.changes.format import Format, Report
 from eventlog.changes.json_form import database_of, read_catalog
-from eventlog.config.kafka import kafka_properties
-from eventlog.config.kinds import read_url
+from eventlog.changes.publishing import Need
 from eventlog.config.load import Config
-from eventlog.config.publishing import insert_query_back, publish_options, taken_by_sink, value_options
+from eventlog.config.publishing import chosen_format, publish_options, taken_by, taken_by_sink, value_options
 from eventlog.config.settings import PublisherSettings, SourceSettings
 from eventlog.conversion import in_own_options
 from eventlog.core.catalog import Catalog, build_catalog, complete_catalog
-from eventlog.core.options import options_of, parse_options, toml
+from eventlog.core.options import options_of, same_fields, toml
 from eventlog.errors import ConfigError, EventlogError
 from eventlog.publisher.context import Counters
 from eventlog.publisher.open_log import is_given, publisher_options
 from eventlog.publisher.sinks import Owner
-from eventlog.publisher.stream import BadToken, Failure, Source
+from eventlog.publisher.stream import BadToken, Failure, Gives, Source, Stream
 from eventlog.publisher.stream.follow import Following
 from eventlog.publisher.stream.position import (
+    Failures,
     OpenPosition,
     Position,
     Saved,
     SourceStatus,
-    position_file,
+    failures_in_table,
     position_table,
-    status_in_file,
     status_in_table,
+    url_with_password,
 )
-from eventlog.registry import sink_named
+from eventlog.registry import sink_named, source_named
 from eventlog.sql.connection import describe, parse_url
-from eventlog.xds.publish import XdsWriter
-from eventlog.xds.writer import Header
 
 
 def following(config: Config, counters: Counters, report: Report) -> Following:
@@ -50,17 +46,36 @@ def following(config: Config, counters: Counters, report: Report) -> Following:
 
     Raises ConfigError for what is missing, wrong, or does not go with a source that is no log.
     """
-    if config.format.type != "xds":
-        raise ConfigError(f"format.type = {config.format.type} is for a log; a source is published as xds")
-    settings, source = publish_options(config), source_of(config.source, report)
+    kind, source = _kind_of(config.source), source_of(config.source, report)
     _check_options(config)
+    catalog = _catalog(config)
+    values = value_options(config)
+    publishing = replace(taken_by_sink(config), values=values, log=kind.name, catalog=catalog)
+    format, options = chosen_format(config), publish_options(config)
+    if why := _lacking(kind, format, format.publish(options, publishing).needs):
+        raise ConfigError(f"format.type = {format.name} of the source {kind.name}: {why}")
     return Following(
-        source,
-        EventWriting(value_options(config), insert_query_back(config)),
-        _catalog(config),
-        XdsWriter(Header(settings.product_name, settings.product_version), taken_by_sink(config), settings.indent),
-        publisher_options(config, ""),
-        counters,
+        source, partial(format.publish, options, publishing), catalog, publisher_options(config, ""), counters, values
+    )
+
+
+def refusal_of(kind: Source, format: Format, sink: str) -> str | None:
+    """Return why the changes of a source do not go to a sink in a format with its default options, None if they do
+    (spec/change-model.md 6.5).
+    """
+    options, publishing = format.publish_options and format.publish_options(), taken_by(sink)
+    if why := format.refusal(options, publishing):
+        return why[1]
+    return _lacking(kind, format, format.publish(options, publishing).needs)
+
+
+def _lacking(kind: Source, format: Format, needs: frozenset[Need]) -> str | None:
+    """Return what a writer needs and a followed source does not give, None if it gives all; a log has its own ways."""
+    if kind.is_log or Need.WHOLE_ROWS not in needs or Gives.WHOLE_ROWS in kind.gives:
+        return None
+    return (
+        f"{kind.title} may lack columns of a row, and there is no database to read them back from: set "
+        f"format.{format.name}.missing_columns = placeholder or refuse, or choose another format"
     )
 
 
@@ -82,108 +97,55 @@ def _catalog(config: Config) -> Catalog | None:
 def source_status(config: Config) -> SourceStatus:
     """How far the source of ``[source]`` has been published. Raises ConfigError, DatabaseError."""
     settings = config.source
-    source, kept = settings.type or "", _place_of(settings)
-    if isinstance(kept, Path):
-        status = status_in_file(kept, source)
-    else:
-        status = status_in_table(kept, settings.position_table, source)
+    status = status_in_table(_position_url(settings), settings.position_table, settings.type)
     try:
         return replace(status, behind=source_of(settings, Report()).backlog(status.position.token))
     except EventlogError as error:
         return replace(status, unknown=str(error))
 
 
+def source_failures(config: Config, most: int) -> list[Failures]:
+    """What of the source of ``[source]`` was refused, by code. Raises ConfigError, DatabaseError."""
+    settings = config.source
+    return failures_in_table(_position_url(settings), settings.position_table, settings.type, most)
+
+
+def place_in_words(source: str, token: Any) -> str:
+    """A position for people: from where the source is read again."""
+    if token is None:
+        return "where the source begins"
+    try:
+        kind: Source = source_named(source)()
+        return kind.in_words(token)
+    except (AttributeError, KeyError, TypeError):  # changed by hand
+        return json.dumps(token)
+
+
 # --- the source -------------------------------------------------------------------------------------------------------
 
 
-def source_of(settings: SourceSettings, report: Report) -> Source:
+def source_of(settings: SourceSettings, report: Report) -> Stream:
     """The source that the settings name. Raises ConfigError."""
+    kind = _kind_of(settings)
     reader = dict(settings.reader or {})
     for name in _NOT_GIVEN & reader.keys():
         raise ConfigError(f"source.reader.{name} does not go with following: {_INSTEAD.get(name, 'leave it out')}")
     if settings.catalog is not None:
-        reader = dict(
-            in_own_options(settings.type or "", "reader", {**reader, "catalog": read_catalog(settings.catalog)})
-        )
-    match settings.type:
-        case "gbase":
-            return _stream(settings, reader)
-        case "linter":
-            return _queue(settings, reader, report)
-        case "qlik-messages":
-            return _topics(settings, reader, report)
-    raise ConfigError("what is to be followed: set source.type, or --from, to gbase, linter or qlik-messages")
+        reader = dict(in_own_options(kind.name, "reader", {**reader, "catalog": read_catalog(settings.catalog)}))
+    return kind.open(_options(kind, settings), reader, report)
+
+
+def _kind_of(settings: SourceSettings) -> Source:
+    kind: Source = source_named(settings.type)()
+    return kind
+
+
+def _options(kind: Source, settings: SourceSettings) -> Any:
+    return kind.options(**same_fields(settings, kind.options))
 
 
 _INSTEAD: Final = {"properties": "set source.properties", "catalog": "set source.catalog"}
 _NOT_GIVEN: Final = frozenset({"final", "follow", "properties", "catalog", "empty_transactions"})
-_STANDARD_INPUT: Final = "-"
-
-
-def _stream(settings: SourceSettings, reader: Mapping[str, Any]) -> Source:
-    from eventlog.gbase.options import ReadOptions
-    from eventlog.gbase.session import Capture
-    from eventlog.publisher.stream.capture_files import CaptureFiles
-    from eventlog.publisher.stream.gbase import CaptureSession, StandardInput
-
-    if (settings.path is None) == (settings.connect is None):
-        raise ConfigError("a source gbase needs either source.path or source.connect")
-    options = parse_options(ReadOptions, reader, "source.reader")
-    if settings.path is not None:
-        if settings.path.name == _STANDARD_INPUT:
-            return StandardInput(options)
-        return CaptureFiles(settings.path, options, settings.poll_interval)
-    if settings.connect is None or settings.server is None or settings.capture is None:
-        raise ConfigError("source.connect needs source.server, its name, and source.capture, the tables with columns")
-    # The labels of the options, numbers that are free for the rest.
-    labels = {table: int(label) for label, table in options.labels.items()}
-    free = (number for number in count(1) if number not in labels.values())
-    captures = [
-        Capture(table, columns, labels[table] if table in labels else next(free))
-        for table, columns in settings.capture.items()
-    ]
-    # Here, since it brings the reader of XDS answers.
-    from eventlog.publisher.sinks.python import load_function
-
-    connect = load_function(settings.connect, "source.connect", Path.cwd())
-    named = replace(options, labels={capture.label: capture.table for capture in captures})
-    return CaptureSession(connect, captures, settings.server, named)
-
-
-def _queue(settings: SourceSettings, reader: dict[str, Any], report: Report) -> Source:
-    from eventlog.linter.format import SourceOptions
-    from eventlog.linter.reader import ReaderOptions
-    from eventlog.publisher.stream.linter import DispatchQueue
-
-    place = SourceOptions(
-        queue_table=settings.queue_table,
-        attrs_table=settings.attrs_table,
-        schema=settings.schema_name,
-        dispatch_attrs=reader.pop("dispatch_attrs", {}),
-    )
-    options = parse_options(ReaderOptions, {"on_row_error": "raw", **reader}, "source.reader")
-    if options.codec == "none":
-        raise ConfigError("source.reader.codec is none: rows have to be decoded to be published; name a row codec")
-    return DispatchQueue(
-        _url(settings.url, settings.url_file, settings.password, "url"),
-        options,
-        place,
-        settings.poll_interval,
-        report,
-    )
-
-
-def _topics(settings: SourceSettings, reader: Mapping[str, Any], report: Report) -> Source:
-    from eventlog.publisher.stream.qlik_messages import Topics
-    from eventlog.qlik.message_tables import ReadOptions
-
-    if settings.brokers is None or not settings.topics:
-        raise ConfigError("a source qlik-messages needs source.brokers and source.topics")
-    if (settings.user is None) != (settings.password is None):
-        raise ConfigError("Kafka needs both EVENTLOG_SOURCE_USER and EVENTLOG_SOURCE_PASSWORD, or neither")
-    properties = kafka_properties(settings, "source")
-    options = parse_options(ReadOptions, reader, "source.reader")
-    return Topics(settings.brokers, settings.topics, options, properties, report)
 
 
 # --- its position -----------------------------------------------------------------------------------------------------
@@ -196,44 +158,35 @@ def position_of(config: Config, *, is_dry: bool = False) -> OpenPosition:
     is named.
     """
     settings = config.source
-    source, kept = settings.type or "", _place_of(settings)
-    open_position: OpenPosition
-    if isinstance(kept, Path):
-        option, place = f"position_file {kept}", str(kept.resolve())
-        open_position = partial(position_file, kept, source)
-    else:
-        table = settings.position_table
-        option, place = f"position_table {table}", f"{table} of {describe(parse_url(kept))}"
-        open_position = partial(position_table, kept, table, source)
+    source, table, url = settings.type, settings.position_table, _position_url(settings)
 
     @contextmanager
     def opened() -> Iterator[Position]:
         try:
-            with open_position() as position:
+            with position_table(url, table, source) as position:
                 if is_dry:
                     yield _Unmoved(position)
                     return
+                place = f"{table} of {describe(parse_url(url))}"
                 owner = Owner(f"{source}/{place}", f"the source {source} with its position in {place}")
                 sink = sink_named(config.sink.type)
                 sink.claim(config.sink.options, lambda: owner, lambda _: position.load().flight)
                 yield position
         except BadToken as error:
-            raise ConfigError(f"{option}: {error}") from error
+            raise ConfigError(f"position_table {table}: {error}") from error
 
     return opened
 
 
-def _place_of(settings: SourceSettings) -> Path | str:
-    """What keeps the position: a file, or the database at a URL with its password.
-
-    Raises ConfigError unless exactly one is named.
-    """
-    in_table = settings.position_url is not None or settings.position_url_file is not None
-    if (settings.position_file is not None) == in_table:
-        raise ConfigError("where the position is kept: set either source.position_file or source.position_url")
-    if settings.position_file is not None:
-        return settings.position_file
-    return _url(settings.position_url, settings.position_url_file, settings.position_password, "position_url")
+def _position_url(settings: SourceSettings) -> str:
+    """The URL of the database that keeps the position, with its password. Raises ConfigError unless one is named."""
+    if settings.position_url is None and settings.position_url_file is None:
+        raise ConfigError(
+            "where the position is kept: set source.position_url to a database, such as a file of SQLite: "
+            'position_url = "sqlite:////var/lib/eventlog/position.db"'
+        )
+    file, password = settings.position_url_file, settings.position_password
+    return url_with_password(settings.position_url, file, password, "position_url")
 
 
 class _Unmoved:
@@ -246,18 +199,6 @@ class _Unmoved:
         """Nothing is saved."""
 
 
-def _url(url: str | None, file: Path | None, password: str | None, name: str) -> str:
-    """A URL with its password, out of the settings or a file. Raises ConfigError."""
-    if (url is None) == (file is None):
-        raise ConfigError(f"set either source.{name} or source.{name}_file")
-    if file is not None:
-        url = read_url(file, f"source.{name}_file")
-    parsed = parse_url(url or "")
-    if password is not None:
-        parsed = parsed.set(password=password)
-    return parsed.render_as_string(hide_password=False)
-
-
 # --- the options that count -------------------------------------------------------------------------------------------
 
 _COUNTING: Final = frozenset({
@@ -266,30 +207,19 @@ _COUNTING: Final = frozenset({
 })  # fmt: skip
 """Of [publisher]: what counts for a source that is no log."""
 
-_OF_FILE: Final = frozenset({"position_file"})
-_OF_TABLE: Final = frozenset({"position_url", "position_url_file", "position_password", "position_table"})
-_OF_KIND: Final = {
-    "a capture in files": frozenset({"path", "poll_interval"}),
-    "a capture on standard input": frozenset({"path"}),
-    "a session with a server": frozenset({"connect", "server", "capture"}),
-}
-"""Of the options for gbase, those that count for each kind of its sources."""
-
 
 def _check_options(config: Config) -> None:
     """Raises ConfigError for an option that was set and would have no effect on this source."""
-    settings, kind = config.source, _kind(config.source)
-    place = _OF_FILE if settings.position_file is not None else _OF_TABLE
-    for name, option in options_of(SourceSettings).items():
-        if not is_given(config, f"source.{name}"):
+    settings = config.source
+    kind = _kind_of(settings)
+    options = _options(kind, settings)
+    known, unused = options_of(kind.options), kind.unused(options)
+    for name in options_of(SourceSettings):
+        if name == "type" or not is_given(config, f"source.{name}"):
             continue
-        only_for = option.only_for
-        if only_for and (settings.type not in only_for.split(", ") or name not in _OF_KIND.get(kind, {name})):
-            raise ConfigError(f"{config.sources[f'source.{name}']} has no meaning for {kind}: leave it out")
-        if name in (_OF_FILE | _OF_TABLE) - place:
+        if name not in known or name in unused:
             raise ConfigError(
-                f"{config.sources[f'source.{name}']} has no meaning where the position is in "
-                f"{'position_file' if place is _OF_FILE else 'a table'}: leave it out"
+                f"{config.sources[f'source.{name}']} has no meaning for {kind.kind(options)}: leave it out"
             )
     if config.publisher.time_of_day:
         raise ConfigError(
@@ -308,11 +238,3 @@ def ignored_options(config: Config) -> list[str]:
     """The options about a log that were set and do not count."""
     names = (f"publisher.{name}" for name in options_of(PublisherSettings) if name not in _COUNTING)
     return [name for name in names if is_given(config, name)]
-
-
-def _kind(settings: SourceSettings) -> str:
-    if settings.type != "gbase":
-        return settings.type or ""
-    if settings.path is None:
-        return "a session with a server"
-    return "a capture on standard input" if settings.path.name == _STANDARD_INPUT else "a capture in files"

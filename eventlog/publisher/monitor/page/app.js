@@ -185,7 +185,9 @@ function showStatus(status) {
   const done = status.counters;
   const tiles = [
     ["rows a second", newest ? count(newest.rows_per_second) : "–"],
-    [`rows in the queue${isCapped ? ", or more" : ""}${age}`, count(looked.queue_rows) + (isCapped ? "+" : "")],
+    status.behind === null
+      ? [`rows in the queue${isCapped ? ", or more" : ""}${age}`, count(looked.queue_rows) + (isCapped ? "+" : "")]
+      : [`${status.behind_unit} behind the position${age}`, count(status.behind)],
     ["oldest row waits for", looked.oldest_seconds ? seconds(looked.oldest_seconds) : "none"],
     ["rows answered success", count(done.rows_success)],
     ["rows answered warning", count(done.rows_warning)],

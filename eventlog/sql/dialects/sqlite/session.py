@@ -94,12 +94,14 @@ class SQLiteSessions(Dialect):
 
     def check_url(self, url: URL) -> None:
         # A database in memory is shared with no application.
-        path = _path(url)
-        if not path.exists():
+        if not self.is_there(url):
             raise DatabaseError(
-                f"there is no database file {str(path)!r}: correct the database URL, or make it with "
+                f"there is no database file {str(_path(url))!r}: correct the database URL, or make it with "
                 "`eventlog db upgrade`"
             )
+
+    def is_there(self, url: URL) -> bool:
+        return _path(url).exists()
 
     def prepare(self, url: URL) -> None:
         # Make the file if it is missing, and let readers and the writer work side by side (WAL mode, which stays).

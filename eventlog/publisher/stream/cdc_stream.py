@@ -1,0 +1,204 @@
+"""A CDC stream as a source: standard input, or a session with a server (spec/gbase-cdc.md 1, 4)."""
+
+from __future__ import annotations
+
+import os
+import select
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from eventlog.errors import ConfigError, EventlogError, FormatError, with_location
+from eventlog.gbase.layout import Layout, catalog_table
+from eventlog.gbase.options import ReadOptions, Token
+from eventlog.gbase.reader import Committed, StreamReader
+from eventlog.gbase.records import ColumnError
+from eventlog.gbase.session import Capture, CdcError, Connection, SessionDead, Transport, capture_session, error_name
+from eventlog.publisher.stream import BadToken, Described, Failure, Mark, Read, SourceAway, SourceLost, Step
+
+_CHUNK: Final = 1 << 16
+_PATIENCE: Final = 0.2
+"""Seconds that standard input is waited for until what came is sent."""
+_TIMEOUT: Final = 1
+"""Seconds until a TIMEOUT record of a session says that there is nothing more."""
+
+
+class CdcStream:
+    """A stream that goes on behind a position, and whether it is idle. ``where`` says for people where a byte of it
+    lies.
+    """
+
+    def __init__(self, options: ReadOptions, token: Any) -> None:
+        """``token``: of it restart and commit count. Raises BadToken."""
+        if token is not None:
+            try:
+                options = replace(options, restart=Token.of({name: token[name] for name in Token._fields}))
+            except (ConfigError, TypeError, KeyError):
+                raise BadToken(f"{token!r} is no position of a CDC stream: was it changed by hand?") from None
+        self.where: Callable[[int], str] | None = None
+        self.is_idle = False
+        self._bad: list[ColumnError] = []
+        self._described: dict[int, Layout] = {}
+        self._defined = 0
+        self.reader = StreamReader(options, on_idle=self._rests, on_bad_row=self._bad.append)
+        # The last one marked; None on a stream that begins now, until its first transaction.
+        self._marked = None if self.reader.token == Token() else self.reader.token
+
+    def changes(self, data: bytes) -> Iterator[Step]:
+        """What is committed with some bytes of the stream; on one that begins now a mark before all else.
+
+        Raises FormatError.
+        """
+        try:
+            yield from self._changes(data)
+        except FormatError as error:
+            self._located(error)
+            raise
+
+    def _changes(self, data: bytes) -> Iterator[Step]:
+        self.is_idle = False
+        for committed in self.reader.transactions(data):
+            if self._marked is None:
+                self._marked = self._before(committed)
+                yield Mark(self._marked.to_json())
+            if self._defined != self.reader.layouts.defined:
+                yield from self._newly_described()
+            place = f"{committed.commit_seq:016x}"
+            for change in self.reader.changes(committed):
+                yield from self._unread(place)
+                yield Read(change, change.position or place)
+            yield from self._unread(place)
+
+    def _newly_described(self) -> Iterator[Step]:
+        layouts = self.reader.layouts
+        self._defined = layouts.defined
+        for label, layout in layouts.items():
+            if self._described.get(label) is not layout:
+                self._described[label] = layout
+                yield Described(layout.schema, catalog_table(layout))
+
+    def reached(self) -> dict[str, str | None] | None:
+        """The token behind all that was read, None if that is not behind the last one: what was delivered before is
+        read again. Not to be asked within a run of transactions, which it is ahead of.
+        """
+        token = self.reader.token
+        if token.restart is None or (self._marked is not None and token.restart < (self._marked.restart or 0)):
+            return None
+        self._marked = token
+        return token.to_json()
+
+    def _before(self, committed: Committed) -> Token:
+        """From where the first transaction of a stream can be read again."""
+        restart = self.reader.token.restart
+        return Token(committed.begin_seq if restart is None else min(restart, committed.begin_seq), None)
+
+    def _rests(self, _sequence: int) -> None:
+        self.is_idle = True
+
+    def _unread(self, place: str) -> Iterator[Failure]:
+        for error in self._bad:
+            sequence = "" if error.sequence is None else f":{error.sequence:016x}"
+            yield Failure(f"{place}{sequence}", error.code, str(self._located(error)))
+        self._bad.clear()
+
+    def _located(self, error: FormatError) -> FormatError:
+        return error if self.where is None or error.offset is None else with_location(error, self.where(error.offset))
+
+
+@dataclass(slots=True)
+class StandardInput:
+    """Standard input (file descriptor 0), which is read once; its end is the end of the source."""
+
+    options: ReadOptions
+    descriptor: int = 0
+    _is_read: bool = False
+
+    def backlog(self, token: Any) -> None:
+        """What is still to come is not known."""
+
+    def steps(self, token: Any, *, once: bool) -> Generator[Step, None, None]:
+        """The steps of the input. Raises FormatError, SourceLost, BadToken."""
+        if self._is_read:
+            raise SourceLost("standard input cannot be read a second time: pipe the stream again from its restart")
+        self._is_read = True
+        stream = CdcStream(self.options, token)
+        try:
+            while True:
+                if not select.select([self.descriptor], [], [], _PATIENCE)[0]:
+                    yield Mark(None, is_idle=True)
+                    continue
+                data = os.read(self.descriptor, _CHUNK)
+                if not data:
+                    return
+                yield from stream.changes(data)
+                yield Mark(stream.reached(), stream.is_idle)
+        finally:
+            stream.reader.close()
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureSession:
+    """A session with a server (spec/gbase-cdc.md 1).
+
+    ``connect`` gives a DB-API connection to ``syscdcv1`` and the function that reads a session; ``captures`` are the
+    tables; ``server`` its name.
+    """
+
+    connect: Callable[[], tuple[Connection, Transport]]
+    captures: Sequence[Capture]
+    server: str
+    options: ReadOptions
+
+    def backlog(self, token: Any) -> None:
+        """A server does not tell how much of its logs is behind a sequence."""
+
+    def steps(self, token: Any, *, once: bool) -> Generator[Step, None, None]:
+        """The steps of a session, which without a token begins now. Raises SourceAway, SourceLost, CdcError,
+        FormatError, BadToken; what the driver raises is SourceAway.
+        """
+        server = token.get("server", self.server) if isinstance(token, Mapping) else self.server
+        if server != self.server:
+            raise BadToken(
+                f"the position is of the server {server}, not {self.server}: name another position for this one; if it "
+                "has taken over the logs of that one, change server in the position"
+            )
+        stream = CdcStream(self.options, token)
+        try:
+            connection, transport = self.connect()
+            try:
+                with capture_session(
+                    connection,
+                    transport,
+                    self.captures,
+                    server=self.server,
+                    position=stream.reader.token.restart or 0,
+                    timeout=_TIMEOUT,
+                ) as session:
+                    while not (once and stream.is_idle):
+                        for step in stream.changes(session.read()):
+                            yield self._named(step)
+                        yield self._named(Mark(stream.reached(), stream.is_idle))
+            finally:
+                close = getattr(connection, "close", None)
+                if close is not None:
+                    close()
+        except CdcError as error:
+            if error.name == "LSN":
+                raise SourceLost(str(error)) from error
+            if error.call == "read":
+                raise SourceAway(str(error)) from error
+            raise
+        except SessionDead as error:
+            raise (SourceLost if error_name(error.error) == "LSN" else SourceAway)(str(error)) from error
+        except EventlogError:
+            raise
+        except Exception as error:
+            raise SourceAway(f"the server {self.server}: {type(error).__name__}: {error}") from error
+        finally:
+            stream.reader.close()
+
+    def _named(self, step: Step) -> Step:
+        """The step; a token with the name of the server, whose sequences mean nothing in another one's logs."""
+        if isinstance(step, Mark) and step.token is not None:
+            return step._replace(token={**step.token, "server": self.server})
+        return step

@@ -1,0 +1,143 @@
+"""A dispatch queue in a database as a source (spec/linter-queue.md 5).
+
+The token is of a COMMIT and its source database, in whose log alone it has a place: on a new start the transactions up
+to it are skipped, and rows of those that were open then are read again. Rows that the replication server removes before
+they were read, or read and not yet answered when the publisher is killed, are lost to it: the queue needs a replication
+rule of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import sqlalchemy as sa
+
+from eventlog.changes.format import Report
+from eventlog.errors import ConfigError, NeedsRowCodec
+from eventlog.linter.codec import catalog_table
+from eventlog.linter.dispatch_tables import TableAttrs, signed, stripped
+from eventlog.linter.format import PLACE, QueuePoller, SourceOptions, column_of, find_table
+from eventlog.linter.reader import ReaderOptions, place_of_token
+from eventlog.model import Change
+from eventlog.publisher.stream import Backlog, BadToken, Described, Failure, Mark, Read, Step
+from eventlog.sql.connection import any_database_errors, connect_any
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchQueue:
+    """The queue at a URL of SQLAlchemy, polled every ``rest`` seconds. The others: those of ``QueuePoller``."""
+
+    url: str
+    options: ReaderOptions
+    place: SourceOptions
+    rest: float
+    report: Report
+
+    def steps(self, token: Any, *, once: bool) -> Generator[Step, None, None]:
+        """The steps of the queue. Raises FormatError, DatabaseError, DatabaseAway, ConfigError, BadToken."""
+        restart, node = _saved(token, self.options)
+        self._check_node(node)
+        poller = QueuePoller(
+            connect_any(self.url),
+            self.options if restart is None else replace(self.options, restart=restart),
+            self.report,
+            self.place,
+        )
+        marked = poller.restart_token
+        name = _namer()
+        described: dict[tuple[str | None, str], TableAttrs] = {}
+        polls = self._rows() // self.place.batch_rows + 1 if once else 0
+        while True:
+            has_changes = False
+            for change in poller.poll():
+                has_changes = True
+                if poller.restart_token != marked:  # the transactions before this one's were handed out whole
+                    marked = poller.restart_token
+                    yield Mark(_token(marked, node))
+                node = change.extras["dbnode"]
+                attrs, named = poller.attrs_of(change.extras["table_number"]), (change.schema, change.table)
+                if attrs is not None and described.get(named) is not attrs:
+                    described[named] = attrs
+                    yield Described(change.schema, catalog_table(change.table, attrs))
+                event_id = name(change)
+                if "part1" in change.extras:
+                    why = f"the row of {change.table!r} at {change.position} cannot be decoded by {self.options.codec}"
+                    yield Failure(event_id, NeedsRowCodec.code, why)
+                else:
+                    yield Read(change, event_id)
+            marked = poller.restart_token
+            polls -= 1
+            if once and polls <= 0:
+                yield Mark(_token(marked, node))
+                return
+            yield Mark(_token(marked, node), is_idle=not has_changes, rest=0.0 if once else self.rest)
+
+    def backlog(self, token: Any) -> Backlog:
+        """The rows of the queue, with ``order_by = syslog`` those behind ``token``. Raises as ``steps``."""
+        restart, _ = _saved(token, self.options)
+        if restart is None or self.options.order_by != "syslog":
+            return Backlog(self._rows(), "rows")
+        return Backlog(self._rows(int(restart, 16)), "rows")
+
+    def _check_node(self, saved: str | None) -> None:
+        """Raises BadToken if the queue holds rows of other source databases alone than that of the position."""
+        if saved is None:
+            return
+        if self.options.dbnode is None:
+            with any_database_errors(PLACE), connect_any(self.url).connect() as connection:
+                column = column_of(find_table(connection, self.place.queue_table, self.place.schema), "DBNODE")
+                nodes = {stripped(node) for node in connection.execute(sa.select(column).distinct()).scalars()}
+        else:
+            nodes = {stripped(self.options.dbnode)}
+        if nodes and saved not in nodes:
+            raise BadToken(
+                f"the position is of the source database {saved!r}, and the queue is of "
+                f"{', '.join(map(repr, sorted(nodes)))}, whose addresses are others: name another position for this one"
+            )
+
+    def _rows(self, behind: int | None = None) -> int:
+        """The number of rows in the queue now, with ``behind`` of those with a greater address."""
+        with any_database_errors(PLACE), connect_any(self.url).connect() as connection:
+            table = find_table(connection, self.place.queue_table, self.place.schema)
+            count = sa.select(sa.func.count()).select_from(table)
+            if behind is not None:
+                address = column_of(table, "SYSLOG_ADDR")
+                # Unsigned numbers in signed columns: those above all positive ones are negative.
+                last = signed(behind, 64)
+                later = address > last
+                count = count.where(sa.and_(later, address < 0) if last < 0 else sa.or_(later, address < 0))
+            return int(connection.execute(count).scalar_one())
+
+
+def _token(restart: str | None, dbnode: str | None) -> dict[str, str | None] | None:
+    return None if restart is None else {"restart": restart, "dbnode": dbnode}
+
+
+def _saved(token: Any, options: ReaderOptions) -> tuple[str | None, str | None]:
+    """The restart token of the queue in a token, which may be that alone, and the source database that it is of.
+
+    Raises BadToken.
+    """
+    if token is None:
+        return None, None
+    members = token if isinstance(token, Mapping) else {"restart": token}
+    restart = str(members.get("restart"))
+    try:
+        place_of_token(restart, options.order_by)
+    except ConfigError as error:
+        raise BadToken(f"{error}; was the position changed by hand, or order_by after it?") from None
+    return restart, members.get("dbnode")
+
+
+def _namer() -> Callable[[Change], str]:
+    """Event-ids of changes: their positions; with ``destinations = all`` the second of an operation gets ``:2``."""
+    position, number = "", 0
+
+    def name(change: Change) -> str:
+        nonlocal position, number
+        position, number = change.position or "", number + 1 if change.position == position else 1
+        return position if number == 1 else f"{position}:{number}"
+
+    return name

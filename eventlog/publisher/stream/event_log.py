@@ -1,0 +1,36 @@
+"""The event log as a source: the one that a publisher works on unless ``[source]`` names another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from eventlog.config.kinds import BEGIN, CONSUMER
+from eventlog.core.options import NAMES, CheckedOptions, option
+from eventlog.publisher.stream import Gives, Source
+
+
+@dataclass(frozen=True, slots=True)
+class EventLogOptions(CheckedOptions):
+    """Options of ``[source]`` of type ``eventlog``: those of a consumer. The log itself stands in ``[database]``."""
+
+    consumer: str | None = option(
+        None, CONSUMER, "name of this consumer of the log, beside its publisher", example="search"
+    )
+    begin: str = option("now", BEGIN, "where a new consumer begins")
+    classes: tuple[str, ...] | None = option(
+        None, NAMES, "only these classes are consumed", example=["customer", "order"]
+    )
+
+
+class EventLog(Source):
+    """An event log. Its rows are read, folded and marked by ``publisher.cycle``: it is no stream."""
+
+    name = "eventlog"
+    title = "the event log of [database]"
+    options = EventLogOptions
+    gives = frozenset(Gives)
+    is_log = True
+
+    def in_words(self, token: Any) -> str:
+        return str(token)

@@ -1,0 +1,312 @@
+"""Topics of Qlik messages as a source (spec/qlik.md 5).
+
+The token is the next offset of each partition. Messages are taken partition by partition as they come: changes of one
+object keep their order where they lie in one partition, as with their primary key for the key of the records.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from eventlog.changes.format import Report
+from eventlog.errors import EventlogError, FormatError, number_of
+from eventlog.publisher.stream import Backlog, BadToken, Described, Failure, Mark, Read, SourceAway, SourceLost, Step
+from eventlog.qlik.columns import catalog_table
+from eventlog.qlik.envelope import (
+    MAGIC,
+    METADATA,
+    Message,
+    RegistryError,
+    UnknownSchema,
+    open_avro,
+    open_registry,
+    open_text,
+)
+from eventlog.qlik.message_reader import MessageReader
+from eventlog.qlik.message_tables import MessageTable, ReadOptions
+from eventlog.transport import kafka
+
+_log = logging.getLogger("eventlog.publisher")
+
+_NEW_PARTITIONS: Final = 60.0
+"""Seconds between looks for partitions that were not there when the topics were opened."""
+
+_NEW_METADATA: Final = 1.0
+"""The same while a message waits for its metadata, whose topic may be new."""
+
+_MOST_HELD: Final = 1000
+"""Messages of a topic without a schema, and none with one: so many are no accident, but wrong options."""
+
+
+Partition = kafka.Partition
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """Topics of some brokers (``host:port``, comma-separated). ``properties``: settings of librdkafka, secrets among
+    them; ``timeout``: seconds that the brokers have for an answer.
+    """
+
+    brokers: str
+    topics: Sequence[str]
+    options: ReadOptions
+    properties: Mapping[str, Any]
+    report: Report
+    timeout: float = kafka.DEFAULT_TIMEOUT
+
+    def steps(self, token: Any, *, once: bool) -> Generator[Step, None, None]:
+        """The steps of the topics; without a token from the oldest message that is kept.
+
+        Raises SourceAway, SourceLost for messages behind the token that are not kept any more, UnknownSchema,
+        ConfigError, BadToken.
+        """
+        offsets = self._offsets(token)
+        with self._connected() as reader:
+            yield from self._consume(reader, offsets, once)
+
+    def backlog(self, token: Any) -> Backlog:
+        """The messages of the topics behind ``token``. Raises as ``steps``."""
+        offsets = self._offsets(token)
+        with self._connected() as reader:
+            spans = reader.spans(self.topics).items()
+        return Backlog(sum(span.stop - _next_offset(partition, span, offsets) for partition, span in spans), "messages")
+
+    @contextmanager
+    def _connected(self) -> Iterator[kafka.TopicReader]:
+        try:
+            with kafka.TopicReader(self.brokers, self.properties, self.timeout) as reader:
+                yield reader
+        except kafka.KafkaAway as error:
+            raise SourceAway(str(error)) from None
+
+    def _offsets(self, token: Any) -> Mapping[Partition, int]:
+        """The next offset of each partition that the token knows. Raises BadToken."""
+        try:
+            offsets = {
+                (topic, int(number)): int(offset)
+                for topic, partitions in (token or {}).items()
+                for number, offset in partitions.items()
+            }
+        except (AttributeError, ValueError, TypeError):
+            raise BadToken(f"{token!r} is no position of topics: was it changed by hand?") from None
+        if offsets and not {topic for topic, _ in offsets} & set(self.topics):
+            raise BadToken(
+                f"the position is of {', '.join(token)}, not of {', '.join(self.topics)}: name another position"
+            )
+        return offsets
+
+    def _consume(self, topics: kafka.TopicReader, token: Mapping[Partition, int], once: bool) -> Iterator[Step]:
+        spans = topics.spans(self._all_topics(topics))
+        ends = {partition: span.stop for partition, span in spans.items() if partition[0] in self.topics}
+        start = {partition: _next_offset(partition, spans[partition], token) for partition in ends}
+        registry = None if self.options.registry is None else open_registry(self.options.registry)
+        unpacked = _MessageSteps(MessageReader(self.options, self.report, registry), start)
+        # What was described in the topics of the data themselves has to be read again too.
+        is_inline = self.options.metadata_topic in self.topics
+        places = {partition: span.start if is_inline else start.get(partition, span.start)
+                  for partition, span in spans.items()}  # fmt: skip
+        # All that is there of the metadata first; what comes later is read along.
+        for several in ({p: spans[p].stop for p in spans if p not in ends}, ends if once else {}):
+            for records in topics.read_to({partition: places[partition] for partition in several}, several):
+                yield from _steps_of(records, unpacked)
+            places |= topics.reached
+        topics.assign(places)
+        looked = time.monotonic()
+        while not once or unpacked.is_waiting:  # until its metadata come, or it has waited too long
+            yield from _steps_of(topics.consume(), unpacked)
+            patience = _NEW_METADATA if unpacked.is_waiting else _NEW_PARTITIONS
+            if not once and time.monotonic() > looked + patience:
+                looked = time.monotonic()
+                if any(partition not in places for partition in topics.partitions(self._all_topics(topics))):
+                    raise SourceAway(f"{', '.join(self.topics)}: there are new partitions; opening the topics again")
+        yield Mark(unpacked.token)
+        unpacked.finish()
+
+    def _all_topics(self, topics: kafka.TopicReader) -> list[str]:
+        """The topics, and that of the metadata if it is there."""
+        about = self.options.metadata_topic
+        is_other = about is not None and about not in self.topics and about in topics.names()
+        return [*self.topics, *([about] if is_other and about is not None else [])]
+
+
+def _next_offset(partition: Partition, span: range, token: Mapping[Partition, int]) -> int:
+    """Where to go on in a partition. Raises SourceLost if that was removed."""
+    topic, number = partition
+    offset = token.get(partition, span.start)
+    if not span.start <= offset <= span.stop:
+        raise SourceLost(
+            f"the position in {topic}, partition {number}, is {offset}, and the brokers have the messages from "
+            f"{span.start} to {span.stop}: some were removed before they were read, or the topic was made anew"
+        )
+    return offset
+
+
+def _steps_of(records: Sequence[kafka.Record], unpacked: _MessageSteps) -> Iterator[Step]:
+    """The steps of what has come, and a mark, which is idle if nothing has."""
+    for record in records:
+        yield from unpacked.take(record)
+    if not records:
+        yield from unpacked.overdue()
+    yield Mark(unpacked.token, is_idle=not records)
+
+
+class _MessageSteps:
+    """The steps of messages, and how far they go.
+
+    ``start``: offset of each partition of data from which on messages count; what lies before is read for the tables
+    that it describes. A message that waits for its metadata holds back those behind it, and the token with them.
+
+    A message that cannot be read is skipped. One whose schema is not known may be of a topic that these options
+    cannot read at all, so it is held, and the token before it, until another message of its topic has been read.
+    """
+
+    def __init__(self, reader: MessageReader, start: Mapping[Partition, int]) -> None:
+        self.reader = reader
+        self._start = start
+        self._taken = dict(start)
+        self._delivered = dict(start)
+        self._readable: set[str] = set()
+        self._held: dict[str, list[tuple[Partition, int, Failure]]] = {}
+        self._waiting: kafka.Record | None = None
+        self._behind: deque[kafka.Record] = deque()
+        self._described: dict[tuple[str | None, str], MessageTable] = {}
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a message waits for its metadata."""
+        return self._waiting is not None
+
+    @property
+    def token(self) -> dict[str, dict[str, int]]:
+        """The next offsets, by topic and partition, of what need not be read again."""
+        if not self.is_waiting:
+            self._delivered.update(self._taken)
+        token: dict[str, dict[str, int]] = {}
+        for (topic, number), offset in sorted(self._delivered.items()):
+            held = [held_at for partition, held_at, _ in self._held.get(topic, ()) if partition == (topic, number)]
+            token.setdefault(topic, {})[str(number)] = min([offset, *held])
+        return token
+
+    def take(self, message: kafka.Record) -> Iterator[Step]:
+        """The steps that can be made now that this message is there. Raises UnknownSchema if too many are held,
+        SourceAway.
+        """
+        is_old = message.offset < self._start.get(_partition_of(message), 0)
+        if is_old and not _describes(message.value):
+            return
+        if self.is_waiting and not _describes(message.value):
+            self._behind.append(message)
+            return
+        yield from self._read(message)
+        yield from self._read_behind()
+
+    def _read_behind(self) -> Iterator[Step]:
+        while self._behind and not self.is_waiting:
+            yield from self._read(self._behind.popleft())
+
+    def overdue(self) -> Iterator[Step]:
+        """A message that has waited too long is skipped, and those behind it are read. Raises as ``take``."""
+        waiting = self._waiting
+        try:
+            for _ in self.reader.overdue():
+                raise AssertionError("only a description releases what waits for it")
+        except UnknownSchema as error:
+            assert waiting is not None
+            self._waiting = None
+            yield from self._hold_or_skip(waiting, error)
+            yield from self._read_behind()
+
+    def finish(self) -> None:
+        """No more messages come. Raises UnknownSchema for a topic of which nothing could be read."""
+        for topic in self._held:
+            raise self._unreadable(topic)
+
+    def _hold_or_skip(self, message: kafka.Record, error: UnknownSchema) -> Iterator[Failure]:
+        """Skip a message, as soon as others of its topic can be read. Raises UnknownSchema."""
+        topic, partition, unread = message.topic, _partition_of(message), _unread(message, error.code, str(error))
+        if topic in self._readable or partition not in self._taken:
+            yield unread
+            return
+        held = self._held.setdefault(topic, [])
+        held.append((partition, message.offset, unread))
+        if len(held) == 1:
+            _log.warning("%s; it is skipped when another message of %s can be read", unread.message, topic)
+        if len(held) > _MOST_HELD:
+            raise self._unreadable(topic)
+
+    def _unreadable(self, topic: str) -> UnknownSchema:
+        held = self._held[topic]
+        many = "the message that is there" if len(held) == 1 else number_of(len(held), "message")
+        return UnknownSchema(
+            f"{topic}: no schema is known of {many}, and the position stays before: {held[0][-1].message}"
+        )
+
+    def _release_held(self, topic: str) -> Iterator[Failure]:
+        """A message of the topic has been read: what is held of it is skipped."""
+        if topic not in self._readable:
+            self._readable.add(topic)
+            for *_, unread in self._held.pop(topic, ()):
+                yield unread
+
+    def _read(self, message: kafka.Record) -> Iterator[Step]:
+        held = self._waiting or message
+        try:
+            for change in self.reader.changes(Message(message.topic, message.key, message.value)):
+                yield from self._release_held(held.topic)
+                described, named = self.reader.described, (change.schema, change.table)
+                if described is not None and self._described.get(named) is not described:
+                    self._described[named] = described
+                    yield Described(change.schema, catalog_table(change.table, described.columns))
+                yield Read(change, change.position or _position_of(held))
+        except RegistryError as error:
+            raise SourceAway(str(error)) from error
+        except (EventlogError, MemoryError) as error:
+            if not isinstance(error, FormatError):
+                raise
+            # What waited is released before it is read: if it still waits, its description is what is wrong.
+            fault = message if self.reader.is_waiting else held
+            if isinstance(error, UnknownSchema):
+                yield from self._hold_or_skip(fault, error)
+            else:
+                yield _unread(fault, error.code, str(error))
+        except Exception as error:
+            # Whatever a message does to its reader, it would do it again at each start.
+            fault = message if self.reader.is_waiting else held
+            yield _unread(fault, FormatError.code, f"{type(error).__name__}: {error}")
+        self._waiting = held if self.reader.is_waiting else None
+        if (partition := _partition_of(message)) in self._taken:
+            self._taken[partition] = max(self._taken[partition], message.offset + 1)
+
+
+def _unread(message: kafka.Record, code: str, why: str) -> Failure:
+    position = _position_of(message)
+    return Failure(position, code, f"message {position}: {why}")
+
+
+def _position_of(message: kafka.Record) -> str:
+    """What names a message, for people and for the events of one that has no position of its own."""
+    return f"{message.topic}:{message.partition}:{message.offset}"
+
+
+def _partition_of(message: kafka.Record) -> Partition:
+    return message.topic, message.partition
+
+
+def _describes(value: bytes | None) -> bool:
+    """Whether a message is one of metadata; of one that cannot be read, no."""
+    if not value or value[:1] == b"\0":
+        return False
+    try:
+        envelope = open_avro(value) if value[: len(MAGIC)] == MAGIC.encode() else open_text(value)
+    except Exception:  # which is said where it is read
+        return False
+    message = envelope.message
+    return envelope.type == METADATA or (
+        envelope.type is None and isinstance(message, Mapping) and "tableStructure" in message
+    )

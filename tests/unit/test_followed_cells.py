@@ -1,0 +1,291 @@
+"""Every source that is followed, in every format, to every sink: three changes, and a kill in their midst.
+
+What goes together is asked of the objects. A cell that is refused says why before anything is read.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from followed_stream import ITEM, Stream
+from kafka_cluster import Cluster, cluster, quiet_clients
+
+from eventlog.changes.format import Report
+from eventlog.config.load import Config, load
+from eventlog.config.publishing import taken_by
+from eventlog.errors import ConfigError
+from eventlog.model import Answer, Change, ChangeOp, Document
+from eventlog.publisher.context import Counters
+from eventlog.publisher.sinks import Sink, open_sink
+from eventlog.publisher.stream import Source
+from eventlog.publisher.stream.follow import follow
+from eventlog.publisher.stream.open_source import following, position_of, refusal_of
+from eventlog.publisher.waiting import StopRequest
+from eventlog.registry import FORMATS, SINKS, SOURCES, format_named, names, source_named
+
+MOMENT = datetime(2024, 5, 10, 12, tzinfo=UTC)
+ROWS: list[tuple[ChangeOp, dict[str, Any] | None, dict[str, Any] | None]] = [
+    (ChangeOp.INSERT, None, {"id": 1, "name": "nut"}),
+    (ChangeOp.UPDATE, {"id": 1, "name": "nut"}, {"id": 1, "name": None}),
+    (ChangeOp.DELETE, {"id": 1, "name": None}, None),
+]
+
+
+def changes() -> list[Change]:
+    return [
+        Change("app", "item", op, (("id", 1),), before, after, frozenset({"name"}) if op is ChangeOp.UPDATE else None,
+               None, f"{number:032X}", 1, True, MOMENT)
+        for number, (op, before, after) in enumerate(ROWS, 1)
+    ]  # fmt: skip
+
+
+# --- sources ----------------------------------------------------------------------------------------------------------
+
+COLUMNS = [{"name": "id", "type": "INT4", "pk": 1}, {"name": "name", "type": "STRING"}]
+CATALOG = {
+    "dialect": "postgresql",
+    "schema": "app",
+    "tables": [
+        {
+            "name": "item",
+            "kind": "table",
+            "columns": [{"name": "id", "type": "integer"}, {"name": "name", "type": "varchar(20)"}],
+            "primary_key": ["id"],
+            "foreign_keys": [],
+        }
+    ],
+}
+
+
+def capture(directory: Path, _brokers: str) -> dict[str, Any]:
+    stream = Stream(directory / "capture.cdc")
+    for op, before, after in ROWS:
+        work = stream.begin()
+        if op is ChangeOp.INSERT:
+            work.insert(ITEM, after)
+        elif op is ChangeOp.UPDATE:
+            work.update(ITEM, before, after)
+        else:
+            work.delete(ITEM, before)
+        work.commit()
+    stream.write()
+    return {"path": str(stream.path), "reader": {"labels": {"111": ITEM}, "keys": {"app.item": ["id"]}}}
+
+
+def queue(directory: Path, _brokers: str) -> dict[str, Any]:
+    url = f"sqlite:///{directory / 'queue.db'}"
+    format_named("linter").write(changes(), url, {"catalog": CATALOG}, Report())
+    return {"url": url, "reader": {"codec": "eventlog-emulator-1"}}
+
+
+def topics(directory: Path, brokers: str) -> dict[str, Any]:
+    topic = f"{directory.name}.in"
+    options = {"columns": {"app.item": COLUMNS}}
+    format_named("qlik-messages").write(changes(), f"kafka://{brokers}/{topic}", options, Report())
+    return {"brokers": brokers, "topics": [topic]}
+
+
+FEEDS: Mapping[str, Callable[[Path, str], dict[str, Any]]] = {
+    "gbase": capture, "linter": queue, "qlik-messages": topics,
+}  # fmt: skip
+
+
+# --- sinks ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Target:
+    """What is sent to a sink: its settings, and the bytes that have come."""
+
+    settings: dict[str, Any]
+    received: Callable[[], bytes]
+    stream: io.StringIO
+
+
+TAKEN: list[bytes] = []
+
+
+def take(document: bytes, _events: Any) -> None:
+    """The function of the sink python."""
+    TAKEN.append(document)
+
+
+@contextmanager
+def web_hook() -> Iterator[tuple[str, list[bytes]]]:
+    bodies: list[bytes] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            headers = "".join(f"{name}: {value}\n" for name, value in self.headers.items() if name.startswith("ce-"))
+            bodies.append(headers.encode() + self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None: ...
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/", bodies
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@contextmanager
+def target(name: str, directory: Path, brokers: Cluster) -> Iterator[Target]:
+    stream = io.StringIO()
+    if name == "files":
+        place = directory / "documents"
+        files = lambda: b"".join(path.read_bytes() for path in sorted(place.glob("[!.]*")))  # noqa: E731
+        yield Target({"directory": str(place)}, files, stream)
+    elif name == "http":
+        with web_hook() as (url, bodies):
+            yield Target({"url": url, "answer": "status"}, lambda: b"\n".join(bodies), stream)
+    elif name == "kafka":
+        topic = f"{directory.name}.out"
+
+        def stored() -> bytes:
+            return b"\n".join(record.value or b"" for record in brokers.records(topic))
+
+        yield Target({"brokers": brokers.brokers, "topic": topic}, stored, stream)
+    elif name == "python":
+        TAKEN.clear()
+        yield Target({"function": f"{__name__}:take"}, lambda: b"\n".join(TAKEN), stream)
+    else:
+        yield Target({}, lambda: stream.getvalue().encode(), stream)
+
+
+# --- one run ----------------------------------------------------------------------------------------------------------
+
+
+class Killed(BaseException):
+    """The publisher is gone, between what it has sent and its answer."""
+
+
+class Recorded(Sink):
+    """A sink that notes what goes to the one behind it, and dies behind so many documents; -1 = never."""
+
+    def __init__(self, sink: Sink, sent: list[tuple[str, bytes]], lives: int) -> None:
+        self._sink, self._sent, self._lives = sink, sent, lives
+
+    def send(self, document: Document) -> Answer:
+        answer = self._sink.send(document)
+        if document.records:
+            values = [
+                b"|".join(value for one in records if (value := _fixed(one.value))) for records in document.records
+            ]  # type: ignore[union-attr]
+        else:
+            values = [_fixed(document.body)]
+        assert len(values) == len(document.event_ids) == 1
+        self._sent.append((document.event_ids[0], values[0]))
+        self._lives -= 1
+        if self._lives == 0:
+            self._sink.flush()
+            raise Killed
+        return answer
+
+    def flush(self) -> Any:
+        return self._sink.flush()
+
+    def close(self) -> None:
+        self._sink.close()
+
+
+VARYING = ("ts_ms", "ts_us", "ts_ns")
+
+
+def _fixed(value: bytes | None) -> bytes:
+    """What is written of an event, without the time of writing and the metadata of its table."""
+    if value is None or b"ts_ms" not in value:
+        return b"" if value is None or b"tableStructure" in value else value
+    content = json.loads(value)
+    for name in VARYING:
+        content.get("payload", content).pop(name, None)
+    return json.dumps(content).encode()
+
+
+def publish(config: Config, to: Target, lives: int = -1) -> list[tuple[str, bytes]]:
+    sent: list[tuple[str, bytes]] = []
+    with suppress(Killed):
+        follow(
+            following(config, Counters(), Report()),
+            position_of(config),
+            lambda: Recorded(open_sink(config, to.stream), sent, lives),
+            StopRequest(),
+            once=True,
+        )
+    return sent
+
+
+def configured(source: dict[str, Any], format: dict[str, Any], sink: dict[str, Any], position: Path) -> Config:
+    return load(
+        {
+            "source": {**source, "position_url": f"sqlite:///{position}"},
+            "format": format,
+            "sink": sink,
+            "publisher": {"batch_size": 1, "mark_interval": 0},
+        },
+        {},
+    )
+
+
+@pytest.fixture(scope="module")
+def brokers() -> Iterator[Cluster]:
+    quiet_clients()
+    with cluster() as made:
+        yield made
+
+
+FOLLOWED = [name for name in names(SOURCES) if not source_named(name).is_log]
+PUBLISHED = [name for name in names(FORMATS) if format_named(name).can("publish")]
+
+
+@pytest.mark.parametrize("sink", names(SINKS))
+@pytest.mark.parametrize("format", PUBLISHED)
+@pytest.mark.parametrize("source", FOLLOWED)
+def test_a_cell_loses_nothing_by_a_kill_and_repeats_ids_and_bytes(
+    source: str, format: str, sink: str, brokers: Cluster, tmp_path: Path
+) -> None:
+    kind: Source = source_named(source)()
+    options: dict[str, Any] = {"type": format}
+    feed = {"type": source, **FEEDS[source](tmp_path, brokers.brokers)}
+    with target(sink, tmp_path, brokers) as to:
+        settings = {"type": sink, **to.settings}
+        if why := refusal_of(kind, format_named(format), sink):
+            with pytest.raises(ConfigError, match=re.escape(why)):
+                following(configured(feed, options, settings, tmp_path / "position.db"), Counters(), Report())
+            if not format_named(format).refusal(format_named(format).publish_options(), taken_by(sink)):
+                options[format] = {"missing_columns": "placeholder"}  # as the message says
+            else:
+                return
+        whole_directory = {"directory": str(tmp_path / "whole")} if sink == "files" else {}
+        whole = configured(feed, options, {**settings, **whole_directory}, tmp_path / "whole.db")
+        expected = publish(whole, to)
+        assert len(expected) == len(dict(expected)) == 3
+        before = len(to.received())
+        config = configured(feed, options, settings, tmp_path / "position.db")
+        first = publish(config, to, lives=2)
+        second = publish(config, to)
+        third = publish(config, to)
+        assert len(first) == 2
+        assert first[1] in second  # it was not answered
+        assert {*first, *second} == set(expected)
+        assert first == expected[:2]
+        assert second == expected[-len(second) :]
+        assert third == []
+        received = to.received()
+        assert len(received) > before or sink == "files"
