@@ -34,7 +34,7 @@ from eventlog.sql.connection import SUPPORTED, dialect_of
 from eventlog.sql.consumers import read_consumers
 from eventlog.sql.database import Storage
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.epoch import has_epoch, raise_epoch, read_epoch
+from eventlog.sql.epoch import raise_epoch, read_epoch
 from eventlog.sql.log_table import new_log, split_name
 from eventlog.sql.rows import tail
 
@@ -123,8 +123,6 @@ def raise_by_hand(context: Context, as_json: bool) -> None:
     config = context.config()
     with session(config) as (conn, dialect):
         log = find_log(conn, dialect, config)
-        if not has_epoch(conn, log):
-            raise LogTableError(f"the log {log} has no {log.epoch_table}: make it with `eventlog db upgrade`")
         dialect.begin_publishing(conn)
         server = dialect.server_parts(conn, log)
         LETTERS.take(conn, dialect, log)
@@ -135,12 +133,10 @@ def raise_by_hand(context: Context, as_json: bool) -> None:
                 f"{first_of(running, 3)} of the log {log} runs, and would go on under the old epoch: stop it first"
             )
         line = read_epoch(conn, log)
-        known = {} if line is None else line.server
-        epoch, _ = raise_epoch(conn, dialect, log, {**known, **server})
-        before = "" if line is None else line.epoch
+        epoch, _ = raise_epoch(conn, dialect, log, {**line.server, **server})
         conn.commit()
     if as_json:
-        print_json({"log": str(log), "epoch": epoch, "before": before or None})
+        print_json({"log": str(log), "epoch": epoch, "before": line.epoch or None})
     elif not context.quiet:
         result(f"log {log}: new event-ids carry the epoch {epoch}, as in 17.e{epoch}")
 

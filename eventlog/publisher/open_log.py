@@ -41,7 +41,6 @@ from eventlog.errors import (
     ConfigError,
     DatabaseError,
     EventlogError,
-    LogTableError,
     TriggerError,
     first_of,
     together,
@@ -144,7 +143,7 @@ def open_unlocked(config: Config, counters: Counters) -> Iterator[Context]:
             captured=captured_tables(config, catalog),
             ledger=ledger,
         )
-        yield under_epoch(context, "" if line is None else line.epoch)
+        yield under_epoch(context, line.epoch)
 
 
 # --- the epoch (spec/event-log.md 7.4) --------------------------------------------------------------------------------
@@ -153,12 +152,11 @@ def open_unlocked(config: Config, counters: Counters) -> Iterator[Context]:
 def settle_epoch(context: Context, server: Mapping[str, str]) -> str:
     """The epoch that new event-ids carry: a new one, committed, if the log was put back to an earlier state.
 
-    To be called under the lock of the log, or of a consumer. ``server``: what the server says of itself. Raises
-    LogTableError if a new epoch is needed and the log cannot keep one.
+    To be called under the lock of the log, or of a consumer. ``server``: what the server says of itself.
     """
     conn, dialect, log, used = context.connection, context.dialect, context.log, context.used
     line = read_epoch(conn, log, is_locked=True)
-    known = {} if line is None else line.server
+    known = line.server
     reasons = differing(known, server) or differing(used.server, server)
     if used.flight and (flight := dialect.next_flight(conn, log)) <= used.flight:
         reasons.append(f"flight number {flight} lies behind {used.flight}, which was used before")
@@ -167,19 +165,7 @@ def settle_epoch(context: Context, server: Mapping[str, str]) -> str:
         _, newest = extent(conn, log) or (0, used.record_id)
         if newest < used.record_id:
             reasons.append(f"record_id {newest} lies behind {used.record_id}, which was published before")
-    if line is None:
-        if reasons:
-            raise LogTableError(
-                f"the log {log} was put back to an earlier state ({'; '.join(reasons)}), and without {log.epoch_table} "
-                "its event-ids would be given out again: make the table with `eventlog db upgrade`"
-            )
-        _log.warning(
-            "the log %s has no %s: after a failover to a server that lacks rows, its event-ids are given out again; "
-            "`eventlog db upgrade` makes the table",
-            log,
-            log.epoch_table,
-        )
-    elif reasons:
+    if reasons:
         epoch, used.flight = raise_epoch(conn, dialect, log, {**known, **server}, used.flight)
         used.record_id = 0
         line = line._replace(epoch=epoch)
@@ -195,7 +181,7 @@ def settle_epoch(context: Context, server: Mapping[str, str]) -> str:
         write_epoch(conn, dialect, log, line._replace(server={**known, **server}), is_raise=False)
     conn.commit()
     used.server = server
-    return "" if line is None else line.epoch
+    return line.epoch
 
 
 def under_epoch(context: Context, epoch: str) -> Context:

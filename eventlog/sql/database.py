@@ -317,9 +317,8 @@ class SqlDatabase(ABC):
             *self.lacking(conn, log, log.name, needed, log.column("status")),
             *self.lacking(conn, log, log.error_table, ("INSERT",), self.spelled("record_id")),
             *self.lacking(conn, log, log.inflight_table, _ALL_RIGHTS, self.spelled("flight_no")),
+            *self.lacking(conn, log, log.epoch_table, ("SELECT", "INSERT", "UPDATE"), self.spelled("epoch")),
         ]
-        if sa.inspect(conn).has_table(quoted(log.epoch_table), log.schema):
-            missing += self.lacking(conn, log, log.epoch_table, ("SELECT", "INSERT", "UPDATE"), self.spelled("epoch"))
         if deletes and sa.inspect(conn).has_table(quoted(log.consumer_table), log.schema):
             missing += self.lacking(conn, log, log.consumer_table, ("SELECT",), self.spelled("name"))
         return list(dict.fromkeys(missing))

@@ -35,13 +35,8 @@ def _epochs(log: LogTable) -> sa.TableClause:
     return sa.table(quoted(log.epoch_table), *columns, schema=schema_of(log))
 
 
-def read_epoch(conn: Connection, log: LogTable, *, is_locked: bool = False) -> Epoch | None:
-    """The epoch of a log; None if it keeps none, since revision 0008 is not applied. Raises DatabaseError.
-
-    ``is_locked``: nobody else writes it to the end of the transaction.
-    """
-    if not has_epoch(conn, log):
-        return None
+def read_epoch(conn: Connection, log: LogTable, *, is_locked: bool = False) -> Epoch:
+    """The epoch of a log. ``is_locked``: nobody else writes it to the end of the transaction. Raises DatabaseError."""
     epochs = _epochs(log)
     statement = sa.select(epochs.c.epoch, epochs.c.server)
     lines = conn.execute(statement.with_for_update() if is_locked else statement).all()
@@ -52,11 +47,6 @@ def read_epoch(conn: Connection, log: LogTable, *, is_locked: bool = False) -> E
     except (TypeError, ValueError) as error:
         raise DatabaseError(f"{log.epoch_table} cannot be read ({error}); was it changed by hand?") from None
     return newest
-
-
-def has_epoch(conn: Connection, log: LogTable) -> bool:
-    """Whether the companion is there."""
-    return sa.inspect(conn).has_table(quoted(log.epoch_table), log.schema)
 
 
 def _parts(server: object) -> dict[str, str]:
@@ -80,8 +70,6 @@ def read_removed(conn: Connection, log: LogTable) -> int:
 
 def note_removed(conn: Connection, log: LogTable, record_id: int) -> None:
     """Write down that rows up to this record_id may have been removed from the log."""
-    if not has_epoch(conn, log):
-        return
     epochs = _epochs(log)
     is_higher = sa.or_(epochs.c.removed.is_(None), epochs.c.removed < record_id)
     conn.execute(sa.update(epochs).where(is_higher).values(removed=record_id))

@@ -267,7 +267,7 @@ def locate_log(
         raise LogTableError(f"log table {log}: {error}") from None
     types = {column.name: column.type for column in columns}
     log = replace(log, columns=fields, types=tuple(types[column] for column in fields))
-    for companion in (log.error_table, log.inflight_table):
+    for companion in (log.error_table, log.inflight_table, log.epoch_table):
         if not inspector.has_table(quoted(companion), schema):
             place = companion if schema is None else f"{schema}.{companion}"
             raise LogTableError(

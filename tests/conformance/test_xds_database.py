@@ -158,6 +158,10 @@ def build(target: Target, conn: sa.Connection, case: Case, log: LogTable) -> Non
         target, conn, schema, log.inflight_table, [("composition", "text")],
         "flight_no bigint PRIMARY KEY", f"started timestamp DEFAULT {now} NOT NULL",
     )  # fmt: skip
+    create_table(
+        target, conn, schema, log.epoch_table, [("epoch", "text"), ("server", "text")], "raised timestamp",
+        "removed bigint",
+    )  # fmt: skip
     for statement in target.dialect.after_companions(log):
         conn.exec_driver_sql(statement)
 

@@ -53,6 +53,10 @@ _FLIGHTS = itertools.count(1)
 Run = Callable[[sa.Connection], object]
 
 
+def _is(status: str) -> sa.ColumnElement[bool]:
+    return rows.column_of(LOG, "status") == status
+
+
 def _rows() -> Mapping[str, Run]:
     """Every function of ``sql.rows`` that sends a statement, by its name."""
     return {
@@ -68,6 +72,7 @@ def _rows() -> Mapping[str, Run]:
             rows.requeue(conn, LOG, "EFWS", force=True),
             rows.requeue(conn, LOG, "EF", dry=True),
         ],
+        "refuse_stale": lambda conn: rows.refuse_stale(conn, LOG, [_is("E")], _is("S")),
         "requeue_loopback": lambda conn: [
             rows.requeue_loopback(conn, LOG, "ANN", _ALL),
             rows.requeue_loopback(conn, LOG, "ANN", force=True, dry=True),
@@ -145,8 +150,9 @@ def _epochs() -> Mapping[str, Run]:
     """Every function of ``sql.epoch`` that sends a statement, by its name."""
     line = epoch.Epoch("20260506T070809-00000001", {"database": "HR"})
     return {
-        "has_epoch": lambda conn: epoch.has_epoch(conn, LOG),
-        "read_epoch": lambda conn: epoch.read_epoch(conn, LOG),
+        "read_epoch": lambda conn: [epoch.read_epoch(conn, LOG), epoch.read_epoch(conn, LOG, is_locked=True)],
+        "read_removed": lambda conn: epoch.read_removed(conn, LOG),
+        "note_removed": lambda conn: epoch.note_removed(conn, LOG, 17),
         "write_epoch": lambda conn: epoch.write_epoch(conn, DIALECT, LOG, line, is_raise=True),
         "raise_epoch": lambda conn: epoch.raise_epoch(conn, DIALECT, LOG, {}),
         "pass_over": lambda conn: epoch.pass_over(conn, DIALECT, LOG, 1),

@@ -15,7 +15,7 @@ from shared import Run, wait_until
 from eventlog.cli.context import transaction
 from eventlog.cli.triggers import planned_triggers
 from eventlog.config.load import Config, load
-from eventlog.errors import AnotherPublisher
+from eventlog.errors import AnotherPublisher, LogTableError
 from eventlog.model import Event
 from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import Publisher
@@ -201,12 +201,14 @@ def test_no_new_epoch_is_drawn_by_hand_while_a_publisher_runs(file: Path, run: R
     assert "is already being published" in error
 
 
-def test_a_log_without_the_table_warns_at_each_connection(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_log_without_the_table_is_refused(file: Path) -> None:
     with connect(f"sqlite:///{file}").begin() as conn:
         conn.exec_driver_sql("DROP TABLE eventlog_epoch")
-    with open_context(config(file), Counters()) as context:
-        assert context.epoch == ""
-    assert "`eventlog db upgrade` makes the table" in caplog.text
+    with (
+        pytest.raises(LogTableError, match="no companion table eventlog_epoch: make it with `eventlog db upgrade`"),
+        open_context(config(file), Counters()),
+    ):
+        pass
 
 
 def test_a_directory_of_documents_goes_on_behind_its_highest_flight(file: Path, tmp_path: Path) -> None:

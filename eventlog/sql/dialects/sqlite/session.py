@@ -161,7 +161,7 @@ class SQLiteSessions(Dialect):
 
     def claim(self, conn: Connection, log: LogTable) -> bool:
         path, line = _lock_path(conn, log), read_epoch(conn, log)
-        if path is None or line is None or line.server.get(_PART) == str(path):
+        if path is None or line.server.get(_PART) == str(path):
             return True
         if _holder_elsewhere(conn, log, path) is not None:
             return False
@@ -297,8 +297,7 @@ _PART: Final = "lock"
 
 def _holder_elsewhere(conn: Connection, log: LogTable, path: Path) -> Path | None:
     """The lock file under which this file is published by another name; None if it is not."""
-    opened, line = _opened(conn), read_epoch(conn, log)
-    other = None if line is None else line.server.get(_PART)
+    opened, other = _opened(conn), read_epoch(conn, log).server.get(_PART)
     if other is None or other == str(path) or opened is None:
         return None
     try:

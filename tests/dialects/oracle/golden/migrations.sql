@@ -169,7 +169,8 @@ BEGIN
     record_id NUMBER(38, 0) NOT NULL,
     error_time TIMESTAMP DEFAULT SYS_EXTRACT_UTC(SYSTIMESTAMP) NOT NULL,
     code VARCHAR2(64 CHAR) NOT NULL,
-    message CLOB NOT NULL
+    message CLOB NOT NULL,
+    consumer VARCHAR2(64 CHAR)
 )';
 EXCEPTION
     WHEN OTHERS THEN
@@ -188,6 +189,8 @@ COMMENT ON COLUMN "LOGS"."EVENTLOG_ERROR".error_time IS 'When it failed, in UTC'
 COMMENT ON COLUMN "LOGS"."EVENTLOG_ERROR".code IS 'Why: a code of the row checks, or receiver';
 
 COMMENT ON COLUMN "LOGS"."EVENTLOG_ERROR".message IS 'Why, for people';
+
+COMMENT ON COLUMN "LOGS"."EVENTLOG_ERROR".consumer IS 'Whose failure it is; NULL: the publisher''s';
 
 BEGIN
     EXECUTE IMMEDIATE 'CREATE INDEX "LOGS"."IDX_EVENTLOG_2" ON "LOGS"."EVENTLOG_ERROR" (record_id)';
@@ -277,7 +280,8 @@ BEGIN
     EXECUTE IMMEDIATE 'CREATE TABLE "LOGS"."EVENTLOG_EPOCH" (
     epoch VARCHAR2(64 CHAR),
     server CLOB,
-    raised TIMESTAMP
+    raised TIMESTAMP,
+    removed NUMBER(38, 0)
 )';
 EXCEPTION
     WHEN OTHERS THEN
@@ -295,9 +299,55 @@ COMMENT ON COLUMN "LOGS"."EVENTLOG_EPOCH".server IS 'JSON: what the server last 
 
 COMMENT ON COLUMN "LOGS"."EVENTLOG_EPOCH".raised IS 'When the epoch was drawn, in UTC; NULL: never';
 
+COMMENT ON COLUMN "LOGS"."EVENTLOG_EPOCH".removed IS 'Highest record_id that was removed; NULL: none';
+
 INSERT INTO "LOGS"."EVENTLOG_EPOCH" (server) SELECT NULL FROM DUAL
 WHERE NOT (EXISTS (SELECT 1
 FROM "LOGS"."EVENTLOG_EPOCH"));
+
+BEGIN
+    EXECUTE IMMEDIATE 'CREATE TABLE "LOGS"."EVENTLOG_CONSUMER" (
+    name VARCHAR2(64 CHAR) NOT NULL,
+    begun TIMESTAMP DEFAULT SYS_EXTRACT_UTC(SYSTIMESTAMP) NOT NULL,
+    begins VARCHAR2(64 CHAR) NOT NULL,
+    done CLOB NOT NULL,
+    moved TIMESTAMP,
+    requeued CLOB,
+    loaded CLOB
+)';
+EXCEPTION
+    WHEN OTHERS THEN
+        IF SQLCODE <> -955 THEN
+            RAISE;
+        END IF;
+END;
+/
+
+COMMENT ON TABLE "LOGS"."EVENTLOG_CONSUMER" IS 'The consumers of EVENTLOG: one line each, written anew as they go on';
+
+COMMENT ON COLUMN "LOGS"."EVENTLOG_CONSUMER".name IS 'Name of the consumer';
+
+COMMENT ON COLUMN "LOGS"."EVENTLOG_CONSUMER".begun IS 'When it was registered, in UTC';
+
+COMMENT ON COLUMN "LOGS"."EVENTLOG_CONSUMER".begins IS 'Where it began: now, first, snapshot, a record_id';
+
+COMMENT ON COLUMN "LOGS"."EVENTLOG_CONSUMER".done IS 'JSON: the set of record_ids that it has done';
+
+COMMENT ON COLUMN "LOGS"."EVENTLOG_CONSUMER".moved IS 'When rows last joined the set, in UTC; NULL: never';
+
+COMMENT ON COLUMN "LOGS"."EVENTLOG_CONSUMER".requeued IS 'JSON: record_ids to be taken out of the set; NULL: none';
+
+COMMENT ON COLUMN "LOGS"."EVENTLOG_CONSUMER".loaded IS 'JSON: how far its snapshot is; NULL: it has none any more';
+
+BEGIN
+    EXECUTE IMMEDIATE 'CREATE UNIQUE INDEX "LOGS"."IDX_EVENTLOG_6" ON "LOGS"."EVENTLOG_CONSUMER" (name)';
+EXCEPTION
+    WHEN OTHERS THEN
+        IF SQLCODE NOT IN (-955, -1408) THEN
+            RAISE;
+        END IF;
+END;
+/
 
 INSERT INTO "LOGS"."EVENTLOG_VERSION" (version_num)
 SELECT 'companions_1' FROM DUAL

@@ -21,6 +21,10 @@ BEGIN
 -- lines 15 to 19 of migrations
 -- Running downgrade companions_1 ->
 BEGIN
+    EXECUTE IMMEDIATE 'DROP TABLE "LOGS"."EVENTLOG_CONSUMER"';
+-- lines 12 to 13 of migrations
+        IF SQLCODE <> -942 THEN
+-- lines 26 to 31 of migrations
     EXECUTE IMMEDIATE 'DROP TABLE "LOGS"."EVENTLOG_EPOCH"';
 -- lines 12 to 13 of migrations
         IF SQLCODE <> -942 THEN
