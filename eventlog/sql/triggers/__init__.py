@@ -237,11 +237,11 @@ class Triggers(ABC):
         declared = declared_triggers(database, catalog, watches, reflect, refused)
         plan = self.plan_declared(conn, log, database.schema, declared.tables)
         actions = plan.actions
-        if declared.refused:
+        if declared.refused or plan.refused:
             actions = tuple(_kept(action) if action.reason == NO_LONGER_WATCHED else action for action in actions)
         actions = tuple(_as_no_child(action, database.schema, catalog.no_children) for action in actions)
         sentences = dict.fromkeys((*declared.warnings, *warnings_of(declared.tables), *plan.warnings))
-        return TriggerPlan(actions, tuple(sentences), plan.not_captured, declared.refusals)
+        return TriggerPlan(actions, tuple(sentences), plan.not_captured, (*declared.refusals, *plan.refused))
 
     def apply(self, conn: Connection, plan: TriggerPlan, lock_timeout: float = LOCK_TIMEOUT) -> None:
         """Run the statements of a plan, all or none where DDL is transactional. The caller commits.

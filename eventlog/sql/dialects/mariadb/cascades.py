@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import field as with_field
 from itertools import groupby
 from typing import Any, Final
 
@@ -94,34 +95,58 @@ def leading_to(links: Sequence[Link], tables: Iterable[str]) -> tuple[Link, ...]
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What becomes of rows of a watched table when a row at the end of a way is deleted, or gets another key.
+    """What becomes of rows of a watched table when a row of ``end`` is deleted, or gets another key.
 
-    ``changed``: their columns that change, and the columns of the row at the end whose new values they get, None for
-    NULL; empty where the rows go.
+    ``way``: from the watched table to ``end``, empty where that is the table itself. ``trees``: by the table, the
+    foreign keys to itself by which rows that go take others of the table along. ``changed``: the columns that change,
+    and the columns of the row at the end whose new values they get, None for NULL; empty where the rows go.
     """
 
     way: Way
+    end: str
     operation: str
     changed: tuple[tuple[str, str | None], ...] = ()
+    trees: Mapping[str, Sequence[Link]] = with_field(default_factory=dict)
+
+    @property
+    def end_columns(self) -> list[str]:
+        """The columns of ``end`` that a foreign key refers to."""
+        own = self.trees.get(self.end, ())
+        links = [*self.way[-1:], *own]
+        return list(dict.fromkeys(column for link in links for _, column in link.columns))
 
 
 def taken_along(table: str, links: Sequence[Link]) -> Iterator[Taken]:
     """Return what other tables do to the rows of one. Raises TriggerError for a way that leads back to itself."""
+    if trees := _trees((), table, links):
+        yield Taken((), table, "DELETE", trees=trees)
     for link in links:
         if link.child == table:
             yield from _deleted((link,), links)
             yield from _changed((link,), links)
 
 
+def _trees(way: Way, table: str, links: Sequence[Link]) -> dict[str, list[Link]]:
+    """Return the foreign keys from tables to themselves by which rows that are deleted on a way take others along."""
+    deleted = {link.parent for link in way}
+    if not way or way[0].on_delete == "CASCADE":
+        deleted.add(table)
+    found: dict[str, list[Link]] = {}
+    for link in links:
+        if link.child == link.parent and link.child in deleted and link.on_delete == "CASCADE":
+            found.setdefault(link.child, []).append(link)
+    return found
+
+
 def _deleted(way: Way, links: Sequence[Link]) -> Iterator[Taken]:
     first, last = way[0], way[-1]
-    if last.on_delete not in _ACTS:
+    if last.on_delete not in _ACTS or (len(way) == 1 and first.child == first.parent and first.on_delete == "CASCADE"):
         return
     if last is not first and last.on_delete != "CASCADE":
         return  # the row between stays
     changed = () if first.on_delete == "CASCADE" else tuple((column, None) for column, _ in first.columns)
-    yield Taken(way, "DELETE", changed)
-    for link in _above(way, links):
+    yield Taken(way, last.parent, "DELETE", changed, _trees(way, first.child, links))
+    for link in _above(way, links, by_update=False):
         yield from _deleted((*way, link), links)
 
 
@@ -133,7 +158,8 @@ def _changed(way: Way, links: Sequence[Link]) -> Iterator[Taken]:
     if not pairs:
         return
     is_lost = any(link.on_update != "CASCADE" for link in way)
-    yield Taken(way, "UPDATE", tuple((column, None if is_lost else end) for column, end in pairs))
+    changed = tuple((column, None if is_lost else end) for column, end in pairs)
+    yield Taken(way, last.parent, "UPDATE", changed)
     for link in _above(way, links, by_update=True):
         yield from _changed((*way, link), links)
 
@@ -147,18 +173,17 @@ def _composed(way: Way) -> list[tuple[str, str]]:
     return pairs
 
 
-def _above(way: Way, links: Sequence[Link], *, by_update: bool = False) -> Iterator[Link]:
+def _above(way: Way, links: Sequence[Link], *, by_update: bool) -> Iterator[Link]:
     for link in links:
-        if link.child != way[-1].parent:
+        if link.child != way[-1].parent or link.child == link.parent:
             continue
         rule = link.on_update if by_update else link.on_delete
-        if rule in _ACTS and link.parent in {one.child for one in way} | {link.child}:
-            if by_update and link.child == link.parent:
-                continue
+        if rule in _ACTS and link.parent in {one.child for one in way}:
+            path = " -> ".join([*(one.child for one in (*way, link)), link.parent])
             raise TriggerError(
-                f"rows of {way[0].child} go or change with those of {link.parent}, and these with their like, by "
-                f"foreign keys in a circle ({' -> '.join([one.child for one in (*way, link)] + [link.parent])}), and "
-                "the server fires no trigger for them: make one of these keys ON DELETE RESTRICT, ON UPDATE RESTRICT"
+                f"rows of {way[0].child} go or change with those of {link.parent}, and these with theirs, by foreign "
+                f"keys in a circle ({path}), and the server fires no trigger for them: make one of these keys ON "
+                "DELETE RESTRICT, ON UPDATE RESTRICT"
             )
         yield link
 
@@ -180,24 +205,25 @@ class CascadeTriggers(ClassTriggers):
         return {}
 
 
-def cascades_of(declared: Sequence[TableTriggers], links: Sequence[Link]) -> list[CascadeTriggers]:
-    """Return what triggers of other tables log beside what is declared. Raises TriggerError for what they cannot."""
-    found = []
+def cascades_of(
+    declared: Sequence[TableTriggers], links: Sequence[Link]
+) -> tuple[list[CascadeTriggers], dict[str, TriggerError]]:
+    """Return what triggers of other tables log beside what is declared, and by the class why they cannot."""
+    found: list[CascadeTriggers] = []
+    refused: dict[str, TriggerError] = {}
     for one in declared:
-        if any(link.child == link.parent == one.table.name and link.on_delete == "CASCADE" for link in links):
-            raise TriggerError(
-                f"watch {one.class_name}: rows of {one.table.name} go with other rows of it by a foreign key to the "
-                "table itself (ON DELETE CASCADE), and the server fires no trigger for them: make the key ON DELETE "
-                "RESTRICT and let the application take the leaves first"
-            )
         ends: dict[str, list[Taken]] = {}
-        for taken in taken_along(one.table.name, links):
-            if not _is_logged_by_owner(one, taken) and _concerns(one, taken):
-                ends.setdefault(taken.way[-1].parent, []).append(taken)
-        for parent, several in ends.items():
-            _refuse(one, parent, several)
-            columns = dict.fromkeys(column for taken in several for _, column in taken.way[-1].columns)
-            table = Table(parent, "table", tuple(Column(name, ColumnType(Kind.OTHER)) for name in columns))
+        try:
+            for taken in taken_along(one.table.name, links):
+                if not _is_logged_by_owner(one, taken) and _concerns(one, taken):
+                    _refuse(one, taken)
+                    ends.setdefault(taken.end, []).append(taken)
+        except TriggerError as error:
+            refused.setdefault(one.class_name, TriggerError(f"watch {one.class_name}: {error}"))
+            continue
+        for end, several in ends.items():
+            columns = dict.fromkeys(column for taken in several for column in taken.end_columns)
+            table = Table(end, "table", tuple(Column(name, ColumnType(Kind.OTHER)) for name in columns))
             found.append(
                 CascadeTriggers(
                     watch=one.watch,
@@ -211,12 +237,12 @@ def cascades_of(declared: Sequence[TableTriggers], links: Sequence[Link]) -> lis
                     taken=tuple(several),
                 )
             )
-    return found
+    return [one for one in found if one.class_name not in refused], refused
 
 
 def _is_logged_by_owner(one: TableTriggers, taken: Taken) -> bool:
     """Return whether the triggers of the owner say it all: its 4 takes the values along, its new key has them read."""
-    if not isinstance(one, ChildTriggers):
+    if not isinstance(one, ChildTriggers) or not taken.way:
         return False
     first = taken.way[0]
     owned = {(own.name, owner.name) for own, owner in zip(one.owner_columns, one.key, strict=True)}
@@ -234,28 +260,27 @@ def _concerns(one: TableTriggers, taken: Taken) -> bool:
     return bool(names & {column.name for column in (*one.key, *one.columns)})
 
 
-def _refuse(one: TableTriggers, parent: str, several: Sequence[Taken]) -> None:
-    if "." in parent:
+def _refuse(one: TableTriggers, taken: Taken) -> None:
+    if "." in taken.end:
         raise TriggerError(
-            f"watch {one.class_name}: rows of {one.table.name} go or change with those of {parent} of another "
-            "database, and the server fires no trigger for them: make the foreign key RESTRICT"
+            f"rows of {one.table.name} go or change with those of {taken.end} of another database, and the server "
+            "fires no trigger for them: make the foreign key RESTRICT"
         )
     if not isinstance(one, ClassTriggers):
         return
     keys = {column.name for column in one.key}
-    for taken in several:
-        is_of_key = bool(keys & {column for column, _ in taken.changed})
-        if one.may_repeat and (is_of_key or not taken.changed):
-            raise TriggerError(
-                f"watch {one.class_name}: rows of {one.table.name} go with those of {parent} by a foreign key, and the "
-                "server fires no trigger for them; since several rows may be one object, nobody can tell before "
-                "whether that is gone: make the foreign key RESTRICT"
-            )
-        if is_of_key and any(column in keys and end is None for column, end in taken.changed):
-            raise TriggerError(
-                f"watch {one.class_name}: the key of {one.table.name} is set to NULL by a foreign key to {parent}, "
-                "and the server fires no trigger for that: make it ON DELETE CASCADE, or RESTRICT"
-            )
+    is_of_key = any(column in keys for column, _ in taken.changed)
+    if one.may_repeat and (is_of_key or not taken.changed):
+        raise TriggerError(
+            f"rows of {one.table.name} go with those of {taken.end} by a foreign key, and the server fires no trigger "
+            "for them; since several rows may be one object, nobody can tell before whether that is gone: make the "
+            "foreign key RESTRICT"
+        )
+    if any(column in keys and end is None for column, end in taken.changed):
+        raise TriggerError(
+            f"the key of {one.table.name} is set to NULL by a foreign key to {taken.end}, and the server fires no "
+            "trigger for that: make it ON DELETE CASCADE, or RESTRICT"
+        )
 
 
 # --- as SQL -----------------------------------------------------------------------------------------------------------
@@ -280,17 +305,14 @@ def followed(one: CascadeTriggers, operation: str) -> list[Followed]:
 
 
 def _followed(one: TableTriggers, taken: Taken) -> Followed:
-    last = taken.way[-1]
     condition = None
     if taken.operation == "UPDATE":
         # By bytes, whatever the collation: a change of case is handed on too.
-        refs = [(f"OLD.{quote_identifier(end)}", f"NEW.{quote_identifier(end)}") for _, end in last.columns]
+        refs = [(f"OLD.{quote_identifier(end)}", f"NEW.{quote_identifier(end)}") for end in taken.end_columns]
         condition = " OR ".join(f"NOT (BINARY {old} <=> BINARY {new})" for old, new in refs)
     key, new_key, joined = _keys(one, taken)
-    select = (
-        f"SELECT {key} AS old_key, {new_key} AS new_key FROM {_source(one, taken)}{joined} WHERE {_where(last, taken)}"  # noqa: S608
-    )
-    return Followed(condition, f"{select} FOR UPDATE", tuple(_rows(one, taken)))
+    select = (_deep if taken.trees else _flat)(one, taken, f"SELECT {key} AS old_key, {new_key} AS new_key", joined)
+    return Followed(condition, select, tuple(_rows(one, taken)))
 
 
 def _keys(one: TableTriggers, taken: Taken) -> tuple[str, str, str]:
@@ -310,22 +332,58 @@ def _keys(one: TableTriggers, taken: Taken) -> tuple[str, str, str]:
     return key_text(one.log_key, fields("t0", one.key)), key_text(one.log_key, new) if is_rekeyed else "NULL", ""
 
 
-def _source(one: TableTriggers, taken: Taken) -> str:
+_LOCKED: Final = "LOCK IN SHARE MODE"
+"""Rows as they are now, whatever the snapshot of the application shows. FOR UPDATE would be a use of the table that the
+server refuses where the application's statement reads it too (1442)."""
+
+
+def _flat(one: TableTriggers, taken: Taken, select: str, joined: str) -> str:
     """Return SQL of the rows, joined with those between them and the end of the way."""
     source = f"{quote_identifier(one.table.name)} AS t0"
     for place, link in enumerate(taken.way[:-1]):
-        pairs = " AND ".join(
-            f"t{place + 1}.{quote_identifier(parent)} = t{place}.{quote_identifier(child)}"
-            for child, parent in link.columns
+        source += (
+            f" JOIN {quote_identifier(link.parent)} AS t{place + 1} ON {_refers(link, f't{place}', f't{place + 1}')}"
         )
-        source += f" JOIN {quote_identifier(link.parent)} AS t{place + 1} ON {pairs}"
-    return source
+    last = f"t{len(taken.way) - 1}"
+    return f"{select} FROM {source}{joined} WHERE {_refers(taken.way[-1], last, 'OLD')} {_LOCKED}"
 
 
-def _where(last: Link, taken: Taken) -> str:
-    row = f"t{len(taken.way) - 1}"
+def _deep(one: TableTriggers, taken: Taken, select: str, joined: str) -> str:
+    """Return the same, where rows that go take others of their own table along: level by level from the end on.
+
+    A level of the watched table, or of one between, holds the rows that go; that of the end the others that go.
+    """
+    own = one.owner_columns if isinstance(one, ChildTriggers) else one.key
+    tables = [one.table.name, *(link.parent for link in taken.way)]
+    levels: dict[int, str] = {}
+    for place in range(len(tables) - 1, -1, -1):
+        table, trees = tables[place], taken.trees.get(tables[place], ())
+        if place == 0 and taken.changed:
+            trees = ()  # its rows stay
+        wanted = [column.name for column in own] if place == 0 else [ref for _, ref in taken.way[place - 1].columns]
+        wanted += [ref for link in trees for _, ref in link.columns]
+        columns = ", ".join(f"r.{quote_identifier(column)}" for column in dict.fromkeys(wanted))
+        rows = f"(SELECT {columns} FROM {quote_identifier(table)} AS r"  # noqa: S608 - quoted names
+        is_end = place == len(tables) - 1
+        found = []
+        if is_end:
+            found += [f"{rows} WHERE {_refers(link, 'r', 'OLD')} {_LOCKED})" for link in trees]
+        else:
+            link = taken.way[place]
+            if place + 1 == len(tables) - 1:
+                found.append(f"{rows} WHERE {_refers(link, 'r', 'OLD')} {_LOCKED})")
+            if place + 1 in levels:
+                found.append(f"{rows} JOIN w{place + 1} ON {_refers(link, 'r', f'w{place + 1}')} {_LOCKED})")
+        found += [f"{rows} JOIN w{place} ON {_refers(link, 'r', f'w{place}')} {_LOCKED})" for link in trees]
+        if found:
+            levels[place] = f"w{place} AS ({' UNION '.join(found)})"
+    return f"WITH RECURSIVE {', '.join(levels.values())} {select} FROM w0 AS t0{joined}"
+
+
+def _refers(link: Link, child: str, parent: str) -> str:
+    """Return SQL: a row of the child refers to one of the parent."""
     return " AND ".join(
-        f"{row}.{quote_identifier(child)} = OLD.{quote_identifier(parent)}" for child, parent in last.columns
+        f"{child}.{quote_identifier(own)} = {parent}.{quote_identifier(ref)}" for own, ref in link.columns
     )
 
 

@@ -20,7 +20,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from eventlog.core.catalog import Database
-from eventlog.errors import DatabaseError, TriggerError
+from eventlog.errors import DatabaseError, TriggerError, together
 from eventlog.sql.dialects.mariadb.cascades import FACT as CASCADES
 from eventlog.sql.dialects.mariadb.cascades import (
     CascadeTriggers,
@@ -140,15 +140,19 @@ class MariaDBTriggers(MarkedTriggers):
     def tables_sql(
         self, schema: str | None, log: LogTable, declared: Sequence[TableTriggers], facts: Mapping[str, Any]
     ) -> list[TableSql]:
-        cascades = cascades_of(declared, from_fact(facts.get(CASCADES, ())))
+        cascades, refused = cascades_of(declared, from_fact(facts.get(CASCADES, ())))
+        if refused:
+            raise together(list(refused.values()))
         return super().tables_sql(schema, log, [*declared, *cascades], facts)
 
     def plan_declared(
         self, conn: Connection, log: LogTable, schema: str | None, declared: Sequence[TableTriggers]
     ) -> TriggerPlan:
-        cascades = cascades_of(declared, read_links(conn))
+        cascades, refused = cascades_of(declared, read_links(conn))
+        declared = [one for one in declared if one.class_name not in refused]
         plan = super().plan_declared(conn, log, schema, [*declared, *cascades])
-        return replace(plan, warnings=(*plan.warnings, *_engines(conn, log, declared)))
+        warnings = (*plan.warnings, *_engines(conn, log, declared))
+        return replace(plan, warnings=warnings, refused=tuple(map(str, refused.values())))
 
     def warnings(self, log: LogTable, compiled: Sequence[Compiled], installed: Installed) -> Iterable[str]:
         for one in compiled:
