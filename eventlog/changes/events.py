@@ -28,6 +28,7 @@ from eventlog.changes.format import (
 )
 from eventlog.core import table_key
 from eventlog.core.catalog import Attribute, Catalog, ObjectClass
+from eventlog.core.event_ids import is_of_snapshot
 from eventlog.core.events import Outgoing, association_of, public_event
 from eventlog.core.moments import is_special
 from eventlog.core.typed import ReadValue, to_text, type_of, values_of, xds_value_reader
@@ -122,10 +123,11 @@ def outgoing_reader(catalog: Catalog, values: ValueOptions) -> ReadOutgoing:
                 f"{event.operation} of {object_class.name!r}, event {event.sent_id!r}, association "
                 f"{shown(association_of(event))}: {error}"
             ) from error
+        op = ChangeOp.REFRESH if is_of_snapshot(event.event_id) else OPERATIONS[event.operation]
         # Valid by what has made it: not checked again.
         return _new(
             Change,
-            (schema, object_class.name, OPERATIONS[event.operation], key, before, after, changed, event.event_id,
+            (schema, object_class.name, op, key, before, after, changed, event.event_id,
              None, None, None, commit_time, user, _NO_EXTRAS),
         )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""The event-ids of a log: ``<record_id>[.e<epoch>][.<n>]`` (spec/event-log.md 7.4).
+"""The event-ids of a log: ``<record_id>[.e<epoch>][.<n>]`` (spec/event-log.md 7.4), and those of a snapshot (13.3).
 
 The epoch tells apart what one record_id meant before and after the database lost its newest transactions.
 """
@@ -25,6 +25,19 @@ def raised_at(epoch: str) -> datetime | None:
 def epoch_suffix(epoch: str) -> str:
     """What an event-id of this epoch has behind its record_id."""
     return f".e{epoch}" if epoch else ""
+
+
+_SNAPSHOT: Final = "snapshot."
+
+
+def snapshot_id(begun: datetime, class_name: str, key: str) -> str:
+    """The event-id of an object in the snapshot of a consumer that was registered at this time, in UTC."""
+    return f"{_SNAPSHOT}{begun.strftime(_SECOND)}.{class_name}.{key}"
+
+
+def is_of_snapshot(event_id: str) -> bool:
+    """Whether an event is of a snapshot."""
+    return event_id.startswith(_SNAPSHOT)
 
 
 def record_id_of(event_id: str) -> int:

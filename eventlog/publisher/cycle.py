@@ -9,6 +9,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
@@ -41,6 +42,7 @@ from eventlog.publisher.queue import (
 )
 from eventlog.publisher.read_back import Built, built_flights, with_current_rows
 from eventlog.publisher.sinks import Sink
+from eventlog.publisher.snapshot import Loading, load_chunk
 from eventlog.sql.rows import next_flight, write_inflight
 from eventlog.sql.windows import to_ranges
 
@@ -55,7 +57,8 @@ class State:
     ``scan``: what is left of the current scan of the queue, None between scans. ``hold``: rows that a backlog job has
     converted, and ``held`` their objects, read when they are first needed. ``row_sizes``: about how many bytes the
     row of an object has, by class, as far as rows were read back. ``freed``: objects that are no longer parked, and of
-    which the current scan has perhaps read past rows: their rows wait for the next one.
+    which the current scan has perhaps read past rows: their rows wait for the next one. ``loading``: a snapshot that is
+    read before the log.
     """
 
     parking: Parking[ObjectId]
@@ -66,17 +69,21 @@ class State:
     held: HeldObjects | None = None
     row_sizes: dict[str, int] = field(default_factory=dict)
     freed: set[ObjectId] = field(default_factory=set)
+    loading: Loading | None = None
 
 
 def recover(context: Context) -> State:
     """The state of a publisher that has just got its lock, with what is in flight, which ``run_cycle`` sends first."""
     context.ledger.recover(context.connection, context.dialect, context.log)
     recorded, hold = read_recorded(context.connection, context.log, context.ledger.consumer)
+    loading = context.ledger.loading(context.connection, context.log)
     context.connection.commit()
     warn_of(hold)
     flights = {flight.number: flight for flight in recorded}
     newest = max((flight.first for flight in recorded), default="")
-    return State(Parking(context.options.retry_initial, context.options.retry_max), flights, newest, hold=hold)
+    parking: Parking[ObjectId] = Parking(context.options.retry_initial, context.options.retry_max)
+    to_load = None if loading is None else Loading.of_line(*loading)
+    return State(parking, flights, newest, hold=hold, loading=to_load)
 
 
 def run_cycle(
@@ -97,6 +104,12 @@ def run_cycle(
     cycle = send_in_flight(context, state, sink, stopping, before_flight, before_bad)
     if cycle.result is not FlightResult.DONE:
         return cycle
+    if state.loading is not None:
+        delivered, is_loaded = load_chunk(
+            context, state.loading, sink, stopping, partial(draw_flight, context), before_flight, state.row_sizes
+        )
+        state.loading = None if is_loaded else state.loading
+        return delivered
     current = state.scan
     # For objects that are free a scan is begun anew, unless reading past parked rows would cost more than it has taken.
     if current is None or (state.freed and current.past <= 0) or not is_still_valid(context, current.writers):

@@ -130,13 +130,17 @@ def _publish_once(context: Context, sink: Sink, stop: Stop) -> None:
         _look_if_due(watcher.context, state)
 
     while True:
+        is_loading = state.loading is not None
         cycle = _cycle(run_cycle, watcher, state, sink, stop, before_flight)
         if cycle is None:
             state = recover(watcher.context)
             continue
         if cycle.result is not FlightResult.DONE or not cycle.more:
             break
-        if state.scan is None and not _is_waiting(context, last):
+        if is_loading and state.loading is None:
+            # What has come since may be newer than what a chunk has read.
+            last = context.ledger.tail(context.connection, context.log)
+        if state.loading is None and state.scan is None and not _is_waiting(context, last):
             break  # what is there now has come since
     if cycle.result is FlightResult.FATAL:
         raise FatalAnswer(f"the receiver answered fatal: {cycle.reason}")

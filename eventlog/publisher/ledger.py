@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from itertools import chain
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from sqlalchemy import Connection
 
@@ -71,6 +72,10 @@ class Ledger(Protocol):
 
     def recover(self, conn: Connection, dialect: Dialect, log: LogTable) -> None:
         """Read what is done, after a connection was made or what was in memory is to be dropped."""
+        ...
+
+    def loading(self, conn: Connection, log: LogTable) -> tuple[datetime, dict[str, Any]] | None:
+        """The snapshot that comes before the log: when it was asked for, and how far it is; None = there is none."""
         ...
 
     def begin_scan(self, conn: Connection, dialect: Dialect, log: LogTable, *, is_long: bool) -> QueueScan | None:
@@ -149,6 +154,9 @@ class StatusLedger:
 
     def recover(self, conn: Connection, dialect: Dialect, log: LogTable) -> None:
         """Nothing is in memory."""
+
+    def loading(self, conn: Connection, log: LogTable) -> tuple[datetime, dict[str, Any]] | None:
+        return None
 
     def begin_scan(self, conn: Connection, dialect: Dialect, log: LogTable, *, is_long: bool) -> QueueScan | None:
         last = tail(conn, log)
@@ -260,6 +268,9 @@ class SetLedger:
         self.done = consumers.first_set(conn, dialect, log, self.begins) if line is None else line.done
         # A prepared transaction has another name after a restart of the server.
         self.looks, self.is_changed = [], False
+
+    def loading(self, conn: Connection, log: LogTable) -> tuple[datetime, dict[str, Any]] | None:
+        return consumers.loading(conn, log, self.consumer)
 
     def begin_scan(self, conn: Connection, dialect: Dialect, log: LogTable, *, is_long: bool) -> QueueScan | None:
         if again := consumers.take_requeued(conn, log, self.consumer):

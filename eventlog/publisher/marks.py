@@ -82,6 +82,17 @@ class Marks:
             add_errors(connection, log, self.errors, context.ledger.consumer)
 
 
+def send_document(context: Context, sink: Sink, flight: Flight, envelope: int, events: Sequence[Outgoing]) -> Answer:
+    """Send the document of events of a flight. Raises ReceiverAway."""
+    document = context.output.document(context.catalog, flight, envelope, events)
+    if not document.refused:
+        return sink.send(document)
+    # What the format holds of the envelope; the rest is an error already.
+    is_sent = len(document.refused) < len(document.event_ids)
+    answer = sink.send(document) if is_sent else Answer(is_sent=False)
+    return replace(answer, verdicts={**answer.verdicts, **document.refused})
+
+
 class InflightLine:
     """The progress of a flight whose in-flight line is committed. ``recorded``: what of the flight the line holds now.
 
@@ -139,14 +150,7 @@ class InflightLine:
                 yield number, events
 
     def send(self, envelope: int, events: Sequence[Outgoing]) -> Answer:
-        flight = self._built.get(envelope, self._whole)
-        document = self._context.output.document(self._context.catalog, flight, envelope, events)
-        if not document.refused:
-            return self._sink.send(document)
-        # What the format holds of the envelope; the rest is an error already.
-        is_sent = len(document.refused) < len(document.event_ids)
-        answer = self._sink.send(document) if is_sent else Answer(is_sent=False)
-        return replace(answer, verdicts={**answer.verdicts, **document.refused})
+        return send_document(self._context, self._sink, self._built.get(envelope, self._whole), envelope, events)
 
     def take(self, envelope: int, events: Sequence[Outgoing], judged: Judged[Outgoing]) -> str:
         self._unmarked += judged.answered

@@ -227,6 +227,12 @@ def ask_again(conn: Connection, log: LogTable, name: str, ranges: Ranges) -> Non
     conn.execute(sa.update(table).where(table.c.name == name).values(requeued=json.dumps(both)))
 
 
+def loading(conn: Connection, log: LogTable, name: str) -> tuple[datetime, dict[str, Any]] | None:
+    """When a consumer was registered, and how far its snapshot is; None if it has none any more."""
+    line = read_consumer(conn, log, name)
+    return None if line is None or line.loaded is None else (line.begun, line.loaded)
+
+
 def write_loaded(conn: Connection, log: LogTable, name: str, loaded: dict[str, Any] | None) -> None:
     """Write how far the snapshot of a consumer is; None = it is at its end."""
     table = _consumers(log)

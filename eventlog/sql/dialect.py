@@ -308,6 +308,10 @@ class Dialect(SqlDatabase):
     def write_batch(self, conn: Connection, walk: Walk, position: str | None, limit: int) -> Batch:
         """Log the next ``limit`` objects behind ``position`` (canonical table_key text, None = from the beginning)."""
 
+    @abstractmethod
+    def keys_behind(self, conn: Connection, walk: Walk, position: str | None, limit: int) -> list[str]:
+        """The canonical keys of the next ``limit`` objects behind ``position``, in the order of the walk."""
+
     def walk_condition(self, walk: Walk, *, goes_on: bool) -> str:
         """SQL that holds for what is still to be written. ``goes_on``: from a position, whose values are bound."""
         conditions = []

@@ -415,3 +415,115 @@ def test_a_new_epoch_is_not_drawn_by_hand_while_a_consumer_runs(log: sa.Engine, 
     assert command("db", "new-epoch")[0] == 0
     (event_id,) = consume(consumer(log))
     assert event_id.startswith("1.e")
+
+
+# --- the snapshot -----------------------------------------------------------------------------------------------------
+
+
+def names_of(documents: list[Document]) -> dict[str, str]:
+    return {
+        event.event_id: text
+        for document in documents
+        for event in document.events
+        for attribute in event.attributes
+        for _, texts in attribute.steps
+        for text in texts
+    }
+
+
+def fill(log: sa.Engine, last: int) -> None:
+    execute(log, *(f"INSERT INTO usr VALUES ({key}, 'n{key}')" for key in range(1, last + 1)))
+
+
+def without_begun(event_ids: list[str]) -> list[str]:
+    return [event_id.partition(".")[2].partition(".")[2] or event_id for event_id in event_ids]
+
+
+def test_a_snapshot_is_every_object_and_then_the_log(log: sa.Engine) -> None:
+    write(log, 1)
+    fill(log, 3)
+    config = consumer(log, begin="snapshot")
+    sent: list[Document] = []
+
+    def change(document: Document) -> None:
+        sent.append(document)
+        if len(sent) == 1:
+            write(log, 2)
+
+    assert without_begun(consume(config, change)) == ["usr.idu=1", "usr.idu=2", "usr.idu=3", "2"]
+    assert all(event.event_id.startswith("snapshot.2") for event in sent[0].events)
+    assert {event.operation for event in sent[0].events} == {"add"}
+    assert sorted(names_of(sent[:1]).values()) == ["n1", "n2", "n3"]
+    assert fetch(log, "SELECT loaded FROM eventlog_consumer") == [(None,)]
+    assert consume(config) == []
+
+
+def test_a_snapshot_that_was_cut_off_goes_on_behind_its_last_chunk(
+    log: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("eventlog.publisher.snapshot._MOST_KEYS", 2)
+    fill(log, 5)
+    config = consumer(log, begin="snapshot")
+    seen: list[str] = []
+
+    class Killed(BaseException):
+        pass
+
+    def die(document: Document) -> None:
+        seen.extend(event.event_id for event in document.events)
+        if len(seen) > 2:
+            raise Killed
+
+    with pytest.raises(Killed):
+        consume(config, die)
+    execute(log, "UPDATE usr SET fname = 'new' WHERE idu = 3", "DELETE FROM usr WHERE idu = 4")
+    sent: list[Document] = []
+    again = consume(config, lambda document: sent.append(document))
+    assert without_begun(again) == ["usr.idu=3", "usr.idu=5"]
+    assert again[0] == seen[2]  # a repeated chunk has the same ids and today's values
+    assert names_of(sent)[again[0]] == "new"
+
+
+def test_an_object_of_a_snapshot_that_gets_retry_is_sent_again_before_the_next_chunk(
+    log: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("eventlog.publisher.snapshot._MOST_KEYS", 2)
+    fill(log, 3)
+    tries: list[str] = []
+
+    def later(document: Document) -> Answer | None:
+        ids = [event.event_id for event in document.events]
+        tries.extend(ids)
+        if tries.count(ids[0]) == 1 and ids[0].endswith("idu=1"):
+            return Answer(verdicts={ids[0]: Verdict(Level.RETRY, "later"), ids[1]: Verdict(Level.ERROR, "no")})
+        return None
+
+    with opened(consumer(log, begin="snapshot")) as context:
+        state, sink = recover(context), Collecting(later)
+        assert run_cycle(context, state, sink, lambda: False).result.name == "RETRY"
+        while run_cycle(context, state, sink, lambda: False).more:
+            pass
+    assert without_begun(tries) == ["usr.idu=1", "usr.idu=2", "usr.idu=1", "usr.idu=3"]
+    ((record_id, message),) = fetch(log, "SELECT record_id, message FROM eventlog_error WHERE consumer = 'search'")
+    assert (record_id, message.endswith("usr.idu=2: no")) == (0, True)
+
+
+def test_a_snapshot_is_of_the_classes_asked_for_one_after_the_other(log: sa.Engine) -> None:
+    execute(log, "CREATE TABLE item (id integer PRIMARY KEY, name text)", "INSERT INTO item VALUES (7, 'x')")
+    fill(log, 2)
+    assert without_begun(consume(consumer(log, begin="snapshot"))) == ["item.id=7", "usr.idu=1", "usr.idu=2"]
+    only = consumer(log, "audit", begin="snapshot", source__classes="item")
+    assert without_begun(consume(only)) == ["item.id=7"]
+
+
+def test_an_object_of_a_snapshot_is_a_read_for_debezium(log: sa.Engine) -> None:
+    fill(log, 1)
+    write(log, 1)
+    bodies: list[str] = []
+    consume(
+        consumer(log, begin="snapshot", format__type="debezium"),
+        lambda document: bodies.append(bytes(document.body).decode()),
+    )
+    write(log, 1)
+    consume(consumer(log, format__type="debezium"), lambda document: bodies.append(bytes(document.body).decode()))
+    assert ['"op":"r"' in body for body in bodies] == [True, False]

@@ -90,10 +90,6 @@ class StepwiseDialect(Dialect):
         self.write_keys(conn, walk.log, walk.selection, keys)
         return Batch(rows=len(keys), missing=0, position=keys[-1] if keys else position, is_last=len(keys) < limit)
 
-    @abstractmethod
-    def keys_behind(self, conn: Connection, walk: Walk, position: str | None, limit: int) -> list[str]:
-        """The canonical keys of the next ``limit`` objects behind ``position``, in the order of the walk."""
-
     # The log in parts
 
     def read_part(

@@ -166,8 +166,13 @@ class PostgresObjects(Dialect):
         written, last = rows[0] if rows else (0, position)
         return Batch(rows=written, missing=0, position=last, is_last=written < limit)
 
-    def batch_statement(self, walk: Walk, *, goes_on: bool) -> str:
-        """The statement of ``write_batch``."""
+    def keys_behind(self, conn: Connection, walk: Walk, position: str | None, limit: int) -> list[str]:
+        statement = self.batch_statement(walk, goes_on=position is not None, writes=False)
+        binds = {name: value for name, value in self._binds(walk, position).items() if name != "event_type"}
+        return [str(key) for (key,) in fetch(conn, statement, {"limit": limit, **binds})]
+
+    def batch_statement(self, walk: Walk, *, goes_on: bool, writes: bool = True) -> str:
+        """The statement of ``write_batch``; without ``writes`` that of ``keys_behind``."""
         by_value = _by_value(walk.cls)
         places = [f"k{i}" for i in range(len(walk.cls.key))]
         key_refs = self.walk_key(walk)
@@ -181,6 +186,7 @@ class PostgresObjects(Dialect):
             relation=self.walk_rows(walk),
             condition=self.walk_condition(walk, goes_on=goes_on),
             order=", ".join(places),
+            writes=writes,
         )
 
     def walk_rows(self, walk: Walk) -> str:

@@ -1,0 +1,256 @@
+"""The snapshot that a consumer begins with: the objects of its classes in chunks by key (spec/event-log.md 13.3).
+
+A chunk is the next keys of a class and the values that its objects have now, each read by statements of their own. It
+is sent until all of its events are answered for good, and then the position moves behind it. A chunk that a crash cuts
+off is sent again, under the same event-ids, with the values of then.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, Final
+
+from eventlog.core.catalog import ObjectClass, ObjectId
+from eventlog.core.checks import INSERT_ROW_QUERY_BACK, BadRow
+from eventlog.core.event_ids import raised_at, snapshot_id
+from eventlog.core.events import EventOptions, Outgoing
+from eventlog.core.fold import Group
+from eventlog.errors import ReceiverAway, number_of
+from eventlog.model import Answer, EventType, Level, Origins
+from eventlog.publisher.context import Context, Counters, PublisherOptions
+from eventlog.publisher.delivery import Answered, Delivered, FlightResult, Judged, Parking, as_flushed, deliver
+from eventlog.publisher.flight import Flight, FlightInfo, pack
+from eventlog.publisher.marks import send_document
+from eventlog.publisher.queue import WindowResult
+from eventlog.publisher.read_back import built_flights
+from eventlog.publisher.sinks import Sink
+from eventlog.sql.consumers import write_loaded
+from eventlog.sql.rows import add_errors
+from eventlog.sql.windows import Selection
+
+_log = logging.getLogger("eventlog.publisher")
+
+_MOST_KEYS: Final = 1000
+"""Objects of a chunk."""
+
+
+@dataclass(slots=True)
+class Loading:
+    """A snapshot that is not at its end, in memory and in the line of the consumer.
+
+    ``begun``: when the consumer was registered. ``done``: the classes that are read. ``class_name``: the one that is
+    being read, up to the key ``position``, None = from its beginning. ``objects``: how many of it were answered, of
+    about ``expected``. ``left``: events of the last chunk that are to be sent again, and ``end`` its last key.
+    """
+
+    begun: datetime
+    done: list[str] = field(default_factory=list)
+    class_name: str | None = None
+    position: str | None = None
+    objects: int = 0
+    expected: int = 0
+    left: Flight | None = None
+    end: str | None = None
+    size: int = 0
+
+    @classmethod
+    def of_line(cls, begun: datetime, told: dict[str, Any]) -> Loading:
+        """As the line of the consumer tells it."""
+        place = told.get("class"), told.get("position"), told.get("objects", 0), told.get("expected", 0)
+        return cls(begun, list(told.get("done", ())), *place)
+
+    def told(self) -> dict[str, Any]:
+        """What the line says of it."""
+        return {
+            "done": self.done,
+            "class": self.class_name,
+            "position": self.position,
+            "objects": self.objects,
+            "expected": self.expected,
+        }
+
+
+def load_chunk(
+    context: Context,
+    loading: Loading,
+    sink: Sink,
+    stopping: Callable[[], bool],
+    draw_flight: Callable[[], int],
+    before_flight: Callable[[], None],
+    row_sizes: dict[str, int],
+) -> tuple[Delivered, bool]:
+    """Send the next chunk, or what is left of the last one; how that ended, and whether the snapshot is at its end.
+
+    Ends the transaction. Arguments and errors as of ``run_cycle``.
+    """
+    if loading.left is None:
+        object_class = _class_to_read(context, loading)
+        if object_class is None:
+            return _without_class(context, loading)
+        keys = _keys(context, loading, object_class)
+        if not keys:
+            loading.done.append(object_class.name)
+            loading.class_name = loading.position = None
+            return _saved(context, loading), False
+        _build(context, loading, object_class, keys, draw_flight, row_sizes)
+    if loading.left is not None:
+        context.connection.commit()
+        ended = _send(context, loading, sink, stopping, before_flight)
+        if ended.result is not FlightResult.DONE:
+            return ended, False
+    loading.position, loading.objects = loading.end, loading.objects + loading.size
+    return _saved(context, loading), False
+
+
+def _saved(context: Context, loading: Loading) -> Delivered:
+    """Write how far the snapshot is, and commit: there is more to do."""
+    write_loaded(context.connection, context.log, context.ledger.consumer, loading.told())
+    context.connection.commit()
+    return Delivered(FlightResult.DONE, more=True)
+
+
+def _class_to_read(context: Context, loading: Loading) -> ObjectClass | None:
+    """The class that is read next; None if there is none, or if it is unavailable."""
+    names = [*(cls.name for cls in context.catalog.classes), *context.catalog.unavailable]
+    wanted = sorted(name for name in names if context.wants(name) and name not in loading.done)
+    if loading.class_name not in wanted:
+        loading.class_name = next(iter(wanted), None)
+        loading.position, loading.objects, loading.expected = None, 0, 0
+    return next((cls for cls in context.catalog.classes if cls.name == loading.class_name), None)
+
+
+def _without_class(context: Context, loading: Loading) -> tuple[Delivered, bool]:
+    """Wait for a class that is unavailable, or end the snapshot."""
+    if loading.class_name is not None:
+        context.connection.commit()
+        why = f"the snapshot waits for class {loading.class_name}: {context.catalog.unavailable[loading.class_name]}"
+        return Delivered(FlightResult.RETRY, why, in_short=why), False
+    _log.info("the snapshot is at its end; classes: %s", ", ".join(loading.done) or "none")
+    write_loaded(context.connection, context.log, context.ledger.consumer, None)
+    context.connection.commit()
+    return Delivered(FlightResult.DONE, more=True), True
+
+
+def _keys(context: Context, loading: Loading, object_class: ObjectClass) -> list[str]:
+    """The keys of the next chunk."""
+    conn, dialect = context.connection, context.dialect
+    selection = Selection(object_class.name, EventType.INSERT_ROW_QUERY_BACK)
+    walk = dialect.start_walk(conn, context.log, context.catalog.schema, object_class, selection)
+    if loading.position is None:
+        loading.expected = dialect.estimate(conn, walk, None)
+        about = number_of(loading.expected, "object")
+        _log.info("the snapshot reads class %s, of about %s", object_class.name, about)
+    return dialect.keys_behind(conn, walk, loading.position, _MOST_KEYS)
+
+
+def _build(
+    context: Context,
+    loading: Loading,
+    object_class: ObjectClass,
+    keys: Sequence[str],
+    draw_flight: Callable[[], int],
+    row_sizes: dict[str, int],
+) -> None:
+    """Build the events of a chunk, of as many of the keys as a flight has room for. What has no event is done.
+
+    An object stands for a row of type 5 that is nowhere: it has the number of its place in the chunk.
+    """
+    groups: list[Group] = [
+        [(number, INSERT_ROW_QUERY_BACK, (object_class, key), None, None, None)] for number, key in enumerate(keys, 1)
+    ]
+    options = replace(context.options, events=EventOptions(insert_query_back="add"), flight_rows=len(groups))
+    built = next(built_flights(replace(context, options=options), WindowResult(groups, [], [], None), row_sizes))
+    loading.size = len(built.groups)
+    loading.end = keys[loading.size - 1]
+    events = []
+    for event, key in zip(built.events, keys, strict=False):
+        event_id = snapshot_id(loading.begun, object_class.name, key)
+        if event.fates is not None and event.fates.bad:
+            bad = [BadRow(0, one.code, f"{event_id}: {one.message}") for one in event.fates.bad]
+            context.counters.rows_bad += len(bad)
+            add_errors(context.connection, context.log, bad, context.ledger.consumer)
+        if event.operation is not None:
+            events.append(event._replace(event_id=event_id, fates=None))
+    if not events:
+        return
+    number = context.used.flight = draw_flight()
+    clock = context.dialect.due_until(context.connection, context.log, context.options.event_time_zone)
+    origins = Origins(dict.fromkeys((event.ids[0] for event in events), clock), {})
+    first = context.output.first(number, "", raised_at(context.epoch))
+    loading.left = pack(number, events, context.options.batch_size, first, origins)._replace(
+        current_rows=built.current_rows
+    )
+
+
+class _ChunkErrand:
+    """Sends the events of a chunk, and remembers which are answered for good."""
+
+    def __init__(self, context: Context, flight: Flight, sink: Sink) -> None:
+        self.options: PublisherOptions = context.options
+        self.counters: Counters = context.counters
+        self.parking: Parking[ObjectId] = Parking(context.options.retry_initial, context.options.retry_max)
+        self.flight: int = flight.number
+        self.done: set[str] = set()
+        self._context, self._flight, self._sink = context, flight, sink
+        self._answered: Answered[Outgoing] = []
+
+    def send(self, envelope: int, events: Sequence[Outgoing]) -> Answer:
+        return send_document(self._context, self._sink, self._flight, envelope, events)
+
+    def take(self, envelope: int, events: Sequence[Outgoing], judged: Judged[Outgoing]) -> str:
+        self._answered += judged.answered
+        return ""
+
+    def save(self) -> None:
+        """Make what was answered count; errors get lines."""
+        refused = self._sink.flush()
+        conn, log, consumer = self._context.connection, self._context.log, self._context.ledger.consumer
+        for verdict, events in as_flushed(self._answered, refused, self.counters):
+            self.done.update(event.event_id for event in events)
+            if verdict.level in (Level.ERROR, Level.FATAL):
+                why = verdict.message or f"the receiver answered {verdict.level.name.lower()}"
+                add_errors(conn, log, [(0, "receiver", f"{event.event_id}: {why}") for event in events], consumer)
+                conn.commit()
+        self._answered = []
+
+
+def _send(
+    context: Context,
+    loading: Loading,
+    sink: Sink,
+    stopping: Callable[[], bool],
+    before_flight: Callable[[], None],
+) -> Delivered:
+    """Send what is left of a chunk; what is to be sent again stays ``left``."""
+    flight = loading.left
+    assert flight is not None
+    before_flight()
+    context.observer.flight_begins(FlightInfo(flight.number, sum(map(len, flight.envelopes.values())), 0), {})
+    errand = _ChunkErrand(context, flight, sink)
+    envelopes = [
+        (number, part)
+        for number, events in flight.envelopes.items()
+        for part in ([[event] for event in events] if context.output.is_single else [events])
+    ]
+    try:
+        ended = deliver(envelopes, errand, stopping)
+        errand.save()
+    except ReceiverAway as lost:
+        ended = Delivered(FlightResult.AWAY, str(lost), in_short=lost.in_short)
+    if ended.result is FlightResult.AWAY:
+        context.output.forget()
+    left = {
+        number: rest
+        for number, events in flight.envelopes.items()
+        if (rest := [event for event in events if event.event_id not in errand.done])
+    }
+    loading.left = flight._replace(envelopes=left) if left else None
+    info = FlightInfo(flight.number, sum(map(len, left.values())), 0) if left else None
+    context.observer.flight_ended(flight.number, ended.result.value, info)
+    if left and ended.result is FlightResult.DONE:
+        why = f"{number_of(sum(map(len, left.values())), 'object')} of the snapshot to be sent again"
+        return Delivered(FlightResult.RETRY, why, ended.retry_after, in_short=why)
+    return ended
