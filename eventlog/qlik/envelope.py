@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import os
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import quote
@@ -15,7 +15,6 @@ from urllib.parse import quote
 from eventlog.errors import ConfigError, FormatError, shown
 from eventlog.files.text import parsed_json, secret_variable
 from eventlog.qlik import avro
-from eventlog.qlik.avro import NULL, VALUE
 from eventlog.qlik.message_tables import WriteOptions
 
 
@@ -67,24 +66,19 @@ MAGIC: Final = "atMSG"
 METADATA: Final = "MD"
 DATA: Final = "DT"
 
-ENVELOPE_SCHEMA: Final = json.dumps(
-    {
-        "type": "record",
-        "name": "MessageEnvelope",
-        "fields": [
-            {"name": "magic", "type": {"type": "fixed", "name": "Magic", "size": len(MAGIC)}},
-            {"name": "type", "type": "string"},
-            {"name": "headers", "type": ["null", {"type": "map", "values": "string"}]},
-            {"name": "messageSchemaId", "type": ["null", "string"]},
-            {"name": "messageSchema", "type": ["null", "string"]},
-            {"name": "message", "type": "bytes"},
-        ],
-    },
-    separators=(",", ":"),
-)
-
-
-_ENCODE: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+_FIELDS: Final = [
+    {"name": "magic", "type": {"type": "fixed", "name": "Magic", "size": len(MAGIC)}},
+    {"name": "type", "type": "string"},
+    {"name": "headers", "type": ["null", {"type": "map", "values": "string"}]},
+    {"name": "messageSchemaId", "type": ["null", "string"]},
+    {"name": "messageSchema", "type": ["null", "string"]},
+    {"name": "message", "type": "bytes"},
+]
+_NAME: Final = {"type": "record", "name": "MessageEnvelope"}
+ENVELOPE_SCHEMA: Final = json.dumps({**_NAME, "fields": _FIELDS})
+_START_SCHEMA: Final = json.dumps({**_NAME, "fields": _FIELDS[:-1]})
+"""What stands before the message, the same for all messages of a table."""
+_MESSAGE_SCHEMA: Final = '"bytes"'
 
 
 class Envelope(NamedTuple):
@@ -99,26 +93,20 @@ class Envelope(NamedTuple):
     message: Any
 
 
-def json_envelope(type: str, schema_id: str | None, schema: str | None, message: Mapping[str, Any]) -> bytes:
-    """An envelope in JSON, as UTF-8 without blanks."""
-    return f"{json_envelope_start(type, schema_id, schema)}{_ENCODE(message)}}}".encode()
+def json_envelope(
+    type: str, schema_id: str | None, schema: str | None, message: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Return an envelope in JSON."""
+    return {"magic": MAGIC, "type": type, "headers": None, "messageSchemaId": schema_id, "messageSchema": schema,
+            "message": message}  # fmt: skip
 
 
-def json_envelope_start(type: str, schema_id: str | None, schema: str | None) -> str:
-    """What stands before the message; behind it stands the closing brace."""
-    start = {"magic": MAGIC, "type": type, "headers": None, "messageSchemaId": schema_id, "messageSchema": schema}
-    return f'{_ENCODE(start)[:-1]},"message":'
-
-
-def avro_envelope(type: str, schema_id: str | None, schema: str | None, message: bytes) -> bytes:
-    """An envelope in Avro: bare binary, no container file, no registry prefix."""
-    return avro_envelope_start(type, schema_id, schema) + avro.data(message)
-
-
-def avro_envelope_start(type: str, schema_id: str | None, schema: str | None) -> bytes:
-    """What stands before the message, which is bytes behind their length."""
-    texts = [NULL if text is None else VALUE + avro.text(text) for text in (schema_id, schema)]
-    return b"".join((MAGIC.encode(), avro.text(type), NULL, *texts))
+def avro_envelope(type: str, schema_id: str | None, schema: str | None) -> Callable[[bytes], bytes]:
+    """Return the function that gives a message its envelope in Avro: bare binary, no container, no registry prefix."""
+    start = json_envelope(type, schema_id, schema, None) | {"magic": MAGIC.encode()}
+    written = avro.bytes_writer(_START_SCHEMA)(start)
+    write = avro.bytes_writer(_MESSAGE_SCHEMA)
+    return lambda message: written + write(message)
 
 
 def open_json(record: Any) -> Envelope:

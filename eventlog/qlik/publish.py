@@ -5,23 +5,26 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from functools import lru_cache
 
-from eventlog.changes.events import outgoing_reader
+from eventlog.changes.events import OPERATIONS, ReadOutgoing, attribute_reader, outgoing_reader
+from eventlog.changes.format import key_reader
 from eventlog.changes.publishing import EventWriter, FlightState, Need, Publishing, of_first_row, time_reader
-from eventlog.core.catalog import Catalog, ObjectClass, row_of
+from eventlog.core.catalog import Attribute, Catalog, ObjectClass, row_of
 from eventlog.core.events import Outgoing
 from eventlog.core.options import same_fields
 from eventlog.core.values import ValueOptions
-from eventlog.errors import FormatError, ReceiverAway, RowError
-from eventlog.model import Change, KafkaRecord, Level, Origins, Verdict
+from eventlog.errors import FormatError, ReceiverAway, RowError, with_location
+from eventlog.model import ALL, Change, ChangeOp, KafkaRecord, Level, Operation, Origins, Verdict
 from eventlog.model import full_name as table_name
 from eventlog.qlik.columns import QlikColumn, columns_of
 from eventlog.qlik.envelope import RegistryError, registry_of_writer
+from eventlog.qlik.message_records import Draft, Images, TableRecords, timestamp_of
 from eventlog.qlik.message_tables import PublishOptions, WriteOptions
-from eventlog.qlik.message_template import UNKNOWN_TIMESTAMP, timestamp_of
-from eventlog.qlik.message_writer import MessageWriter, WriteOutgoing
+from eventlog.qlik.message_writer import MessageWriter
 from eventlog.qlik.sequence import first_sequence, resume, sequences
+from eventlog.qlik.values import Convert
+
+_ADD, _DELETE = Operation.ADD, Operation.DELETE  # bound names: an enumeration's members are looked up slowly
 
 
 def write_options(options: PublishOptions, publishing: Publishing) -> WriteOptions:
@@ -116,12 +119,13 @@ class QlikWriter(EventWriter[tuple[KafkaRecord, ...]]):
         """The records of each event, or the verdict, error, of one that the format cannot hold."""
         if self._messages is None or catalog is not self._messages.catalog:
             self._messages = EventMessages(self._writer, catalog, self._values)
-        write, timestamp_of, sequence_of = self._messages.write, self._messages.timestamp_of, sequences(first)
+        draft_of, records_of, sequence_of = self._messages.draft, self._writer.records, sequences(first)
         event_times = origins.event_times
         records: list[tuple[KafkaRecord, ...] | Verdict] = []
         for event in events:
             try:
-                records.append(write(event, timestamp_of(of_first_row(event, event_times)), sequence_of(event.place)))
+                draft = draft_of(event, of_first_row(event, event_times))
+                records.append(records_of(draft, sequence_of(event.place)))
             except RegistryError as error:
                 raise ReceiverAway(str(error)) from error
             except (FormatError, RowError) as error:
@@ -130,62 +134,91 @@ class QlikWriter(EventWriter[tuple[KafkaRecord, ...]]):
 
 
 class EventMessages:
-    """Events to messages: straight from their steps where it can be, else by way of Change, which says what is wrong.
+    """Makes messages of events for a writer, whose columns are those of the catalog's classes.
 
-    ``values``: what the events were written with. The columns are those of the catalog's classes.
+    ``values``: what the events were written with.
     """
 
     def __init__(self, writer: MessageWriter, catalog: Catalog, values: ValueOptions) -> None:
         writer.columns = {full_name(catalog, cls): class_columns(cls) for cls in catalog.classes}
-        self.catalog = catalog
-        self._writer, self._values, self._generation = writer, values, writer.generation
-        self._read_change, self.timestamp_of = outgoing_reader(catalog, values), timestamp_reader(values.time_zone)
-        self._direct: dict[ObjectClass, WriteOutgoing] = {}
+        self.catalog, self._writer, self._values = catalog, writer, values
+        self._read_time, self._read_change = time_reader(values.time_zone), outgoing_reader(catalog, values)
+        self._classes: dict[ObjectClass, _StepReader] = {}
 
-    def write(self, event: Outgoing, timestamp: str, sequence: str | None = None) -> tuple[KafkaRecord, ...]:
-        """The messages of an event whose first row has this ``timestamp``. ``sequence`` and errors as of
-        ``MessageWriter.messages``.
-        """
+    def draft(self, event: Outgoing, event_time: str | None) -> Draft:
+        """The message of an event whose first row has this event_time. Raises FormatError, RowError."""
         assert event.object_id is not None
-        writer, (object_class, _) = self._writer, event.object_id
-        if self._generation != writer.generation:
-            self._generation = writer.generation
-            self._direct.clear()
-        write = self._direct.get(object_class)
-        if write is None:
-            write = writer.outgoing_writer(object_class, self.catalog.schema, self._values)
-            if write is not None:
-                self._direct[object_class] = write
-        message = None if write is None else write(event, timestamp, sequence)
-        if message is not None:
-            return (message,)
-        # Of the time no more is written than the timestamp says.
-        time = None if timestamp == UNKNOWN_TIMESTAMP else datetime.fromisoformat(f"{timestamp}Z")
-        return writer.messages(self._read_change(event, time, None), sequence)
+        assert event.operation is not None
+        object_class, _ = event.object_id
+        op = OPERATIONS[event.operation]
+        try:
+            reader = self._classes.get(object_class) or self._reader(object_class)
+            return reader.draft(op, event, timestamp_of(self._read_time(event_time)))
+        except (FormatError, RowError) as error:
+            raise with_location(error, f"{op} of {object_class.name!r}, position {event.event_id}") from None
+
+    def _reader(self, object_class: ObjectClass) -> _StepReader:
+        table = self._writer.table(self.catalog.schema, object_class.name)
+        reader = self._classes[object_class] = _StepReader(object_class, table, self._values, self._read_change)
+        return reader
 
 
-def timestamp_reader(time_zone: str) -> Callable[[str | None], str]:
-    """A function that reads the ``timestamp`` of an event out of the event_time of its first row.
+class _StepReader:
+    """Reads the steps of a class's events as what stands for their values in the messages of its table."""
 
-    ``time_zone``: that of event_time, as of the option. What is the same from row to row is read once: whole texts,
-    since the rows of a transaction have one event_time, and without their fractions, since many rows come a second.
-    """
-    read = time_reader(time_zone)
-    of_text = lru_cache(maxsize=256)(lambda text: timestamp_of(read(text)))
+    def __init__(
+        self, object_class: ObjectClass, table: TableRecords, values: ValueOptions, read_change: ReadOutgoing
+    ) -> None:
+        self.table = table
+        self._values, self._read_change, self._read_key = values, read_change, key_reader(object_class)
+        self._key = [table.column(column.name) for column in object_class.key]
+        self._attributes: dict[Attribute, tuple[str, Convert]] = {}
 
-    @lru_cache(maxsize=256)
-    def begin_of(text: str) -> str | None:
-        return of_text(text[:-1])[:20] if text[19:] == "." and read(text[:-1]) is not None else None
+    def draft(self, op: ChangeOp, event: Outgoing, timestamp: str) -> Draft:
+        """The message of an event."""
+        return self.table.draft(op, self._images(event), timestamp, event.event_id)
 
-    def timestamp(text: str | None) -> str:
-        if text is None:
-            return UNKNOWN_TIMESTAMP
-        begin, fraction = begin_of(text[:20]), text[20:]
-        if begin is not None and fraction.isdecimal() and fraction.isascii() and len(fraction) < 10:
-            return begin + fraction[:3].ljust(3, "0")
-        return of_text(text)
+    def _images(self, event: Outgoing) -> Images:
+        _, _, object_id, operation, steps, _, _, _, _ = event
+        assert object_id is not None
+        assert steps is not None
+        key = self._read_key(object_id[1])
+        after = {field: write(value) for (field, write), (_, value) in zip(self._key, key, strict=True)}
+        if operation is _DELETE:
+            return after, None, None
+        # In Avro, what is not known of the row before would be read as NULL: then none of it is written.
+        is_whole = self.table.is_whole
+        if len({attribute for _, _, _, attribute, _, _ in steps}) < len(steps):
+            change = self._read_change(event, None, None)  # of several steps of an attribute the net effect counts
+            row, old_row = change.after or {}, change.before
+            if is_whole and old_row is not None and len(old_row) < len(row):
+                old_row = None
+            return self.table.images(row, old_row, change.changed)
+        with_before = operation is not _ADD and not (is_whole and any(old is ALL for _, _, _, _, old, _ in steps))
+        before = after.copy()
+        of_key = len(after)
+        changed = []
+        for _, _, _, attribute, old, new in steps:
+            assert attribute is not None
+            field, write = self._attributes.get(attribute) or self._attribute(attribute)
+            if field not in after:
+                changed.append(field)
+            after[field] = None if new is None else write(new)
+            if old is not ALL and with_before:
+                before[field] = None if old is None else write(old)
+        if operation is _ADD:
+            return after, None, None
+        return after, before if len(before) > of_key else None, changed
 
-    return timestamp
+    def _attribute(self, attribute: Attribute) -> tuple[str, Convert]:
+        field, write = self.table.column(attribute.name, multi_valued=attribute.multi_valued)
+        read = attribute_reader(attribute.value_type, attribute, self._values)
+        if read is not str:
+            column = field, lambda text: write(read(text))
+        else:
+            column = field, read if self.table.takes_text(field) else write
+        self._attributes[attribute] = column
+        return column
 
 
 def full_name(catalog: Catalog, cls: ObjectClass) -> str:

@@ -94,6 +94,14 @@ def _to_second(day: int, hour: int, minute: int, second: int) -> str:
     return f"{date.fromordinal(day).isoformat().replace('-', '')}{hour:02}{minute:02}{second:02}"
 
 
+_NO_DIGITS: Final = str.maketrans("", "", "-:T.")
+
+
+def timestamp_prefix(timestamp: str) -> str:
+    """Return the prefix of a change that has this header ``timestamp``, ``YYYY-MM-DDTHH:MM:SS.mmm``."""
+    return timestamp[:22].translate(_NO_DIGITS)
+
+
 _TWO_DIGITS: Final = tuple(f"{number:02}" for number in range(100))
 
 

@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
-from json.encoder import encode_basestring
 from math import isinf
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from eventlog.core.moments import EPOCH, microseconds, naive_utc
 from eventlog.core.typed import WIDEST, decimal_text, is_multi_valued, to_text, whole_number
@@ -35,8 +34,6 @@ class BadMessageValue(FormatError):
 
 Convert = Callable[[Any], Any]
 """What is stored or stands in a message -> value, or the other way. Never gets NULL."""
-
-Written = TypeVar("Written")
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -215,11 +212,12 @@ def plain_value(value: Any) -> Value:
 # --- in messages ------------------------------------------------------------------------------------------------------
 
 
-def _as_is(value: Any) -> Any:
+def as_is(value: Any) -> Any:
+    """Return the value."""
     return value
 
 
-JSON_FORMS: Final[Mapping[str, Convert]] = {
+_JSON_FORMS: Final[Mapping[str, Convert]] = {
     "DATE": date.isoformat,
     "TIME": lambda clock: clock.isoformat("microseconds"),
     "DATETIME": lambda moment: moment.isoformat(" ", "microseconds"),
@@ -230,27 +228,14 @@ JSON_FORMS: Final[Mapping[str, Convert]] = {
     "REAL8": float_or_word,
     "UINT8": str,
 }
-_JSON_TEXTS: Final[Mapping[str, Callable[[Any], str]]] = {
-    "BOOLEAN": lambda value: "true" if value else "false",
-    **dict.fromkeys(("REAL4", "REAL8"), lambda form: repr(form) if type(form) is float else encode_basestring(form)),
-    **dict.fromkeys(("INT1", "INT2", "INT4", "INT8", "UINT1", "UINT2", "UINT4"), int.__repr__),
-}
-"""The JSON text of a JSON form; those of all other types are strings."""
 
 
 def json_writer(column: QlikColumn) -> Convert:
     """The function that gives the JSON form of a column's values. It raises NotExpressible, ValueRange."""
-    return writer(column, JSON_FORMS.get(column.type, _as_is))
+    return writer(column, _JSON_FORMS.get(column.type, as_is))
 
 
-def json_text_writer(column: QlikColumn) -> Callable[[Any], str]:
-    """As ``json_writer``, but the form as JSON text, in which nothing beyond ASCII is escaped."""
-    text = _JSON_TEXTS.get(column.type, encode_basestring)
-    form = JSON_FORMS.get(column.type)
-    return writer(column, text if form is None else lambda value: text(form(value)))
-
-
-def writer(column: QlikColumn, form: Callable[[Any], Written]) -> Callable[[Any], Written]:
+def writer(column: QlikColumn, form: Convert) -> Convert:
     """Bring a value to its column's type, check its range, and give it its form."""
     value_type, bounds = CLASSES[column.type], _RANGES.get(column.type)
     read = _READERS[value_type]
@@ -265,11 +250,13 @@ def writer(column: QlikColumn, form: Callable[[Any], Written]) -> Callable[[Any]
             raise ValueRange(f"{shown(str(value))} of column {column.name!r} is no {column.type}") from None
 
     if bounds is None:
+        if form is as_is:  # as of text, which most columns hold
+            return lambda value: value if type(value) is as_it_is else typed(value)
         return lambda value: form(value if type(value) is as_it_is else typed(value))
 
     least, most = bounds
 
-    def write_number(value: Any) -> Written:
+    def write_number(value: Any) -> Any:
         number = value if type(value) is int else typed(value)
         if not least <= number <= most:
             raise ValueRange(f"{number} of column {column.name!r} is outside of {least} to {most}")
@@ -288,7 +275,7 @@ def typed_writer(column: QlikColumn) -> Convert:
         return writer(column, int)
     if value_type is str:
         return writer(column, lambda text: _encodable(text, column))
-    typed = writer(column, _as_is)
+    typed = writer(column, as_is)
     return typed if value_type is datetime else lambda value: value if type(value) is value_type else typed(value)
 
 

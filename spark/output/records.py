@@ -1,18 +1,20 @@
 """Events as lines of JSON: CloudEvents, change events of Debezium, and Qlik messages.
 
-The publisher's own functions write them. What they do not say of their rows, Debezium reads from the snapshot. A Qlik
-message is made where its event is, with a change sequence that nobody else has: it is cut out again, and the third
-stage, which knows the order of all events, puts the true one into its place.
+The publisher's own functions write them. What they do not say of their rows, Debezium reads from the snapshot. Of a
+Qlik message all but its change sequence is made where its event is; the third stage, which knows the order of all
+events, numbers them and makes the bytes of the records.
 """
 
 from __future__ import annotations
 
-import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import chain
+from operator import itemgetter
 from typing import Any, Final
+
+from orjson import loads
 
 from eventlog.changes.publishing import CurrentRows, Publishing, read_whole_rows
 from eventlog.cloudevents.options import STRUCTURED
@@ -21,6 +23,7 @@ from eventlog.cloudevents.publish import CloudEventWriter
 from eventlog.config.load import Config, connection_url
 from eventlog.config.publishing import publish_options, taken_by_sink, value_options
 from eventlog.core.events import Decided, Outgoing, QueryBack, build_event
+from eventlog.core.json_bytes import json_bytes
 from eventlog.core.options import parse_options
 from eventlog.debezium import writer as debezium
 from eventlog.debezium.format import line_of as debezium_line
@@ -30,10 +33,11 @@ from eventlog.model import LogRow, Verdict, origins_of
 from eventlog.publisher.flight import Flight
 from eventlog.qlik.envelope import registry_of_writer
 from eventlog.qlik.message_format import line_of as message_line
+from eventlog.qlik.message_records import Draft
 from eventlog.qlik.message_tables import WriteOptions
-from eventlog.qlik.message_writer import MessageWriter, sequence_prefix
-from eventlog.qlik.publish import EventMessages, full_name
-from eventlog.qlik.sequence import WriterState, raise_to
+from eventlog.qlik.message_writer import MessageWriter
+from eventlog.qlik.publish import EventMessages
+from eventlog.qlik.sequence import WriterState, next_sequence, raise_to, timestamp_prefix
 from eventlog.sql.connection import parse_url
 from spark.directory import Directory
 from spark.job import NOTHING, BadLine, Columns, Job, Numbered, OutputFile, catalog
@@ -163,21 +167,9 @@ DEBEZIUM: Final = OutputFormat(("lines",), _debezium_options, _debezium_renderer
 
 # --- Qlik messages (spec/qlik.md 5) -----------------------------------------------------------------------------------
 
-_HOLE: Final = WriterState("9999123123595999", 8 * 10**18 + secrets.randbelow(10**18))
-"""The state of a writer whose next sequence no data can hold: no time is later than its prefix, none knows its number.
-"""
-
-_Line = tuple[int, bytes, bytes, int, str, str]
-"""A message as a line of a file, with a hole of 35 digits (in Avro: 70 hex digits) for its change sequence: the place
-of its event in the queue; what stands before the hole, and behind it; the numbers it takes, the prefix of its time; the
-table whose metadata message is to come before it.
-"""
-
-_TABLE: Final = 5
-
-_COLUMNS: Final = ("place", "head", "tail", "numbers", "prefix", "table")
-"""The names of a line's fields in a blob; a further column, ``metadata``, has the metadata message of the table where
-it comes first.
+_COLUMNS: Final = ("place", "table", "key", "body", "headers", "prefix", "numbers")
+"""The columns of a blob of messages that lack their change sequences: the place of the event in the queue, the class,
+the record's key, body and headers of the message, the headers as JSON, the prefix of its time and the numbers it takes.
 """
 
 
@@ -191,100 +183,69 @@ def _message_options(config: Config, options: Mapping[str, Any], form: str) -> W
 
 def _message_renderer(job: Job) -> Render:
     """The function that makes messages of the events of groups, as the publisher would send them."""
-    options, write = job.options.events, _message_writer(job)
+    options = job.options.events
+    _, messages = _message_writer(job)
 
     def render(
         decided: Sequence[Decided], places: Sequence[int], log_rows: Mapping[int, LogRow], query_back: QueryBack
     ) -> Rendered:
         events = [build_event(group, options, decision, current) for group, decision, current in decided]
         counts, bad = counts_of(events)
-        lines: list[_Line] = []
-        described: dict[str, bytes] = {}
+        rows: list[tuple[Any, ...]] = []
         for place, event in zip(places, events, strict=True):
             if event.operation is None:
                 continue
             try:
-                line, description = write(event, log_rows[event.ids[0]], place)
-            except (FormatError, RowError) as error:
+                _, key, body, headers, with_before = draft = messages.draft(event, log_rows[event.ids[0]].event_time)
+                # In JSON a body is a dict, and a part of the message when its bytes are made.
+                packed = body if isinstance(body, bytes) else json_bytes(body)
+            except (FormatError, RowError, UnicodeEncodeError) as error:
                 _refuse(event, str(error), counts, bad)
                 continue
-            lines.append(line)
-            if description is not None:
-                described[line[_TABLE]] = description
-        if not lines:
+            prefix = timestamp_prefix(headers["timestamp"])
+            rows.append((place, draft.records.table.name, key, packed, json_bytes(headers), prefix, 1 + with_before))
+        if not rows:
             return None, bad, counts, NOTHING
-        columns = dict(zip(_COLUMNS, zip(*lines, strict=True), strict=True))
-        numbers, prefixes, tables = (columns[name] for name in _COLUMNS[3:])
-        blob = {**columns, "metadata": [described.pop(table, None) for table in tables]}
-        return blob, bad, counts, Numbered(sum(numbers), max(prefixes), frozenset(tables))
+        columns = dict(zip(_COLUMNS, zip(*rows, strict=True), strict=True))
+        numbered = Numbered(sum(columns["numbers"]), max(columns["prefix"]), frozenset(columns["table"]))
+        return columns, bad, counts, numbered
 
     return render
 
 
-def _message_writer(job: Job) -> Callable[[Outgoing, LogRow, int], tuple[_Line, bytes | None]]:
-    """The function that writes the message of an event at a place, whose first row is given, with the metadata message
-    of its table.
-    """
+def _message_writer(job: Job) -> tuple[MessageWriter, EventMessages]:
+    """A writer that knows the columns of the classes, and what makes drafts of events for it."""
     options: WriteOptions = job.output.options
     writer = MessageWriter(options, registry=registry_of_writer(options), utc_now=lambda: job.started)
-    messages = EventMessages(writer, catalog(job), value_options(job.config))
-    names = {cls: full_name(messages.catalog, cls) for cls in messages.catalog.classes}
-    names |= {cls.former: name for cls, name in list(names.items()) if cls.former is not None}
-    encode = _encoded if options.encoding == "avro" else str.encode
-    holes = {_HOLE.number + n: encode(f"{_HOLE.prefix}{_HOLE.number + n:019}") for n in (1, 2)}
-    descriptions: dict[str, bytes] = {}
-
-    def write(event: Outgoing, row: LogRow, place: int) -> tuple[_Line, bytes | None]:
-        assert event.object_id is not None
-        object_class, _ = event.object_id
-        writer.state, name, timestamp = _HOLE, names[object_class], messages.timestamp_of(row.event_time)
-        *described, message = messages.write(event, timestamp)
-        for description in described:
-            descriptions[name] = message_line(description)
-        number = writer.state.number
-        head, _, tail = message_line(message).partition(holes[number])
-        assert tail
-        line = place, head, tail, number - _HOLE.number, sequence_prefix(timestamp), name
-        return line, descriptions.get(name)
-
-    return write
-
-
-def _encoded(sequence: str) -> bytes:
-    """A sequence in a message in Avro, which stands in its line as hex text."""
-    return sequence.encode().hex().upper().encode()
+    return writer, EventMessages(writer, catalog(job), value_options(job.config))
 
 
 def _write_messages(
     job: Job, directory: Directory, part: int, blobs: Sequence[Columns], before: Numbered, sequences: Mapping[int, str]
 ) -> tuple[list[OutputFile], Numbered]:
     """The messages of a part in queue order, numbered on from what was before, as lines of files."""
-    lines = sorted(line for blob in blobs for line in zip(*map(blob.__getitem__, _COLUMNS), strict=True))
-    described_by = (
-        (table, text) for blob in blobs for table, text in zip(blob["table"], blob["metadata"], strict=True)
+    writer, messages = _message_writer(job)
+    is_json = job.output.options.encoding == "json"
+    rows = sorted(
+        (row for blob in blobs for row in zip(*map(blob.__getitem__, _COLUMNS), strict=True)), key=itemgetter(0)
     )
-    descriptions = {table: text for table, text in described_by if text is not None}
-    number, prefix, tables = before
-    numbered = []
-    for place, _, _, numbers, own, _ in lines:
-        if place in sequences:
-            prefix, number = raise_to(WriterState(prefix, number), sequences[place])
-            numbered.append(sequences[place])
-        else:
-            prefix = max(prefix, own)
-            number += numbers
-            numbered.append(f"{prefix}{number:019}")
-    encode = _encoded if job.output.options.encoding == "avro" else str.encode
-    described = set(tables)
+    state, described = WriterState(before.prefix, before.number), set(before.tables)
     with PartFiles(job, directory, part, ".jsonl") as files:
-        for (place, head, rest, _, _, table), sequence in zip(lines, numbered, strict=True):
-            texts = [head, encode(sequence), rest]
-            if table not in described:  # its metadata message stands before its first line
-                described.add(table)
-                if table in descriptions:
-                    texts.insert(0, descriptions[table])
-            files.add(texts, 1, len(texts) - 2, place, place)
-    return files.files, Numbered(number, prefix, frozenset(described))
+        for place, name, key, body, headers, prefix, numbers in rows:
+            if place in sequences:
+                sequence = sequences[place]
+                state = raise_to(state, sequence)
+            else:
+                state, sequence = next_sequence(state, prefix, with_before=numbers > 1)
+            table = writer.table(messages.catalog.schema, name)
+            draft = Draft(table, key, loads(body) if is_json else body, loads(headers), numbers > 1)
+            records = [table.record(draft, sequence)]
+            if name not in described:  # its metadata message stands before its first line
+                described.add(name)
+                if table.announcement is not None:
+                    records.insert(0, table.announcement)
+            files.add(list(map(message_line, records)), 1, len(records), place, place)
+    return files.files, Numbered(state.number, state.prefix, frozenset(described))
 
 
 QLIK_MESSAGES: Final = OutputFormat(("lines",), _message_options, _message_renderer, _write_messages)

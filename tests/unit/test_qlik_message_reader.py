@@ -267,7 +267,7 @@ def test_a_message_whose_metadata_do_not_come_in_time_has_an_unknown_schema(enco
 
 def test_avro_without_a_schema_is_unknown_at_once() -> None:
     with pytest.raises(UnknownSchema):
-        read(avro_envelope("DT", None, None, b"\x00"), table="t")
+        read(avro_envelope("DT", None, None)(b"\x00"), table="t")
 
 
 def test_avro_may_bring_its_schema_along() -> None:
@@ -279,7 +279,7 @@ def test_avro_may_bring_its_schema_along() -> None:
     about = open_avro(metadata.value)
     assert about.schema is not None
     _, schema = read_metadata(from_bytes(about.schema, about.message))
-    (change,) = read(avro_envelope("DT", None, schema, open_avro(data.value).message), columns=COLUMNS)
+    (change,) = read(avro_envelope("DT", None, schema)(open_avro(data.value).message), columns=COLUMNS)
     assert change == UPDATE
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import string
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
@@ -17,8 +16,8 @@ from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, NeedsQueryBack, NeedsRowCodec, NotExpressible, ValueRange
 from eventlog.model import Change, ChangeOp, Lob
 from eventlog.qlik.envelope import open_avro
+from eventlog.qlik.message_records import json_key
 from eventlog.qlik.message_tables import WriteOptions, avro_name, checked_topic, field_names, topic_of
-from eventlog.qlik.message_template import _json_key
 
 INSERT = Change("app", "item", ChangeOp.INSERT, (("id", 7),), None, {"id": 7, "name": None})
 DELETE = Change("app", "item", ChangeOp.DELETE, (("id", 7),), {"id": 7})
@@ -68,6 +67,8 @@ def test_columns_that_are_not_known_are_null_without_a_bit_or_left_out() -> None
     partial = UPDATE._replace(before={"price": Decimal("1.50")})
     record = data_records(write([partial], **PLAIN))[0]
     assert record["beforeData"] == {"price": "1.50"}
+    name = UPDATE._replace(before={"name": "nut"}, after={"id": 7, "name": "bolt"}, changed=None)
+    assert data_records(write([name], **PLAIN))[0]["beforeData"] == {"name": "nut", "price": None}
     assert read(*write([partial], columns=COLUMNS)) == [partial]
 
 
@@ -147,7 +148,7 @@ def test_external_schema_id_changes_with_the_structure() -> None:
     ],
 )
 def test_key_in_json(values: list[Any], text: str) -> None:
-    assert _json_key([json.dumps(value, ensure_ascii=False) for value in values]) == text.encode()
+    assert json_key(values) == text.encode()
 
 
 @pytest.mark.parametrize(
