@@ -214,7 +214,7 @@ def _check(config: Config, request: Request) -> None:
         raise ConfigError(
             "handle_future_events orders the queue by event_time, which a backlog job does not; publish it instead"
         )
-    if config.source.consumer is not None:
+    if config.of_log.consumer is not None:
         raise ConfigError(
             "source.consumer: a backlog job converts the rows N of the publisher's queue; a consumer reads what it has "
             'not done by `eventlog publish`, from begin = "first" if it is to have all'

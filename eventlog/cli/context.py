@@ -22,9 +22,9 @@ import click
 from click.shell_completion import CompletionItem
 
 from eventlog.config.load import Config, connection_url, load
-from eventlog.config.settings import SOURCE_FORMATS, LogSettings
+from eventlog.config.settings import LogSettings
 from eventlog.errors import ConfigError, visible
-from eventlog.registry import check_name, names
+from eventlog.registry import SOURCES, check_name, names
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
@@ -97,9 +97,9 @@ FILE: Final = click.Path(path_type=Path)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, for programs.")
 sql_option = click.option("--sql", "as_sql", is_flag=True, help="Print the SQL and run none of it.")
 master_option = click.option("--master", metavar="URL", help="Spark master.  [default: spark-submit's, else local[*]]")
-source_option = click.option("--from", "source", type=click.Choice(SOURCE_FORMATS), metavar="SOURCE",
-    help=f"What is published: {', '.join(SOURCE_FORMATS)}; in place of source.type.",
-)  # fmt: skip
+source_option = name_option(
+    "--from", "source", group=SOURCES, metavar="SOURCE", help="What is published: {names}; in place of source.type."
+)
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask, also on a terminal; for scripts.")
 
 # --- the database; SQLAlchemy is heavy, and `eventlog --help` does without it -----------------------------------------

@@ -143,7 +143,7 @@ def _print_failures(config: Config, limit: int, *, as_json: bool) -> None:
             ("code", "number", "newest (UTC)", "for example", "reason"),
             [(one.code, one.number, f"{one.newest:%Y-%m-%d %H:%M:%S}", one.example, one.message) for one in groups],
         )
-        note(f"each with its event or change: {config.source.position_table}_error")
+        note(f"each with its event or change: {config.source.options.position_table}_error")
 
 
 @click.command(cls=Command)

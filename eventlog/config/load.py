@@ -16,7 +16,6 @@ from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from eventlog.config.kafka import kafka_contradictions
 from eventlog.config.keys import Keys, Target, chosen_types
 from eventlog.config.kinds import URL as DATABASE_URL
 from eventlog.config.kinds import from_directory, masked, read_url, url_of
@@ -82,6 +81,14 @@ class Config:
     def follows(self) -> bool:
         """Whether a source is followed that is no log."""
         return not source_named(self.source.type).is_log
+
+    @property
+    def of_log(self) -> Any:
+        """The options of ``[source]`` about a log; as they are by default where something else is followed."""
+        return source_named(_LOG).options() if self.follows else self.source.options
+
+
+_LOG: Final = options_of(SourceSettings)["type"].default
 
 
 def load(
@@ -256,18 +263,18 @@ def _contradictions(config: Config, chosen: Mapping[tuple[str, str], _Setting]) 
     sink = sink_named(config.sink.type)
     for wrong in sink.contradictions(config.sink.options, lambda key: config.sources[f"sink.{key}"]):
         yield ConfigError(wrong)
-    if config.source.brokers is not None:
-        for wrong in kafka_contradictions(config.source, "source", lambda key: config.sources[f"source.{key}"]):
-            yield ConfigError(wrong)
+    source = source_named(config.source.type)
+    for wrong in source.contradictions(config.source.options, lambda key: config.sources[f"source.{key}"]):
+        yield ConfigError(wrong)
     yield from _consumer_contradictions(config)
     yield from _former_names(config)
 
 
 def _consumer_contradictions(config: Config) -> Iterator[ConfigError]:
     """What a consumer of a log cannot have (spec/event-log.md 13.5)."""
-    source = config.source
     if config.follows:
         return
+    source = config.source.options
     if source.consumer is None:
         for name in ("begin", "classes"):
             if config.sources[f"source.{name}"] != "default":

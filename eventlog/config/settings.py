@@ -14,19 +14,13 @@ from typing import Any, Final, NamedTuple
 from eventlog.changes.format import Format
 from eventlog.config.kinds import (
     BASE,
-    BEGIN,
     COLUMN_MAP,
-    CONSUMER,
-    LISTS,
     PUBLICATION_MODE,
-    REFERENCES,
     SECRET,
     STATEMENTS,
-    TABLE,
     TIMES,
     TOKEN,
     URL,
-    librdkafka,
     name_of,
 )
 from eventlog.core import options
@@ -49,7 +43,7 @@ from eventlog.core.options import (
     toml,
 )
 from eventlog.model import LogRow
-from eventlog.registry import FORMATS, SINKS, format_named, installed, sink_named
+from eventlog.registry import FORMATS, SINKS, SOURCES, format_named, installed, sink_named, source_named
 
 CLOUDEVENTS: Final = "cloudevents"
 MESSAGES: Final = "qlik-messages"
@@ -59,11 +53,6 @@ PUBLISHED_FORMATS: Final = ("xds", CLOUDEVENTS, DEBEZIUM, MESSAGES)
 
 FORMATS_OF_ROWS: Final = frozenset({DEBEZIUM, MESSAGES})
 """The formats whose events are rows of one table: they hold no values of child tables."""
-
-EVENTLOG: Final = "eventlog"
-"""The source that is the log itself."""
-SOURCE_FORMATS: Final = (EVENTLOG, "gbase", "linter", MESSAGES)
-"""What can be published: the log, and what is followed in its place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,77 +247,22 @@ class WatchSettings(CheckedOptions):
 
 @dataclass(frozen=True, slots=True)
 class SourceSettings:
-    """``[source]``: what ``eventlog publish`` publishes, and where the position in a followed source is kept."""
+    """``[source]``: what is published: a type, and the options that the class of this type declares.
+
+    ``options``, ``others``: as of ``SinkSettings``.
+    """
 
     type: str = option(
-        EVENTLOG,
-        choice(*SOURCE_FORMATS),
-        "what is published, as --from has it: the log of [database], or what is followed in its place",
+        "eventlog",
+        name_of(SOURCES),
+        "what is published: the log of [database], or what is followed in its place; as --from has it",
     )
-    consumer: str | None = option(
-        None, CONSUMER, "name of this consumer of the log, beside its publisher", example="search", only_for=EVENTLOG
-    )
-    begin: str = option("now", BEGIN, "where a new consumer begins", only_for=EVENTLOG)
-    classes: tuple[str, ...] | None = option(
-        None, NAMES, "only these classes are consumed", example=["customer", "order"], only_for=EVENTLOG
-    )
-    path: Path | None = option(
-        None, PATH, "a file that grows, a directory of files that continue one another, or - for standard input",
-        example="captures", only_for="gbase",
-    )  # fmt: skip
-    connect: str | None = option(
-        None, TEXT, "module:function that gives a DB-API connection to syscdcv1 and the function that reads "
-        "a session", example="gbase_access:connect", only_for="gbase",
-    )  # fmt: skip
-    server: str | None = option(None, TEXT, "with connect: name of the server", example="gbase01", only_for="gbase")
-    capture: Mapping[str, tuple[str, ...]] | None = option(
-        None, LISTS, "with connect: db:owner.table and the columns to capture",
-        example={"shop:app.item": ["id", "name"]}, only_for="gbase",
-    )  # fmt: skip
-    url: str | None = option(
-        None, URL, "SQLAlchemy URL of the queue; the password belongs in EVENTLOG_SOURCE_PASSWORD or url_file",
-        example="postgresql+psycopg://reader@localhost/queue", only_for="linter",
-    )  # fmt: skip
-    url_file: Path | None = option(
-        None, PATH, "file that holds the URL, in place of url", example="/run/secrets/queue-url", only_for="linter"
-    )
-    queue_table: str = option("dispatch_queue", TEXT, "the queue", only_for="linter")
-    attrs_table: str = option("dispatch_attrs", TEXT, "the description of its tables", only_for="linter")
-    schema_name: str | None = option(None, TEXT, "schema of both", example="replication", only_for="linter")
-    brokers: str | None = option(
-        None, TEXT, "where to begin, comma-separated", only_for=MESSAGES, example="broker-1:9092,broker-2:9092"
-    )
-    topics: tuple[str, ...] | None = option(
-        None, NAMES, "the topics of the data", example=["app.item", "app.customer"], only_for=MESSAGES
-    )
-    properties: Mapping[str, Any] | None = option(
-        None, librdkafka("source"), "settings of librdkafka", example={"client.id": "eventlog"}, only_for=MESSAGES
-    )
-    secret_properties: Mapping[str, str] | None = option(
-        None, REFERENCES, "those that are secrets, and where they are", only_for=MESSAGES,
-        example={"ssl.key.password": "file:/run/secrets/kafka-key"},
-    )  # fmt: skip
-    user: str | None = option(None, SECRET, "user", secret=True, only_for=MESSAGES)
-    password: str | None = option(None, SECRET, "password", secret=True, only_for="linter, qlik-messages")
-    reader: Mapping[str, Any] | None = option(
-        None, TABLE, "options of the format's reader, as those of convert --map",
-        example={"keys": {"app.item": ["id"]}},
-    )  # fmt: skip
-    catalog: Path | None = option(
-        None, PATH, "JSON catalogue of the tables, for keys and types", example="catalog.json"
-    )
-    poll_interval: float = option(
-        1.0, number(0.01, 3600), "seconds between looks at a source that does not tell", only_for="gbase, linter"
-    )
-    position_url: str | None = option(
-        None, URL, "database that keeps the position, such as a file of SQLite; password: "
-        "EVENTLOG_SOURCE_POSITION_PASSWORD", example="sqlite:////var/lib/eventlog/position.db",
-    )  # fmt: skip
-    position_url_file: Path | None = option(
-        None, PATH, "file that holds that URL, in place of position_url", example="/run/secrets/position-url"
-    )
-    position_password: str | None = option(None, SECRET, "password of position_url", secret=True)
-    position_table: str = option("eventlog_position", TEXT, "table of the position, one a publisher")
+    options: Any = None
+    others: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.options is None:
+            object.__setattr__(self, "options", source_named(self.type).options())
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,7 +321,7 @@ def variable(section: str, key: str) -> str:
     return f"EVENTLOG_{name.upper()}"
 
 
-CHOSEN: Final[Mapping[str, str]] = {"sink": SINKS}
+CHOSEN: Final[Mapping[str, str]] = {"sink": SINKS, "source": SOURCES}
 """The sections whose ``type`` names a class of a group of the registry: the options of that class stand beside it."""
 
 

@@ -27,6 +27,9 @@ from eventlog.registry import sink_named
 
 _log = logging.getLogger("eventlog.publisher")
 
+_REST: Final = 1.0
+"""Seconds that a followed source rests at most that has no interval."""
+
 _RESTS: Final = 3
 """Rests that may pass without a touch: one is usual, and a machine may be slow."""
 
@@ -37,7 +40,7 @@ _WORK: Final = 60.0
 def _longest_rest(config: Config) -> float:
     """Seconds that a publisher of this configuration rests at most."""
     if config.follows:
-        return config.source.poll_interval
+        return getattr(config.source.options, "poll_interval", _REST)
     return LONGEST_REST if config.publisher.time_of_day else float(config.publisher.polling_interval)
 
 

@@ -124,7 +124,7 @@ def open_unlocked(config: Config, counters: Counters) -> Iterator[Context]:
     dialect = dialect_of(url)
     with as_database_errors(engine := connect(url)), engine.connect() as connection:
         log = find_log(connection, dialect, config)
-        ledger = ledger_of(None if config.follows else config.source.consumer, config.source.begin)
+        ledger = ledger_of(config.of_log.consumer, config.of_log.begin)
         ledger.check_rights(connection, dialect, log, deletes=config.publisher.delete_from_log)
         catalog = read_catalog(connection, dialect, config, log)
         options = publisher_options(config, dialect.current_user(connection), dialect.fold_name)
@@ -382,7 +382,7 @@ def publisher_options(config: Config, current_user: str, fold_name: Callable[[st
     settings = config.publisher
     user = own_user(config, current_user, fold_name)
     # A consumer has no changes of its own: every perpetrator is sent unless it names one (spec/event-log.md 13.5).
-    has_loopback = not settings.allow_loopback and (config.source.consumer is None or settings.driver_user is not None)
+    has_loopback = not settings.allow_loopback and (config.of_log.consumer is None or settings.driver_user is not None)
     changed = {
         "driver_user": user if has_loopback else None,
         "concurrency": settings.concurrency if sink_named(config.sink.type).takes_several else 1,
@@ -401,10 +401,11 @@ def publisher_options(config: Config, current_user: str, fold_name: Callable[[st
 
 def wanted_classes(config: Config, catalog: Catalog) -> frozenset[str] | None:
     """The names of the classes that ``source.classes`` asks for, None = all. Raises ConfigError for what is none."""
-    if config.source.classes is None:
+    wanted = config.of_log.classes
+    if wanted is None:
         return None
     names = [*(cls.name for cls in catalog.classes), *catalog.unavailable]
-    found = {name: match_name(name, names) for name in config.source.classes}
+    found = {name: match_name(name, names) for name in wanted}
     if unknown := [name for name, match in found.items() if match is None]:
         raise ConfigError(
             f"{config.sources['source.classes']}: {first_of(unknown, 3)} is no class that the configuration names; "

@@ -254,7 +254,7 @@ def test_a_database_file_is_taken_from_the_directory_of_the_configuration(
 ) -> None:
     meant = meant.format(here=tmp_path)
     assert file(f'[database]\nurl = "{written}"').database.url == meant
-    assert file(f'[source]\nposition_url = "{written}"').source.position_url == meant
+    assert file(f'[source]\ntype = "gbase"\nposition_url = "{written}"').source.options.position_url == meant
     # Of the shell that gives it: the directory that it is in.
     assert file("", {"EVENTLOG_DATABASE_URL": written}).database.url == written
     assert file("", {}, {"database.url": written}).database.url == written

@@ -466,7 +466,7 @@ def test_secrets_of_sources_are_not_shown(tmp_path: Path) -> None:
     source = source_of(config.source, Report())
     assert isinstance(source, DispatchQueue)
     assert source.url == "postgresql://reader:hush@h/q"
-    assert "hush" not in repr(replace(config.source, position_url=None))
+    assert "hush" not in repr(replace(config.source.options, position_url=None))
 
 
 def test_a_catalog_gives_keys_and_types(tmp_path: Path, stream: Stream) -> None:

@@ -16,6 +16,8 @@ from eventlog.changes.format import Report
 from eventlog.config.settings import SourceSettings
 from eventlog.conversion import convert, in_own_options
 from eventlog.errors import ConfigError, EventlogError
+from eventlog.publisher.stream.gbase import GbaseOptions
+from eventlog.publisher.stream.linter import LinterOptions
 from eventlog.publisher.stream.open_source import source_of as source_for
 from eventlog.registry import format_named
 
@@ -137,12 +139,12 @@ def test_an_option_of_a_wrong_type_is_named_beside_a_catalogue(tmp_path: Path, k
     source = source_of(FORMS[3], tmp_path)
     with pytest.raises(ConfigError, match="keys"):
         convert("gbase", "jsonl", str(source), str(tmp_path / "out.jsonl"), {"keys": keys, "catalog": CATALOG})
-    settings = {"type": "gbase", "path": source, "reader": {"keys": keys}, "position_url": f"sqlite:///{tmp_path}/p.db"}
+    settings = SourceSettings("gbase", GbaseOptions(path=source, reader={"keys": keys}))
     with pytest.raises(ConfigError, match="keys"):
-        source_for(SourceSettings(**settings), Report())
+        source_for(settings, Report())
 
 
 @pytest.mark.parametrize("reader", [{"dispatch_attrs": 7}, {"codec": 7}, {"tables": [1]}, {"destination": ["a"]}])
 def test_an_option_of_a_source_of_a_wrong_type_is_named(reader: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(reader))):
-        source_for(SourceSettings(type="linter", url="sqlite:///queue.db", reader=reader), Report())
+        source_for(SourceSettings("linter", LinterOptions(url="sqlite:///queue.db", reader=reader)), Report())

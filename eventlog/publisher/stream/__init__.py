@@ -7,7 +7,7 @@ answered; ``follow`` sends them.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -158,6 +158,11 @@ class Source:
         ConfigError for what is missing, wrong, or does not go together.
         """
         raise NotImplementedError
+
+    @classmethod
+    def contradictions(cls, options: Any, source_of: Callable[[str], str]) -> Iterator[str]:
+        """Yield what no option can say of itself. ``source_of`` says where the option of a name came from."""
+        yield from ()
 
     def kind(self, options: Any) -> str:
         """Return what is followed with these options, for people."""

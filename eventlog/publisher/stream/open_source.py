@@ -19,7 +19,7 @@ from eventlog.config.publishing import chosen_format, publish_options, taken_by,
 from eventlog.config.settings import PublisherSettings, SourceSettings
 from eventlog.conversion import in_own_options
 from eventlog.core.catalog import Catalog, build_catalog, complete_catalog
-from eventlog.core.options import options_of, same_fields, toml
+from eventlog.core.options import options_of, toml
 from eventlog.errors import ConfigError, EventlogError
 from eventlog.publisher.context import Counters
 from eventlog.publisher.open_log import is_given, publisher_options
@@ -80,7 +80,7 @@ def _lacking(kind: Source, format: Format, needs: frozenset[Need]) -> str | None
 
 
 def _catalog(config: Config) -> Catalog | None:
-    path = config.source.catalog
+    path = config.source.options.catalog
     database = None if path is None else database_of(read_catalog(path))
     if database is None:
         return None
@@ -97,7 +97,7 @@ def _catalog(config: Config) -> Catalog | None:
 def source_status(config: Config) -> SourceStatus:
     """How far the source of ``[source]`` has been published. Raises ConfigError, DatabaseError."""
     settings = config.source
-    status = status_in_table(_position_url(settings), settings.position_table, settings.type)
+    status = status_in_table(_position_url(settings), settings.options.position_table, settings.type)
     try:
         return replace(status, behind=source_of(settings, Report()).backlog(status.position.token))
     except EventlogError as error:
@@ -107,7 +107,7 @@ def source_status(config: Config) -> SourceStatus:
 def source_failures(config: Config, most: int) -> list[Failures]:
     """What of the source of ``[source]`` was refused, by code. Raises ConfigError, DatabaseError."""
     settings = config.source
-    return failures_in_table(_position_url(settings), settings.position_table, settings.type, most)
+    return failures_in_table(_position_url(settings), settings.options.position_table, settings.type, most)
 
 
 def place_in_words(source: str, token: Any) -> str:
@@ -127,21 +127,18 @@ def place_in_words(source: str, token: Any) -> str:
 def source_of(settings: SourceSettings, report: Report) -> Stream:
     """The source that the settings name. Raises ConfigError."""
     kind = _kind_of(settings)
-    reader = dict(settings.reader or {})
+    options = settings.options
+    reader = dict(options.reader or {})
     for name in _NOT_GIVEN & reader.keys():
         raise ConfigError(f"source.reader.{name} does not go with following: {_INSTEAD.get(name, 'leave it out')}")
-    if settings.catalog is not None:
-        reader = dict(in_own_options(kind.name, "reader", {**reader, "catalog": read_catalog(settings.catalog)}))
-    return kind.open(_options(kind, settings), reader, report)
+    if options.catalog is not None:
+        reader = dict(in_own_options(kind.name, "reader", {**reader, "catalog": read_catalog(options.catalog)}))
+    return kind.open(options, reader, report)
 
 
 def _kind_of(settings: SourceSettings) -> Source:
     kind: Source = source_named(settings.type)()
     return kind
-
-
-def _options(kind: Source, settings: SourceSettings) -> Any:
-    return kind.options(**same_fields(settings, kind.options))
 
 
 _INSTEAD: Final = {"properties": "set source.properties", "catalog": "set source.catalog"}
@@ -158,7 +155,7 @@ def position_of(config: Config, *, is_dry: bool = False) -> OpenPosition:
     is named.
     """
     settings = config.source
-    source, table, url = settings.type, settings.position_table, _position_url(settings)
+    source, table, url = settings.type, settings.options.position_table, _position_url(settings)
 
     @contextmanager
     def opened() -> Iterator[Position]:
@@ -180,13 +177,14 @@ def position_of(config: Config, *, is_dry: bool = False) -> OpenPosition:
 
 def _position_url(settings: SourceSettings) -> str:
     """The URL of the database that keeps the position, with its password. Raises ConfigError unless one is named."""
-    if settings.position_url is None and settings.position_url_file is None:
+    options = settings.options
+    if options.position_url is None and options.position_url_file is None:
         raise ConfigError(
             "where the position is kept: set source.position_url to a database, such as a file of SQLite: "
             'position_url = "sqlite:////var/lib/eventlog/position.db"'
         )
-    file, password = settings.position_url_file, settings.position_password
-    return url_with_password(settings.position_url, file, password, "position_url")
+    file, password = options.position_url_file, options.position_password
+    return url_with_password(options.position_url, file, password, "position_url")
 
 
 class _Unmoved:
@@ -212,12 +210,9 @@ def _check_options(config: Config) -> None:
     """Raises ConfigError for an option that was set and would have no effect on this source."""
     settings = config.source
     kind = _kind_of(settings)
-    options = _options(kind, settings)
-    known, unused = options_of(kind.options), kind.unused(options)
-    for name in options_of(SourceSettings):
-        if name == "type" or not is_given(config, f"source.{name}"):
-            continue
-        if name not in known or name in unused:
+    options = settings.options
+    for name in (*settings.others, *kind.unused(options)):
+        if is_given(config, f"source.{name}"):
             raise ConfigError(
                 f"{config.sources[f'source.{name}']} has no meaning for {kind.kind(options)}: leave it out"
             )
@@ -228,7 +223,7 @@ def _check_options(config: Config) -> None:
         )
     for name, usual in (("emit_keys", False), ("noop_updates", "drop"), ("referential", "value")):
         value = getattr(config.format, name)
-        if value == usual or (name == "referential" and settings.catalog is not None):
+        if value == usual or (name == "referential" and options.catalog is not None):
             continue
         instead = "needs source.catalog" if name == "referential" else "is for a log: leave it out"
         raise ConfigError(f"{config.sources[f'format.{name}']} = {toml(value)} {instead}")

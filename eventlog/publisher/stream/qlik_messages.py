@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from eventlog.changes.format import Report
-from eventlog.config.kafka import kafka_properties
-from eventlog.config.kinds import REFERENCES, SECRET, librdkafka
-from eventlog.core.options import NAMES, TEXT, option, parse_options
+from eventlog.config.kafka import (
+    BROKERS,
+    PASSWORD,
+    SECRET_PROPERTIES,
+    USER,
+    kafka_contradictions,
+    kafka_properties,
+    properties_option,
+)
+from eventlog.core.options import NAMES, option, parse_options, shared
 from eventlog.errors import ConfigError
 from eventlog.publisher.stream import Gives, Source, Stream, StreamOptions
 
@@ -18,17 +25,12 @@ from eventlog.publisher.stream import Gives, Source, Stream, StreamOptions
 class QlikMessagesOptions(StreamOptions):
     """Options of ``[source]`` of type ``qlik-messages``."""
 
-    brokers: str | None = option(None, TEXT, "where to begin, comma-separated", example="broker-1:9092,broker-2:9092")
+    brokers: str | None = shared(BROKERS)
     topics: tuple[str, ...] | None = option(None, NAMES, "the topics of the data", example=["app.item", "app.customer"])
-    properties: Mapping[str, Any] | None = option(
-        None, librdkafka("source"), "settings of librdkafka", example={"client.id": "eventlog"}
-    )
-    secret_properties: Mapping[str, str] | None = option(
-        None, REFERENCES, "those that are secrets, and where they are",
-        example={"ssl.key.password": "file:/run/secrets/kafka-key"},
-    )  # fmt: skip
-    user: str | None = option(None, SECRET, "user", secret=True)
-    password: str | None = option(None, SECRET, "password", secret=True)
+    properties: Mapping[str, Any] | None = shared(properties_option("source", {"client.id": "eventlog"}))
+    secret_properties: Mapping[str, str] | None = shared(SECRET_PROPERTIES)
+    user: str | None = shared(USER)
+    password: str | None = shared(PASSWORD)
 
 
 class QlikMessages(Source):
@@ -45,10 +47,12 @@ class QlikMessages(Source):
 
         if options.brokers is None or not options.topics:
             raise ConfigError("a source qlik-messages needs source.brokers and source.topics")
-        if (options.user is None) != (options.password is None):
-            raise ConfigError("Kafka needs both EVENTLOG_SOURCE_USER and EVENTLOG_SOURCE_PASSWORD, or neither")
         chosen = parse_options(ReadOptions, reader, "source.reader")
         return Topics(options.brokers, options.topics, chosen, kafka_properties(options, "source"), report)
+
+    @classmethod
+    def contradictions(cls, options: QlikMessagesOptions, source_of: Callable[[str], str]) -> Iterator[str]:
+        yield from kafka_contradictions(options, "source", source_of)
 
     def in_words(self, token: Any) -> str:
         return ", ".join(

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, ClassVar, Final
 
-from sqlalchemy import URL, Connection
+from sqlalchemy import URL, Connection, inspect
 
 from eventlog.errors import ConfigError, DatabaseAway, DatabaseError
 from eventlog.sql.database import WRITES
@@ -297,6 +297,8 @@ _PART: Final = "lock"
 
 def _holder_elsewhere(conn: Connection, log: LogTable, path: Path) -> Path | None:
     """The lock file under which this file is published by another name; None if it is not."""
+    if not inspect(conn).has_table(log.epoch_table):
+        return None  # the table of a source's position is locked like a log, and has no companions
     opened, other = _opened(conn), read_epoch(conn, log).server.get(_PART)
     if other is None or other == str(path) or opened is None:
         return None
