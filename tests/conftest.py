@@ -24,6 +24,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 import hypothesis
+import mariadb_server
 import pytest
 import sqlalchemy as sa
 from shared import Run
@@ -207,3 +208,10 @@ def run(empty_home: Path, capfd: pytest.CaptureFixture[str]) -> Run:
         return code, captured.out, captured.err
 
     return run
+
+
+@pytest.fixture(scope="session")
+def mariadb_server_() -> Iterator[mariadb_server.Server]:
+    """A MariaDB in a directory of its own."""
+    with mariadb_server.server() as found:
+        yield found

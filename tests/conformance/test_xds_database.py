@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -41,9 +41,9 @@ class Target:
     engine: sa.Engine
 
     def quote(self, name: str) -> str:
-        """A name as an identifier in SQL that is handed to the driver; psycopg reads ``%`` as its own."""
+        """A name as an identifier in SQL that is handed to the driver; psycopg and PyMySQL read ``%`` as their own."""
         quoted = self.dialect.quote(name)
-        return quoted.replace("%", "%%") if self.has_schemas else quoted
+        return quoted if self.dialect.name == "sqlite" else quoted.replace("%", "%%")
 
     def qualified(self, schema: str | None, name: str) -> str:
         return self.quote(name) if schema is None else f"{self.quote(schema)}.{self.quote(name)}"
@@ -70,11 +70,32 @@ class Receiver(PlainSink):
 
 def column_type(target: Target, text: str) -> str:
     """A type of the vectors as the database spells it (spec/xds.md 9, 6.2)."""
+    if target.dialect.name == "mariadb":
+        return mariadb_type(text)
     if not target.has_schemas:
         return "blob" if is_binary(text) else text
     text = re.sub(r"varbinary\(\d+\)|blob", "bytea", text)
     text = re.sub(r"^decimal", "numeric", text)
     return {"clob": "text", "double": "double precision"}.get(text, text)
+
+
+MARIADB_TYPES = {
+    "clob": "longtext",
+    "text": "longtext",
+    "boolean": "bit(1)",
+    "real": "float",
+    "timestamp": "datetime(6)",
+    "timestamptz": "timestamp(6) NULL",
+    "time": "time(6)",
+}
+
+
+def mariadb_type(text: str) -> str:
+    """The same on MariaDB, whose keys hold no text without a length, and compare by the collation that is given."""
+    if is_binary(text):
+        return "varbinary(500)"
+    own = MARIADB_TYPES.get(text, text)
+    return f"{own} COLLATE utf8mb4_nopad_bin" if own.startswith(("varchar", "longtext")) else own
 
 
 def is_binary(text: str) -> bool:
@@ -84,6 +105,10 @@ def is_binary(text: str) -> bool:
 def stored(target: Target, text: str, value: Any) -> tuple[str, Any]:
     """SQL of a bound value of a type of the vectors, and what is bound."""
     plain = log_text(value)
+    if target.dialect.name == "mariadb":
+        if is_binary(text) and plain is not None:
+            return "%({})s", base64.b64decode(plain)
+        return "%({})s", int(plain == "true") if text == "boolean" and plain is not None else plain
     if not target.has_schemas:
         if is_binary(text) and plain is not None:
             return ":{}", base64.b64decode(plain)
@@ -194,12 +219,20 @@ def lacking(target: Target, case: Case) -> str | None:
     return min(needed - target.dialect.capabilities, default=None) if not target.has_schemas else None
 
 
-@pytest.fixture(params=["postgresql", "sqlite"])
-def target(request: pytest.FixtureRequest, tmp_path: Path) -> Target:
+@pytest.fixture(params=["postgresql", "sqlite", "mariadb"])
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Target]:
     dialect = load_dialect(request.param)
     if request.param == "postgresql":
-        return Target(dialect, request.getfixturevalue("database"))
-    return Target(dialect, sa.create_engine(f"sqlite:///{tmp_path}/case.db", poolclass=sa.NullPool))
+        yield Target(dialect, request.getfixturevalue("database"))
+    elif request.param == "sqlite":
+        yield Target(dialect, sa.create_engine(f"sqlite:///{tmp_path}/case.db", poolclass=sa.NullPool))
+    else:
+        with request.getfixturevalue("mariadb_server_").database() as url:
+            engine = sa.create_engine(url, poolclass=sa.NullPool)
+            # Contents may hold references to rows that are not there.
+            settings = "SET time_zone = '+00:00', sql_mode = '', foreign_key_checks = OFF"
+            sa.event.listen(engine, "connect", lambda driver, _: driver.query(settings))
+            yield Target(dialect, engine)
 
 
 @pytest.fixture
@@ -207,6 +240,8 @@ def case(xds_case_file: Path, target: Target) -> Case:
     case = read_case(xds_case_file)
     if target.has_schemas and case.database["dialect"] != "postgresql":
         pytest.skip(f"a case of {case.database['dialect']}")
+    if target.dialect.name == "mariadb" and xds_case_file.stem == "special_times":
+        pytest.skip("moments that PostgreSQL alone has")
     if not can_be_stored(case.log_rows) or not can_be_stored(case.contents):
         pytest.skip("text columns cannot hold NUL or lone surrogates")
     if capability := lacking(target, case):

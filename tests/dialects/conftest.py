@@ -123,28 +123,12 @@ def _sqlite_with_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-@pytest.fixture(scope="session")
-def mariadb_server_() -> Iterator[mariadb_server.Server]:
-    """A MariaDB in a directory of its own."""
-    with mariadb_server.server() as found:
-        yield found
-
-
 @contextmanager
 def _mariadb_platform(server: mariadb_server.Server, place: Path) -> Iterator[Platform]:
-    """A database of its own. Its user has all rights on it, and none on others."""
-    server.run(
-        "CREATE DATABASE app CHARACTER SET utf8mb4",
-        "CREATE USER IF NOT EXISTS app@localhost IDENTIFIED BY 'app'",
-        "GRANT ALL PRIVILEGES ON app.* TO app@localhost",
-    )
-    url = server.url.set(username="app", password="app", database="app")
-    try:
+    with server.database() as url:
         made = Platform(load_dialect("mariadb"), sa.create_engine(url, poolclass=sa.NullPool), place)
         made.install()
         yield made
-    finally:
-        server.run("DROP DATABASE app")
 
 
 @pytest.fixture

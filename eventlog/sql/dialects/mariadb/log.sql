@@ -1,11 +1,12 @@
 -- The statements of the event log on MariaDB. In braces: names of the log and of its columns, quoted; %(name)s: bound
--- values. The index (status, record_id) serves those that ask for rows N.
+-- values. The index (status, record_id) serves those that ask for rows N; a log that somebody else made may have a
+-- collation that takes n for N, so the letter is compared by its byte too.
 
 -- name: read_window
 -- The rows N from one record_id to another, in order.
 SELECT {fields}
 FROM {log}
-WHERE {status} = 'N' AND {record_id} BETWEEN %(first)s AND %(last)s
+WHERE {status} = 'N' AND BINARY {status} = 'N' AND {record_id} BETWEEN %(first)s AND %(last)s
 ORDER BY {record_id}
 LIMIT %(limit)s
 
@@ -13,7 +14,7 @@ LIMIT %(limit)s
 -- The same without the rows that one user made (loopback_rows = leave): they do not fill the window.
 SELECT {fields}
 FROM {log}
-WHERE {status} = 'N' AND {record_id} BETWEEN %(first)s AND %(last)s
+WHERE {status} = 'N' AND BINARY {status} = 'N' AND {record_id} BETWEEN %(first)s AND %(last)s
   AND ({perpetrator} IS NULL OR NOT (BINARY RTRIM({perpetrator}) <=> BINARY CONVERT(%(perpetrator)s USING utf8mb4)))
 ORDER BY {record_id}
 LIMIT %(limit)s
@@ -29,17 +30,17 @@ ORDER BY {record_id}
 -- The rows of ranges of record_ids that are still N.
 UPDATE {log}
 SET {status} = %(letter)s
-WHERE {status} = 'N' AND ({ranges})
+WHERE {status} = 'N' AND BINARY {status} = 'N' AND ({ranges})
 
 -- name: delete
 DELETE FROM {log}
-WHERE {status} = 'N' AND ({ranges})
+WHERE {status} = 'N' AND BINARY {status} = 'N' AND ({ranges})
 
 -- name: queue
 -- Rows N and the age of the oldest in seconds.
 SELECT COUNT(*), TIMESTAMPDIFF(MICROSECOND, MIN({event_time}), {now}) / 1000000
 FROM {log}
-WHERE {status} = 'N'
+WHERE {status} = 'N' AND BINARY {status} = 'N'
 
 -- name: due_until
 -- The clock that event_time is compared with.
@@ -49,7 +50,7 @@ SELECT CAST({now} AS CHAR)
 -- The rows N whose time has come, behind a place in their order. A row without time is due, and first.
 SELECT {fields}
 FROM {log}
-WHERE {status} = 'N' AND {record_id} > 0
+WHERE {status} = 'N' AND BINARY {status} = 'N' AND {record_id} > 0
   AND ({event_time} IS NULL OR {event_time} <= CAST(%(until)s AS DATETIME(6)))
   AND (
     {event_time} > CAST(%(after_time)s AS DATETIME(6))

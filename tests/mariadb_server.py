@@ -97,6 +97,19 @@ class Server:
             for statement in statements:
                 conn.exec_driver_sql(statement, execution_options={"no_parameters": True})
 
+    @contextmanager
+    def database(self) -> Iterator[URL]:
+        """Return the URL of a database of its own. Its user has all rights on it, and none on others."""
+        self.run(
+            "CREATE DATABASE app CHARACTER SET utf8mb4",
+            "CREATE USER IF NOT EXISTS app@localhost IDENTIFIED BY 'app'",
+            "GRANT ALL PRIVILEGES ON app.* TO app@localhost",
+        )
+        try:
+            yield self.url.set(username="app", password="app", database="app")
+        finally:
+            self.run("DROP DATABASE app")
+
     def _place(self) -> list[str]:
         # A server that root starts wants to be told that it is meant.
         return [f"--datadir={self.place / 'data'}", f"--user={getpass.getuser()}"]

@@ -1,0 +1,82 @@
+"""A publisher that is killed with SIGKILL at each of its steps loses nothing, on MariaDB too (spec/event-log.md 12)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from lxml import etree
+from platforms import Platform
+
+DRIVER = Path(__file__).parents[2] / "faults" / "kill_driver.py"
+CHANGES = (
+    "INSERT INTO usr VALUES (9, 'x', 'y')",
+    "UPDATE usr SET a = 'z' WHERE id = 9",
+    "DELETE FROM usr WHERE id = 9",
+    "UPDATE usr SET a = 'new' WHERE id = 1",
+    "UPDATE usr SET b = 'new' WHERE id = 2",
+    "INSERT INTO usr VALUES (4, 'a4', NULL)",
+)
+
+
+@pytest.fixture
+def queue(mariadb: Platform) -> Platform:
+    mariadb.run(
+        "CREATE TABLE usr (id int PRIMARY KEY, a varchar(10), b varchar(10))",
+        "INSERT INTO usr VALUES (1, 'a1', 'b1'), (2, 'a2', 'b2')",
+    )
+    mariadb.settings = {
+        "publisher": {"batch_size": 2, "flight_rows": 3, "allow_loopback": True},
+        "sink": {"type": "files", "directory": str(mariadb.place / "documents")},
+    }
+    mariadb.watch("usr")
+    mariadb.config()
+    return mariadb
+
+
+@pytest.fixture
+def driver(queue: Platform) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, str(DRIVER), str(queue.place / "eventlog.toml")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield process
+        assert process.stdin is not None
+        process.stdin.close()
+
+
+def published(process: subprocess.Popen[str], last_step: int) -> str:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(f"{last_step}\n")
+    process.stdin.flush()
+    return process.stdout.readline().strip()
+
+
+def test_whenever_it_dies_every_event_arrives_and_every_row_is_marked(
+    queue: Platform, driver: subprocess.Popen[str]
+) -> None:
+    told, step, expected = "", 0, None
+    while told != "done":
+        queue.run("DELETE FROM eventlog", "DELETE FROM usr", "INSERT INTO usr VALUES (1, 'a1', 'b1'), (2, 'a2', 'b2')")
+        queue.run("DELETE FROM eventlog", *CHANGES)
+        documents = queue.place / "documents"
+        for path in documents.glob("*"):
+            path.unlink()
+        told = published(driver, step) if step else "killed: nothing"
+        assert told == "done" or told.startswith("killed: "), told
+        assert published(driver, 0) == "done"
+        with queue.engine.connect() as conn:
+            asked = "SELECT status, COUNT(*) FROM eventlog GROUP BY status"
+            assert [row[0] for row in conn.exec_driver_sql(asked)] == ["S"]
+            assert conn.exec_driver_sql("SELECT COUNT(*) FROM eventlog_inflight").scalar() == 0
+        found = [
+            etree.tostring(event.find("association")).decode() + event.tag
+            for path in sorted(documents.glob("*.xml"))
+            for event in etree.parse(path).iterfind("input/*")
+        ]
+        expected = expected or found
+        assert set(found) == set(expected)
+        step += 1
+    assert step > 20
