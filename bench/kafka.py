@@ -20,8 +20,8 @@ _SAVED: Final = f"{common.SCHEMA}.saved"
 _XDS: Final = "XDS"
 _FORMATS: Final[Mapping[str, str]] = {
     _XDS: 'type = "xds"',
-    "JSON messages": 'type = "qlik-messages"\nencoding = "json"',
-    "Avro messages": 'type = "qlik-messages"\nencoding = "avro"',
+    "JSON messages": 'type = "qlik-messages"\n[format.qlik-messages]\nencoding = "json"',
+    "Avro messages": 'type = "qlik-messages"\n[format.qlik-messages]\nencoding = "avro"',
 }
 
 

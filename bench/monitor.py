@@ -169,7 +169,7 @@ def watched(config: Config, counters: Counters, is_on: bool, spent: Spent) -> It
 
 
 def publish(bench: common.Server, config: Config, is_on: bool, rows: int, spent: Spent) -> Run:
-    shutil.rmtree(Path(str(config.sink.directory)), ignore_errors=True)
+    shutil.rmtree(Path(str(config.sink.options.directory)), ignore_errors=True)
     drain._load(bench)
     counters = Counters()
     with (

@@ -46,6 +46,7 @@ _BUILT_IN: Final[Mapping[str, Mapping[str, str]]] = {
         "http": "eventlog.publisher.sinks.http:HttpSink",
         "kafka": "eventlog.publisher.sinks.kafka:KafkaSink",
         "python": "eventlog.publisher.sinks.python:CallableSink",
+        "objects": "eventlog.publisher.sinks.objects:ObjectsSink",
     },
     SOURCES: {
         "eventlog": "eventlog.publisher.stream.event_log:EventLog",

@@ -22,7 +22,7 @@ from eventlog.config.load import Config, load
 from eventlog.publisher import cycle, daemon, delivery, marks
 from eventlog.publisher.context import Counters
 from eventlog.publisher.open_log import open_context, open_to_publish
-from eventlog.publisher.sinks import files, open_sink
+from eventlog.publisher.sinks import files, objects, open_sink
 
 
 class Steps:
@@ -64,6 +64,8 @@ def publish(config: Config, steps: Steps) -> None:
     steps.around(files, "sync_file", before="before a file is fsynced", after=fsynced)
     steps.around(Path, "replace", before="before a file is renamed", after="after a file is renamed")
     steps.around(files, "sync_path", after="the directory is fsynced")
+    steps.around(objects._Store, "put", before="before an object is put", after="after an object is put")
+    steps.around(objects._Store, "write_state", before="before the state is put", after="after the state is put")
     steps.around(marks, "update_inflight", before="rows are marked", after="a part of the line is struck")
     steps.around(marks, "strike_inflight", before="rows are marked", after="the line is struck")
     steps.around(marks.InflightLine, "_write", before="before the marks", after="the marks are committed")
@@ -99,5 +101,7 @@ if __name__ == "__main__":
     # What the first publisher of a process imports and compiles is forked with the rest.
     with open_context(configured, Counters()):
         pass
+    if configured.sink.type == "objects":
+        import pyarrow.fs  # noqa: F401 - takes half a second, which is not to pass in each process
     gc.freeze()
     forked(lambda steps: publish(load(Path(sys.argv[1]), {}), steps))

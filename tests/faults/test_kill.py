@@ -42,13 +42,15 @@ FINAL = {f"id={i},table=usr,schema=public": {"a": [f"a{i}"], "b": [f"b{i}"]} for
 class Publisher:
     """The driver, and everything that was ever to be seen of an event-id: its rows and its text."""
 
+    marker = MARKER
+
     def __init__(self, database: sa.Engine, directory: Path, form: str, **options: Any) -> None:
         self.database = database
         self.documents = directory / "documents"
         self.config_file = write_config(
             directory,
             url_of(database),
-            sink={"type": "files", "directory": "documents", "form": form},
+            sink=self.sink(form),
             publisher={"batch_size": 2, "flight_rows": 5, **options},
         )
         execute(database, *TABLES)
@@ -62,6 +64,16 @@ class Publisher:
             text=True,
         )
 
+    def sink(self, form: str) -> dict[str, Any]:
+        return {"type": "files", "directory": "documents", "form": form}
+
+    def clear(self) -> None:
+        for path in self.documents.glob("*"):
+            path.unlink()
+
+    def markers(self) -> list[str]:
+        return [path.name for path in self.documents.iterdir() if path.name.startswith(".")]
+
     def close(self) -> None:
         self.process.communicate()
 
@@ -71,8 +83,7 @@ class Publisher:
             "TRUNCATE eventlog, eventlog_inflight, eventlog_error RESTART IDENTITY",
             QUEUE,
         )
-        for path in self.documents.glob("*"):
-            path.unlink()
+        self.clear()
         self.rows_of, self.text_of = {}, {}
 
     def publish(self, last_step: int = 0) -> str:
@@ -125,7 +136,7 @@ class Publisher:
         assert ends == {**dict.fromkeys(ends, "S"), 7: "E"}
         assert fetch(self.database, "SELECT record_id, code FROM eventlog_error") == [(7, "unknown_table")]
         assert fetch(self.database, "SELECT * FROM eventlog_inflight") == []
-        assert [path.name for path in self.documents.iterdir() if path.name.startswith(".")] == [MARKER]
+        assert self.markers() == [self.marker]
         replay = Replay()
         replay.documents(self.bodies())
         assert replay.objects == FINAL

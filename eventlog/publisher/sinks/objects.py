@@ -1,0 +1,318 @@
+"""Documents to an object store, an object a flight, by Apache Arrow (extra ``objects``): S3 and what speaks its
+protocol, Google Cloud Storage, Azure (spec/event-log.md 10).
+
+An object appears when all of it has come, or not at all. It is named as files are, after its flight and its first
+envelope, so that an envelope which is sent again replaces itself. What a flight has said is kept in memory until it is
+put: a store takes no part of an object. A state object beside the documents says whose they are, how far flights have
+come, and which flight began which day: a flight that is sent again on another day keeps its own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from eventlog.config.kinds import SECRET
+from eventlog.core.options import TEXT, Kind, option, parse_names, shared
+from eventlog.errors import ConfigError, ReceiverAway
+from eventlog.model import Answer, Document
+from eventlog.publisher.sinks import TIMEOUT, Opening, Owner, Sink
+from eventlog.publisher.sinks.files import stem
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+STATE: Final = "_eventlog.json"
+"""The name of the state object. Readers of tables pass over names that begin with an underscore."""
+
+_AHEAD: Final = 100
+"""Flights that the state is written ahead of, so that it need not be written for each."""
+_DAYS_KEPT: Final = 30
+_BY: Final = ("class", "day")
+_HAS_KEYS: Final = re.compile("://[^/]*@|[?&][^=&]*(?:key|secret|token|password|sig|sas)", re.IGNORECASE)
+
+
+def _parse_location(value: Any) -> str:
+    location: str = TEXT.parse(value)
+    if "://" not in location:
+        raise ValueError("it is no URI such as s3://bucket/prefix")
+    if _HAS_KEYS.search(location):
+        raise ValueError("keys do not belong here; set EVENTLOG_SINK_ACCESS_KEY and EVENTLOG_SINK_SECRET_KEY")
+    return location.rstrip("/")
+
+
+def _parse_partition(value: Any) -> tuple[str, ...]:
+    names = parse_names(value)
+    if not set(names) <= set(_BY):
+        raise ValueError
+    return names
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectOptions:
+    """Options of ``[sink]`` of type ``objects``."""
+
+    location: str | None = option(
+        None, Kind(_parse_location, "a URI of a bucket and a prefix, without keys", confidential=True),
+        "where objects are put", example="s3://landing/hr",
+    )  # fmt: skip
+    partition_by: tuple[str, ...] = option(
+        (), Kind(_parse_partition, "a list of class and day"),
+        "folders class=... and day=... that objects are put into, in this order; class: each line is one event",
+        example=["class", "day"],
+    )  # fmt: skip
+    endpoint: str | None = option(
+        None, TEXT, "URL of a store that speaks the protocol of S3", example="https://minio.example.org:9000"
+    )
+    region: str | None = option(None, TEXT, "region of the bucket; default: AWS's own", example="eu-central-1")
+    access_key: str | None = option(None, SECRET, "access key; default: as AWS's own tools find it", secret=True)
+    secret_key: str | None = option(None, SECRET, "its secret", secret=True)
+    session_token: str | None = option(None, SECRET, "token of a session, with both", secret=True)
+    timeout: float = shared(TIMEOUT)
+
+
+class ObjectsSink(Sink):
+    """Puts the documents of a flight as one object, or as one for each class."""
+
+    name = "objects"
+    title = "objects of a store such as S3"
+    options = ObjectOptions
+    needs = {"location": "the URI where objects are put"}  # noqa: RUF012 - read only
+    span_kind = "CLIENT"
+
+    @classmethod
+    def open(cls, options: ObjectOptions, opening: Opening) -> ObjectsSink:
+        return cls(_Store(options), options.partition_by, opening.format.endings["lines"])
+
+    @classmethod
+    def contradictions(cls, options: ObjectOptions, source_of: Callable[[str], str]) -> Iterator[str]:
+        yield from super().contradictions(options, source_of)
+        if (options.access_key is None) != (options.secret_key is None):
+            yield "EVENTLOG_SINK_ACCESS_KEY and EVENTLOG_SINK_SECRET_KEY are needed both, or neither"
+        elif options.session_token is not None and options.access_key is None:
+            yield "EVENTLOG_SINK_SESSION_TOKEN needs EVENTLOG_SINK_ACCESS_KEY and EVENTLOG_SINK_SECRET_KEY"
+        if options.location is not None and not options.location.startswith("s3://"):
+            for name in ("endpoint", "region", "access_key"):
+                if getattr(options, name) is not None:
+                    yield f"{source_of(name)} is for s3://..., not for {options.location}"
+
+    @classmethod
+    def patience(cls, options: ObjectOptions) -> float:
+        return options.timeout
+
+    @classmethod
+    def claim(cls, options: ObjectOptions, owner: Callable[[], Owner], newest_flight: Callable[[int], int]) -> None:
+        store, mine = _Store(options), owner()
+        state = store.state()
+        if state is None:
+            store.write_state({"identity": mine.identity, "name": mine.name, "flight": 0, "days": []}, at_start=True)
+            state = store.state() or {}  # another's, if that was faster
+        if state.get("identity") != mine.identity:
+            raise ConfigError(
+                f"sink location {store.location} is that of {state.get('name')}, not of {mine.name}: their objects "
+                f"would replace one another; name another location, or delete {STATE} there if it is the same one, "
+                "moved or restored"
+            )
+        latest = int(state["flight"]) - _AHEAD
+        if latest > 0 and latest > (newest := newest_flight(latest)):
+            raise ConfigError(
+                f"sink location {store.location} has objects of flight {latest}, but {mine.name} has only come to "
+                f"{newest}: it was made anew or restored, and would replace them; name another location"
+            )
+
+    def __init__(self, store: _Store, partition_by: tuple[str, ...], ending: str) -> None:
+        self._store, self._by, self._ending = store, partition_by, ending
+        self._flight = 0
+        self._parts: dict[str, tuple[int, list[bytes]]] = {}  # by class: the first envelope, and what it says
+        self._state: dict[str, Any] | None = None  # as it is in the store, None = not read yet
+        self._newest = 0  # the newest flight that has been put since the sink was opened
+
+    def send(self, document: Document) -> Answer:
+        """Keep a document until its flight is put. Raises ReceiverAway, of an earlier flight that is put now."""
+        if self._parts and document.flight != self._flight:
+            self.flush()
+        self._flight = document.flight
+        for class_name, body in self._bodies(document):
+            self._parts.setdefault(class_name, (document.envelope, []))[1].append(body)
+        return Answer(is_pending=True)
+
+    def flush(self) -> None:
+        """Put what has been sent. Raises ReceiverAway: then all of it is to be sent again."""
+        parts, self._parts = self._parts, {}
+        if not parts:
+            return
+        self._settle_state([(class_name, envelope) for class_name, (envelope, _) in parts.items()])
+        for class_name, (envelope, bodies) in parts.items():
+            self._store.put(self._name(class_name, envelope), b"".join(bodies))
+        self._newest = max(self._newest, self._flight)
+
+    def close(self) -> None:
+        """Drop what was not flushed: its rows are not marked and its envelopes are sent again."""
+        self._parts = {}
+
+    def _bodies(self, document: Document) -> Iterator[tuple[str, bytes]]:
+        """What a document says of each class; of all together if objects are not divided by them."""
+        body = document.body
+        if not body:
+            return
+        if not body.endswith(b"\n"):
+            body += b"\n"
+        if "class" not in self._by:
+            yield "", body
+            return
+        classes = [event.class_name for event in document.events]
+        if not classes:  # a heartbeat
+            return
+        if len(set(classes)) == 1:
+            yield classes[0], body
+            return
+        lines = body.splitlines(keepends=True)
+        if len(lines) != len(classes):
+            raise ConfigError(
+                "sink.partition_by has class, and a line of this format holds several events: set publisher.batch_size "
+                "= 1, name a format whose lines are events, or leave class out"
+            )
+        for class_name in dict.fromkeys(classes):
+            yield class_name, b"".join(line for line, one in zip(lines, classes, strict=True) if one == class_name)
+
+    def _name(self, class_name: str, envelope: int) -> str:
+        """The name of an object: folders, flight, first envelope, ending."""
+        days = () if self._state is None else self._state["days"]
+        day = next((day for first, day in reversed(days) if first <= self._flight), "")
+        folders = {"class": f"class={quote(class_name, safe='')}/", "day": f"day={day}/"}
+        return f"{''.join(folders[name] for name in self._by)}{stem(self._flight, envelope)}{self._ending}"
+
+    def _settle_state(self, parts: Iterable[tuple[str, int]]) -> None:
+        """Write the state ahead of flights, and for each day before the first flight that is put on it.
+
+        ``parts``: class and first envelope of each object that is about to be put. The first flight after a start may
+        have been put before the end of the last process: if an object of it is there, it keeps its day. Raises
+        ReceiverAway.
+        """
+        if self._state is None:
+            self._state = self._store.state(is_open=True) or {"flight": 0, "days": []}
+        state, days = self._state, self._state["days"]
+        today = datetime.now(UTC).date().isoformat()
+        is_new_day = "day" in self._by and (not days or (days[-1][1] < today and self._flight > self._newest))
+        if is_new_day and days and not self._newest:
+            is_new_day = not any(self._store.has(self._name(*part)) for part in parts)
+        if is_new_day:
+            days = [*days, [self._flight, today]][-_DAYS_KEPT:]
+        if is_new_day or self._flight > state["flight"]:
+            state = {**state, "flight": max(state["flight"], self._flight + _AHEAD), "days": days}
+            self._store.write_state(state)
+            self._state = state
+
+
+class _Store:
+    """The place of a sink's objects. ``location`` names it in messages."""
+
+    def __init__(self, options: ObjectOptions) -> None:
+        assert options.location is not None
+        self.location = options.location
+        self._secrets = [one for one in (options.access_key, options.secret_key, options.session_token) if one]
+        try:
+            # Here, since Arrow takes half a second to load.
+            from pyarrow import fs
+        except ModuleNotFoundError:
+            raise ConfigError("sink objects needs the package pyarrow; install eventlog-publisher[objects]") from None
+        with self._refused("cannot be used"):
+            if options.location.startswith("s3://"):
+                bucket = options.location.removeprefix("s3://")
+                self._fs: FileSystem = fs.S3FileSystem(
+                    access_key=options.access_key,
+                    secret_key=options.secret_key,
+                    session_token=options.session_token,
+                    endpoint_override=options.endpoint,
+                    region=options.region,
+                    connect_timeout=options.timeout,
+                    request_timeout=options.timeout,
+                    retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=2),
+                )
+                self._path = bucket
+            else:
+                self._fs, self._path = fs.FileSystem.from_uri(options.location)
+            self._is_local = self._fs.type_name == "local"
+        if self._is_local:
+            raise ConfigError(f"sink.location {self.location} is no object store: sink type files writes files")
+
+    def put(self, name: str, content: bytes) -> None:
+        """Put an object, in place of one of this name. Raises ReceiverAway."""
+        try:
+            self._write(name, content)
+        except (OSError, ValueError) as error:
+            why = f"{self.location}: {name} is not put: {self._clean(error)}"
+            raise ReceiverAway(why, why) from None
+
+    def has(self, name: str) -> bool:
+        """Return True if there is an object of this name. Raises ReceiverAway."""
+        from pyarrow.fs import FileType
+
+        try:
+            return bool(self._fs.get_file_info(f"{self._path}/{name}").type == FileType.File)
+        except (OSError, ValueError) as error:
+            why = f"{self.location}: {name} cannot be looked at: {self._clean(error)}"
+            raise ReceiverAway(why, why) from None
+
+    def state(self, *, is_open: bool = False) -> dict[str, Any] | None:
+        """Return the state of the location, None if there is none. Raises ConfigError; of a store that cannot be read
+        ReceiverAway once the sink is open.
+        """
+        with self._refused("cannot be read", ReceiverAway if is_open else ConfigError):
+            try:
+                with self._fs.open_input_stream(f"{self._path}/{STATE}") as stream:
+                    content = bytes(stream.readall())
+            except FileNotFoundError:
+                return None
+        try:
+            state: dict[str, Any] = json.loads(content)
+            _ = int(state["flight"]), [(int(first), str(day)) for first, day in state["days"]]
+        except (ValueError, TypeError, KeyError):
+            raise ConfigError(
+                f"{self.location}/{STATE} does not say whose the objects are: was it changed by hand? Delete it if all "
+                "objects there are of one log"
+            ) from None
+        return state
+
+    def write_state(self, state: dict[str, Any], *, at_start: bool = False) -> None:
+        """Put the state. Raises ReceiverAway; at the start of a publisher ConfigError."""
+        content = json.dumps(state, ensure_ascii=False).encode() + b"\n"
+        if not at_start:
+            self.put(STATE, content)
+            return
+        with self._refused("cannot be written"):
+            self._write(STATE, content)
+
+    def _write(self, name: str, content: bytes) -> None:
+        with self._fs.open_output_stream(f"{self._path}/{name}") as stream:
+            stream.write(content)
+
+    @contextmanager
+    def _refused(self, what: str, kind: type[ConfigError | ReceiverAway] = ConfigError) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, ValueError) as error:
+            raise kind(f"sink location {self.location} {what}: {self._clean(error)}") from None
+
+    def _clean(self, error: Exception) -> str:
+        """The words of an error on one line, without secrets, with what there is to do."""
+        text = " ".join(str(error).split())
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        advice = next((words for pattern, words in _ADVICE.items() if re.search(pattern, text)), "")
+        return f"{text}; {advice}" if advice else text
+
+
+_ADVICE: Final = {
+    "ACCESS_DENIED|INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH|InvalidAccessKeyId|HTTP status 403|Forbidden": "the "
+    "keys are refused: see EVENTLOG_SINK_ACCESS_KEY and EVENTLOG_SINK_SECRET_KEY, or those of the environment",
+    "NO_SUCH_BUCKET|Path does not exist": "there is no such bucket: see sink.location",
+    "NETWORK_CONNECTION|curlCode|Could not connect": "the store cannot be reached: see sink.endpoint",
+}
+"""What there is to do about an error of the store, by its words."""

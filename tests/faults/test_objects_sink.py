@@ -1,0 +1,351 @@
+"""The sink ``objects`` on moto's S3 server: names, kill -9 at every step, a store that goes away, refused keys."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from io import StringIO
+from pathlib import Path
+from typing import Any, Final
+from urllib.request import Request, urlopen
+
+import pytest
+import sqlalchemy as sa
+from publishers import install, write_config
+from shared import execute, fetch, statuses, url_of
+from test_kill import QUEUE, TABLES, Publisher
+
+from eventlog import cli
+from eventlog.config.load import Config, effective, load
+from eventlog.errors import ConfigError, ReceiverAway
+from eventlog.model import Document
+from eventlog.publisher.context import Counters
+from eventlog.publisher.daemon import publish_once
+from eventlog.publisher.open_log import open_to_publish
+from eventlog.publisher.sinks import Owner, open_sink
+from eventlog.publisher.sinks import objects as objects_sink
+from eventlog.publisher.sinks.objects import STATE, ObjectsSink
+
+moto_server = pytest.importorskip("moto.server", reason="moto[server] is not installed")
+boto3 = pytest.importorskip("boto3", reason="boto3 is not installed")
+
+BUCKET: Final = "landing"
+ACCESS_KEY, SECRET_KEY = "AKIAEVENTLOG", "s3cr/et+key"
+KEYS: Final = {"EVENTLOG_SINK_ACCESS_KEY": ACCESS_KEY, "EVENTLOG_SINK_SECRET_KEY": SECRET_KEY}
+OWNER = Owner("log 1", "the log eventlog")
+
+
+class Store:
+    def __init__(self) -> None:
+        logging.getLogger("werkzeug").setLevel(logging.WARNING)  # it tells of each request
+        self.server = moto_server.ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+        self.server.start()
+        host, port = self.server.get_host_and_port()
+        self.url = f"http://{host}:{port}"
+        self.client = boto3.client(
+            "s3", endpoint_url=self.url, region_name="us-east-1", aws_access_key_id=ACCESS_KEY,
+            aws_secret_access_key=SECRET_KEY,
+        )  # fmt: skip
+        self.client.create_bucket(Bucket=BUCKET)
+
+    def sink(self, **options: Any) -> dict[str, Any]:
+        return {
+            "type": "objects", "location": f"s3://{BUCKET}/hr", "endpoint": self.url, "region": "us-east-1",
+            "timeout": 2, **options,
+        }  # fmt: skip
+
+    def config(self, **options: Any) -> Config:
+        return load({"sink": self.sink(**options)}, KEYS)
+
+    def names(self) -> list[str]:
+        found = self.client.list_objects_v2(Bucket=BUCKET).get("Contents", ())
+        return sorted(one["Key"].removeprefix("hr/") for one in found)
+
+    def read(self, name: str) -> bytes:
+        return bytes(self.client.get_object(Bucket=BUCKET, Key=f"hr/{name}")["Body"].read())
+
+    def count_keys_after(self, requests: int) -> None:
+        """From then on the server knows no key: none has been made there."""
+        plain = {"Content-Type": "text/plain"}
+        urlopen(Request(f"{self.url}/moto-api/reset-auth", str(requests).encode(), plain, method="POST")).close()
+
+    def clear(self) -> None:
+        for name in self.names():
+            self.client.delete_object(Bucket=BUCKET, Key=f"hr/{name}")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Store]:
+    store = Store()
+    yield store
+    store.server.stop()
+
+
+@pytest.fixture
+def store(server: Store) -> Store:
+    server.clear()
+    return server
+
+
+@contextmanager
+def sink_of(config: Config) -> Iterator[ObjectsSink]:
+    ObjectsSink.claim(config.sink.options, lambda: OWNER, lambda _: 1000)
+    with closing(open_sink(config, StringIO())) as sink:
+        assert isinstance(sink, ObjectsSink)
+        yield sink
+
+
+def document(flight: int, envelope: int, text: str) -> Document:
+    return Document(flight, envelope, [f"{flight}.{envelope}"], f"<nds>{text}</nds>\n".encode())
+
+
+# Names
+
+
+def test_a_flight_is_one_object_that_appears_when_it_is_flushed(store: Store) -> None:
+    with sink_of(store.config()) as sink:
+        for envelope in (1, 2, 3):
+            sink.send(document(7, envelope, str(envelope)))
+        assert store.names() == [STATE]
+        sink.flush()
+        assert store.names() == ["000000000007-000001.xmll", STATE]
+        assert store.read("000000000007-000001.xmll") == b"<nds>1</nds>\n<nds>2</nds>\n<nds>3</nds>\n"
+        sink.send(document(8, 1, "kept by nobody"))
+    assert len(store.names()) == 2
+
+
+def test_an_envelope_that_is_sent_again_replaces_itself(store: Store) -> None:
+    for text in ("first", "again"):
+        with sink_of(store.config()) as sink:
+            sink.send(document(7, 2, text))
+            sink.flush()
+    assert [name for name in store.names() if name != STATE] == ["000000000007-000002.xmll"]
+    assert store.read("000000000007-000002.xmll") == b"<nds>again</nds>\n"
+
+
+def test_a_flight_that_is_sent_again_on_another_day_keeps_its_own(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Clock:
+        day = 4
+
+        @classmethod
+        def now(cls, zone: Any) -> datetime:
+            return datetime(2024, 5, cls.day, 12, tzinfo=UTC)
+
+    monkeypatch.setattr(objects_sink, "datetime", Clock)
+    config = store.config(partition_by=["day"])
+
+    def put(*flights: int) -> None:
+        with sink_of(config) as sink:
+            for flight in flights:
+                sink.send(document(flight, 1, "x"))
+                sink.flush()
+
+    put(1, 2)
+    Clock.day = 5
+    put(2, 3)
+    Clock.day = 8
+    put(4)
+    assert [name for name in store.names() if name != STATE] == [
+        "day=2024-05-04/000000000001-000001.xmll",
+        "day=2024-05-04/000000000002-000001.xmll",
+        "day=2024-05-05/000000000003-000001.xmll",
+        "day=2024-05-08/000000000004-000001.xmll",
+    ]
+
+
+# Whose the objects are
+
+
+def test_a_location_of_another_log_is_refused(store: Store) -> None:
+    with sink_of(store.config()):
+        pass
+    with pytest.raises(ConfigError, match=r"is that of the log eventlog, not of the log other"):
+        ObjectsSink.claim(store.config().sink.options, lambda: Owner("log 2", "the log other"), lambda _: 1000)
+
+
+def test_a_log_that_was_put_back_is_refused(store: Store) -> None:
+    with sink_of(store.config()) as sink:
+        for flight in (1, 500):
+            sink.send(document(flight, 1, "x"))
+            sink.flush()
+    with pytest.raises(ConfigError, match="has objects of flight 500, but the log eventlog has only come to 499"):
+        ObjectsSink.claim(store.config().sink.options, lambda: OWNER, lambda _: 499)
+
+
+# A store that refuses, or is away
+
+
+def test_a_store_that_goes_away_means_that_nothing_counts(store: Store) -> None:
+    other = Store()
+    with sink_of(other.config()) as sink:
+        sink.send(document(1, 1, "x"))
+        sink.flush()
+        other.server.stop()
+        sink.send(document(2, 1, "x"))
+        with pytest.raises(ReceiverAway, match=r"000000000002-000001\.xmll is not put: .*the store cannot be reached"):
+            sink.flush()
+        assert sink.flush() is None  # what was lost is sent again
+
+
+def test_a_bucket_that_is_not_there_is_said_at_the_start(store: Store) -> None:
+    with (
+        pytest.raises(ConfigError, match=r"s3://nowhere/hr cannot be .*there is no such bucket: see sink\.location"),
+        sink_of(store.config(location="s3://nowhere/hr")),
+    ):
+        pass
+
+
+def test_refused_keys_are_a_clear_error_that_shows_none(store: Store) -> None:
+    other = Store()
+    try:
+        config = other.config()
+        with sink_of(config) as sink:
+            other.count_keys_after(0)
+            sink.send(document(1, 1, "x"))
+            with pytest.raises(ReceiverAway, match="the keys are refused: see EVENTLOG_SINK_ACCESS_KEY") as away:
+                sink.flush()
+        with (
+            pytest.raises(ConfigError, match="the keys are refused: see EVENTLOG_SINK_ACCESS_KEY") as refused,
+            sink_of(config),
+        ):
+            pass
+        for shown in (str(away.value), str(refused.value), repr(config), str(list(effective(config)))):
+            assert ACCESS_KEY not in shown
+            assert SECRET_KEY not in shown
+    finally:
+        other.count_keys_after(1_000_000)
+        other.server.stop()
+
+
+@pytest.mark.parametrize(
+    ("options", "environ", "message"),
+    [
+        ({}, {}, r"objects needs sink\.location"),
+        ({"location": "/a/path"}, {}, r"it is no URI such as s3://bucket/prefix"),
+        ({"location": "s3://A:b@bucket/x"}, {}, "keys do not belong here; set EVENTLOG_SINK_ACCESS_KEY"),
+        ({"location": "s3://b/x", "partition_by": ["month"]}, {}, "a list of class and day"),
+        ({"location": "gs://b/x", "region": "eu"}, {}, r"sink\.region is for s3://"),
+        ({"location": "s3://b/x"}, {"EVENTLOG_SINK_ACCESS_KEY": "A"}, "are needed both, or neither"),
+        ({"location": "s3://b/x", "access_key": "A"}, {}, "a secret does not belong in this file"),
+    ],
+)
+def test_wrong_options_are_refused_and_no_key_is_shown(
+    tmp_path: Path, options: dict[str, Any], environ: dict[str, str], message: str
+) -> None:
+    path = write_config(tmp_path, "sqlite:///x.db", sink={"type": "objects", **options})
+    with pytest.raises(ConfigError, match=message) as refused:
+        load(path, environ)
+    assert "A:b" not in str(refused.value)
+
+
+# With a publisher
+
+
+def test_classes_and_days_are_folders_and_an_object_holds_one_class(
+    database: sa.Engine, tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    execute(
+        database,
+        "CREATE TABLE usr (id integer PRIMARY KEY, a text)",
+        "CREATE TABLE grp (id integer PRIMARY KEY, a text)",
+    )
+    for name, value in KEYS.items():
+        monkeypatch.setenv(name, value)
+    path = write_config(
+        tmp_path, url_of(database), [{"table": "usr"}, {"table": "grp"}], publisher={"allow_loopback": True},
+        sink=store.sink(partition_by=["class", "day"]), format={"type": "cloudevents"},
+    )  # fmt: skip
+    config = load(path, KEYS)
+    install(config)
+    execute(database, *(f"INSERT INTO {table} VALUES ({i}, 'x')" for i in range(3) for table in ("usr", "grp")))
+    with open_to_publish(config, Counters()) as context, closing(open_sink(config, StringIO())) as sink:
+        publish_once(context, sink)
+    found = {
+        name.partition("/")[0]: [json.loads(line)["data"]["class"] for line in store.read(name).splitlines()]
+        for name in store.names()
+        if name != STATE
+    }
+    assert found == {"class=usr": ["usr"] * 3, "class=grp": ["grp"] * 3}
+    assert all("/day=20" in name for name in store.names() if name != STATE)
+    assert set(fetch(database, "SELECT status FROM eventlog")) == {("S",)}
+
+
+def test_nothing_is_marked_while_the_store_is_away_and_all_is_when_it_is_back(
+    database: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store,
+    capfd: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    execute(database, *TABLES)
+    for name, value in KEYS.items():
+        monkeypatch.setenv(name, value)
+    path = write_config(tmp_path, url_of(database), sink=store.sink())
+    config = load(path, KEYS)
+    install(config)
+    execute(database, QUEUE)
+    with open_to_publish(config, Counters()) as context, closing(open_sink(config, StringIO())) as sink:
+        monkeypatch.setattr(objects_sink._Store, "_write", lambda *_: (_ for _ in ()).throw(OSError("curlCode: 7")))
+        with pytest.raises(ReceiverAway):
+            publish_once(context, sink)
+    assert set(statuses(database).values()) - {"E"} == {"N"}
+    monkeypatch.undo()
+    for name, value in KEYS.items():
+        monkeypatch.setenv(name, value)
+    assert cli.run(["--config", str(path), "publish", "--once"]) == 0
+    assert set(statuses(database).values()) == {"S", "E"}
+    assert SECRET_KEY not in capfd.readouterr().err
+
+
+class ObjectsPublisher(Publisher):
+    """A publisher of objects, which is killed at its steps."""
+
+    marker = STATE
+    store: Store
+
+    def sink(self, form: str) -> dict[str, Any]:
+        return self.store.sink(partition_by=["day"])
+
+    def clear(self) -> None:
+        self.store.clear()
+
+    def markers(self) -> list[str]:
+        return [name for name in self.store.names() if name == STATE]
+
+    def bodies(self) -> list[bytes]:
+        names = [name for name in self.store.names() if name != STATE]
+        return [line for name in names for line in self.store.read(name).splitlines()]
+
+
+@pytest.mark.timeout(900)  # some hundred publishers, each of which dies
+def test_killed_at_any_step_every_event_is_in_one_object(
+    database: sa.Engine, tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
+    monkeypatch.setattr(ObjectsPublisher, "store", store, raising=False)
+    with closing(ObjectsPublisher(database, tmp_path, "lines", mark_interval=0)) as killed:
+        killed.publish()
+        step, names = 0, set()
+        while True:
+            step += 1
+            killed.reset()
+            told = killed.publish(step)
+            if told == "done":
+                break
+            names.add(told.removeprefix("killed: "))
+            later = killed.come_later()
+            assert killed.publish() == "done"
+            killed.check_end(later)
+        killed.check_end()
+    assert names >= {
+        "before the state is put",
+        "after the state is put",
+        "before an object is put",
+        "after an object is put",
+        "the line is committed",
+        "rows are marked",
+        "the marks are committed",
+    }

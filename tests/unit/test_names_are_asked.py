@@ -1,0 +1,113 @@
+"""Code asks formats, sinks and sources what they can do, and compares no name of theirs: they are open to others."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from eventlog.registry import FORMATS, SINKS, SOURCES, own_names
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+OWN: Final = {
+    "eventlog": "eventlog/log/",
+    "qlik-messages": "eventlog/qlik/",
+    "qlik-change-table": "eventlog/qlik/",
+    **{name: f"eventlog/publisher/sinks/{name}.py" for name in own_names(SINKS)},
+}
+"""Where a name is at home, unless it is that of a package ``eventlog/<name>/``."""
+
+EXCEPTED: Final = ("eventlog/config/idm.py", "eventlog/registry.py")
+OTHER_MEANINGS: Final = {
+    ("eventlog/config/load.py", "eventlog"),
+    ("eventlog/log/storage.py", "jsonl"),
+    ("eventlog/publisher/monitor/server.py", "http"),
+    ("eventlog/publisher/sinks/http.py", "xds"),
+    ("eventlog/transport/http.py", "http"),
+    ("eventlog/transport/kafka.py", "kafka"),
+}
+"""Comparisons with a word that is a name, and means something else: the default source, a kind of file, the scope and
+the scheme of a URL, the place of an answer.
+"""
+
+LEFT: Final = {
+    ("eventlog/cli/convert.py", "gbase"),
+    ("eventlog/cli/convert.py", "linter"),
+    ("eventlog/cli/convert.py", "eventlog"),
+    ("spark/captures.py", "linter"),
+    ("spark/captures.py", "qlik-change-table"),
+    ("spark/convert.py", "cloudevents"),
+    ("spark/convert.py", "debezium"),
+    ("spark/convert.py", "eventlog"),
+    ("spark/convert.py", "jsonl"),
+    ("spark/convert.py", "linter"),
+    ("spark/convert.py", "xds"),
+    ("spark/fold.py", "xds"),
+    ("spark/sorting.py", "eventlog"),
+    ("spark/sorting.py", "linter"),
+    ("spark/sorting.py", "qlik-change-table"),
+}
+"""What is still compared by name: this list only becomes shorter."""
+
+
+def constants(tree: ast.Module) -> dict[str, str]:
+    """The names of a module that stand for a text."""
+    found = {}
+    for node in tree.body:
+        targets = (
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        )
+        value = getattr(node, "value", None)
+        if isinstance(value, ast.Constant) and isinstance(value.value, str):
+            found |= {target.id: value.value for target in targets if isinstance(target, ast.Name)}
+    return found
+
+
+def texts(node: ast.AST, known: dict[str, str]) -> Iterator[str]:
+    """The texts that a side of a comparison holds."""
+    match node:
+        case ast.Constant(value=str(text)):
+            yield text
+        case ast.Name(id=name) if name in known:
+            yield known[name]
+        case ast.Tuple() | ast.List() | ast.Set():
+            for one in node.elts:
+                yield from texts(one, known)
+        case ast.Call(args=[ast.Set() | ast.Tuple() | ast.List() as inner]):
+            yield from texts(inner, known)
+
+
+def comparisons() -> set[tuple[str, str]]:
+    """The places of code that compare a name, and the name."""
+    names = {name for group in (FORMATS, SINKS, SOURCES) for name in own_names(group)}
+    files = {
+        file.relative_to(ROOT).as_posix(): ast.parse(file.read_text(encoding="utf-8"))
+        for folder in ("eventlog", "spark")
+        for file in sorted((ROOT / folder).rglob("*.py"))
+    }
+    shared: dict[str, str] = {}
+    for tree in files.values():
+        shared |= {name: text for name, text in constants(tree).items() if name.isupper() and text in names}
+    found = set()
+    for place, tree in files.items():
+        known = {**shared, **constants(tree)}
+        for node in ast.walk(tree):
+            sides: list[ast.AST] = []
+            if isinstance(node, ast.Compare):
+                sides = [node.left, *node.comparators]
+            elif isinstance(node, ast.MatchValue):
+                sides = [node.value]
+            for text in {text for side in sides for text in texts(side, known)} & names:
+                home = OWN.get(text, f"eventlog/{text}/")
+                if not place.startswith((home, *EXCEPTED)) and (place, text) not in OTHER_MEANINGS:
+                    found.add((place, text))
+    return found
+
+
+def test_no_name_of_a_format_a_sink_or_a_source_is_compared_outside_its_own_package() -> None:
+    assert comparisons() - LEFT == set()
+
+
+def test_the_list_of_what_is_left_is_not_longer_than_it_needs_to_be() -> None:
+    assert LEFT - comparisons() == set()
