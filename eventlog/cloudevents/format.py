@@ -1,9 +1,8 @@
 """A change as a CloudEvent, and back; the format ``cloudevents`` of the converter (spec/cloudevents.md 3, 4, 5;
 CloudEvents 1.0.2, JSON format 1.0.2).
 
-A change becomes a dict, of which ``json_bytes`` makes bytes; an event of a log goes by way of its change. A file holds
-an event a line, or JSON arrays of events: a batch a line, or the whole file one array or one event, as printed for
-people.
+A change, and an event of a log, becomes a dict, of which ``json_bytes`` makes bytes. A file holds an event a line, or
+JSON arrays of events: a batch a line, or the whole file one array or one event, as printed for people.
 """
 
 from __future__ import annotations
@@ -16,11 +15,19 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple
 from urllib.parse import quote
 
-from eventlog.changes.events import association_text, parse_association
+from eventlog.changes.events import (
+    association_text,
+    attribute_reader,
+    net_of_rows,
+    operation_of,
+    parse_association,
+)
 from eventlog.changes.format import (
+    Key,
     Report,
     class_of,
     class_of_change,
+    key_reader,
     may_be_one,
     refuse_without_row,
     with_key,
@@ -37,14 +44,17 @@ from eventlog.cloudevents.values import (
     read_json,
     value_converter,
 )
-from eventlog.core.catalog import Catalog, ObjectClass
+from eventlog.core import table_key
+from eventlog.core.catalog import Attribute, Catalog, ObjectClass
+from eventlog.core.checks import CheckedRow
+from eventlog.core.events import Outgoing, by_attribute
 from eventlog.core.json_bytes import escaped_json_bytes
-from eventlog.core.typed import is_multi_valued
-from eventlog.core.values import ColumnType
-from eventlog.errors import FormatError, NotExpressible, shown, with_location
+from eventlog.core.typed import ReadValue, is_multi_valued
+from eventlog.core.values import ColumnType, ValueOptions
+from eventlog.errors import BadValue, FormatError, NotExpressible, shown, with_location
 from eventlog.files.atomic import whole_file
 from eventlog.files.text import LONGEST, numbered_lines, parsed_json, source_files, text_of
-from eventlog.model import Change, ChangeOp, Row, Value
+from eventlog.model import Change, ChangeOp, Operation, Row, Value
 
 _SPECVERSION: Final = "1.0"
 DATA_TYPE: Final = "application/json"
@@ -101,28 +111,41 @@ def batch_line(events: Iterable[CloudEvent]) -> bytes:
 def event_writer(
     source: str, event_type: str, form: JsonForm = JSON_FORM, dataschema: str | None = None
 ) -> Callable[[Change, str, str | None, ObjectClass | None], CloudEvent]:
-    """The function that makes the event of a change, its id, subject and class given, None = not known; a subject that
-    no attribute may hold is left out. Raises NotExpressible for such an id, NeedsQueryBack and NeedsRowCodec for a
-    change without its row.
+    """The function that makes the event of a change, its id, subject and class given, None = not known; the rest as
+    ``attribute_writer`` has it. Raises NeedsQueryBack and NeedsRowCodec for a change without its row.
     """
-    type_of = type_writer(event_type)
+    with_data = attribute_writer(source, event_type, dataschema)
 
     def write(
         change: Change, event_id: str, subject: str | None, object_class: ObjectClass | None = None
     ) -> CloudEvent:
-        if not event_id or not is_text(event_id):
-            raise NotExpressible(
-                f"{change.op} of {change.table!r} at {shown(event_id)}: no CloudEvent has such an id: it is empty or "
-                "holds a character that attributes may not hold"
-            )
         refuse_without_row(change)
-        time = None if change.commit_time is None else utc_text(change.commit_time)
-        named = type_of(change.op, change.schema, change.table)
-        data = data_of(change, object_class, form)
-        schema = None if dataschema is None else schema_uri(dataschema, change.schema, change.table)
-        return _new(CloudEvent, (event_id, source, named, subject_of(subject), time, data, schema))
+        return with_data(event_id, subject, change.commit_time, data_of(change, object_class, form))
 
     return write
+
+
+def attribute_writer(
+    source: str, event_type: str, dataschema: str | None
+) -> Callable[[str, str | None, datetime | None, Mapping[str, Any]], CloudEvent]:
+    """The function that makes an event of its id, subject and time, None = not known, and its data. A subject that no
+    attribute may hold is left out. Raises NotExpressible for such an id.
+    """
+    type_of = type_writer(event_type)
+
+    def with_data(event_id: str, subject: str | None, time: datetime | None, data: Mapping[str, Any]) -> CloudEvent:
+        operation, schema, table = data["operation"], data.get("schema"), data["class"]
+        if not event_id or not is_text(event_id):
+            raise NotExpressible(
+                f"{operation} of {table!r} at {shown(event_id)}: no CloudEvent has such an id: it is empty or holds a "
+                "character that attributes may not hold"
+            )
+        named = type_of(operation, schema, table)
+        uri = None if dataschema is None else schema_uri(dataschema, schema, table)
+        moment = None if time is None else utc_text(time)
+        return _new(CloudEvent, (event_id, source, named, subject_of(subject), moment, data, uri))
+
+    return with_data
 
 
 def subject_of(text: str | None) -> str | None:
@@ -139,14 +162,14 @@ def schema_uri(template: str | None, schema: str | None, table: str) -> str | No
     return template.format(**{name: quote(text, safe="", errors="surrogatepass") for name, text in names.items()})
 
 
-def type_writer(template: str) -> Callable[[ChangeOp, str | None, str], str]:
+def type_writer(template: str) -> Callable[[str, str | None, str], str]:
     """The function that gives the type of events; of names a character that attributes may not hold stands there
     percent-encoded.
     """
 
     @lru_cache(maxsize=4096)
-    def type_of(op: ChangeOp, schema: str | None, table: str) -> str:
-        text = template.format(operation=op.lower(), schema=schema or "", **{"class": table})
+    def type_of(operation: str, schema: str | None, table: str) -> str:
+        text = template.format(operation=operation, schema=schema or "", **{"class": table})
         return "".join(one if is_text(one) else quote(one, errors="surrogatepass") for one in text)
 
     return type_of
@@ -198,12 +221,7 @@ def data_of(change: Change, object_class: ObjectClass | None, form: JsonForm) ->
                 columns[name] = {member: as_in_key(rows[member][name], value) for member, value in values.items()}
         return columns
 
-    data: dict[str, Any] = {"operation": op.lower()}
-    if schema is not None:
-        data["schema"] = schema
-    data["class"] = table
-    if key_parts is not None:
-        data["key"] = {name: as_in_key(value, converters[name](value)) for name, value in key_parts}
+    data = _without_columns(op, schema, table, key_parts, converters)
     if op is _UPDATE:
         changed = dict.fromkeys((*_changed_key(change), *written_columns(change)))
         known = before
@@ -225,10 +243,111 @@ def data_of(change: Change, object_class: ObjectClass | None, form: JsonForm) ->
     return data
 
 
+def _without_columns(
+    op: ChangeOp, schema: str | None, table: str, key: Key | None, converters: _Converters
+) -> dict[str, Any]:
+    """The members of data that say what was done to which object."""
+    data: dict[str, Any] = {"operation": op.lower()}
+    if schema is not None:
+        data["schema"] = schema
+    data["class"] = table
+    if key is not None:
+        data["key"] = {name: as_in_key(value, converters[name](value)) for name, value in key}
+    return data
+
+
 def _changed_key(change: Change) -> list[str]:
     """The key columns that an update changes."""
     before, changed = change.before or _NOTHING, change.changed or ()
     return [name for name, value in change.key or () if name in changed or (name in before and before[name] != value)]
+
+
+# --- a log's events ---------------------------------------------------------------------------------------------------
+
+
+def data_reader(catalog: Catalog, values: ValueOptions, form: JsonForm) -> Callable[[Outgoing, str | None], Any]:
+    """The function that gives the data of an event of a log, whose user is given: those of its change.
+
+    They are made of its steps: by way of a Change, its images and what differs in them, an event takes a third more
+    CPU from its rows to its bytes (bench/RESULTS.md, "One path to JSON").
+    test_steps_make_the_data_that_their_changes_make holds both equal.
+
+    ``values``: what the events were written with. A value that Python cannot hold as its type stays text.
+    """
+    schema = catalog.schema
+    reader_of = lru_cache(maxsize=1024)(lambda object_class: _ClassReader(object_class, values, form))
+
+    def data_of_event(event: Outgoing, user: str | None) -> dict[str, Any]:
+        assert event.object_id is not None
+        assert event.operation is not None
+        assert event.steps is not None
+        object_class, key_text = event.object_id
+        reader: _ClassReader = reader_of(object_class)
+        key = reader.key(key_text)
+        data = _without_columns(operation_of(event), schema, object_class.name, key, reader.converters)
+        data["columns"] = reader.columns(event.operation, event.steps, key)
+        if user is not None:
+            data["user"] = user
+        return data
+
+    return data_of_event
+
+
+class _ClassReader:
+    """Reads keys and steps of the events of a class."""
+
+    __slots__ = ("_attributes", "_class", "_values", "converters")
+
+    def __init__(self, object_class: ObjectClass, values: ValueOptions, form: JsonForm) -> None:
+        self.converters = _converters_of(object_class, form)
+        self._class, self._values = object_class, values
+        self._attributes: dict[Attribute, ReadValue] = {}
+
+    def key(self, text: str) -> Key:
+        try:
+            return key_reader(self._class)(text)
+        except BadValue:
+            return tuple((part.name, part.value) for part in table_key.parse(text))
+
+    def columns(self, operation: Operation, steps: Iterable[CheckedRow], key: Key) -> dict[str, dict[str, Any]]:
+        """Old and new values of the columns that an event changes; of those of the key it says the ones that move."""
+        columns: dict[str, dict[str, Any]] = {}
+        is_add, of_key = operation == Operation.ADD, dict(key)
+        for attribute, rows in by_attribute(steps):
+            read = self._attributes.get(attribute)
+            if read is None:
+                read = self._attributes[attribute] = _text_reader(attribute, self._values)
+            is_known, old, new = net_of_rows(attribute, rows, operation, read)
+            name = attribute.name
+            convert = self.converters[name]
+            if name in of_key:
+                if is_add or not is_known or old == of_key[name]:
+                    continue
+                columns[name] = {"old": as_in_key(old, convert(old)), "new": as_in_key(new, convert(new))}
+            elif is_add:
+                columns[name] = {"new": convert(new)}
+            elif is_known:
+                columns[name] = {"old": convert(old), "new": convert(new)}
+            elif attribute.multi_valued:
+                columns[name] = {"new": convert(new), "whole": True}
+            else:
+                columns[name] = {"new": convert(new)}
+        return columns
+
+
+def _text_reader(attribute: Attribute, values: ValueOptions) -> ReadValue:
+    """The function that reads the texts of an attribute. Text that is no value of Python's stays text."""
+    read = attribute_reader(attribute.value_type, attribute, values)
+    if read is str:
+        return read
+
+    def read_or_keep(text: str) -> Value:
+        try:
+            return read(text)
+        except BadValue:
+            return referenced_key(text) if attribute.value_type == "dn" else text
+
+    return read_or_keep
 
 
 def referenced_key(association: str) -> str:

@@ -5,19 +5,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 from urllib.parse import quote
 
-from eventlog.changes.events import ReadOutgoing, association_text, event_to_change, outgoing_reader
+from eventlog.changes.events import association_text
 from eventlog.changes.publishing import EventWriter, FlightState, Need, Publishing, of_first_row, time_reader
-from eventlog.cloudevents.format import DATA_TYPE, CloudEvent, batch_line, event_writer, referenced_key
+from eventlog.cloudevents.format import (
+    DATA_TYPE,
+    CloudEvent,
+    attribute_writer,
+    batch_line,
+    data_reader,
+    event_writer,
+)
 from eventlog.cloudevents.options import BATCHED, BINARY, PublishOptions, mode_of
 from eventlog.cloudevents.values import JsonForm
 from eventlog.core.catalog import Catalog, ObjectClass
-from eventlog.core.events import Outgoing, association_of, public_event
+from eventlog.core.events import Outgoing, association_of
 from eventlog.errors import FormatError
-from eventlog.model import Change, KafkaRecord, Step, Verdict
+from eventlog.model import Change, KafkaRecord, Level, Verdict
 
 STRUCTURED_TYPE: Final = "application/cloudevents+json; charset=utf-8"
 BATCHED_TYPE: Final = "application/cloudevents-batch+json; charset=utf-8"
@@ -41,29 +48,28 @@ class CloudEventWriter(EventWriter[CloudEvent]):
     def __init__(self, options: PublishOptions, publishing: Publishing) -> None:
         self.mode, self.in_records = mode_of(options.mode, publishing), publishing.in_records
         self.is_single = publishing.in_messages and self.mode != BATCHED
-        form = JsonForm(options.integers, options.nested_values)
-        self._event_of = event_writer(
-            options.source or source_of(publishing), options.event_type, form, options.dataschema
-        )
+        self._form = JsonForm(options.integers, options.nested_values)
+        source = options.source or source_of(publishing)
+        self._with_data = attribute_writer(source, options.event_type, options.dataschema)
+        self._event_of = event_writer(source, options.event_type, self._form, options.dataschema)
         self._values = publishing.values
         self._time_of = time_reader(publishing.values.time_zone)
-        self._of_catalog: tuple[Catalog, ReadOutgoing] | None = None
+        self._of_catalog: tuple[Catalog, Callable[[Outgoing, str | None], Any]] | None = None
 
     def write(self, catalog: Catalog, flight: FlightState, events: Sequence[Outgoing]) -> list[CloudEvent | Verdict]:
         if self._of_catalog is None or self._of_catalog[0] is not catalog:
-            self._of_catalog = catalog, outgoing_reader(catalog, self._values)
-        _, read = self._of_catalog
+            self._of_catalog = catalog, data_reader(catalog, self._values, self._form)
+        _, data_of_event = self._of_catalog
         times, users = flight.origins
         written: list[CloudEvent | Verdict] = []
         for event in events:
-            assert event.object_id is not None
             time = self._time_of(of_first_row(event, times))
             user = of_first_row(event, users)
+            subject, data = association_of(event), data_of_event(event, user)
             try:
-                change = read(event, time, user)
-            except FormatError:  # a value that Python cannot hold as its type
-                change = self._of_texts(event)._replace(commit_time=time, user=user)
-            written.append(self._event_of(change, event.sent_id, association_of(event), event.object_id[0]))
+                written.append(self._with_data(event.sent_id, subject, time, data))
+            except FormatError as error:
+                written.append(Verdict(Level.ERROR, str(error)))
         return written
 
     def body(self, pieces: Sequence[CloudEvent]) -> bytes:
@@ -98,21 +104,6 @@ class CloudEventWriter(EventWriter[CloudEvent]):
         """Return the events as lines, in whatever mode they are sent."""
         written = self.write(catalog, flight, events)
         return _lines([event for event in written if isinstance(event, CloudEvent)]).decode()
-
-    def _of_texts(self, event: Outgoing) -> Change:
-        """The change of an event with a value that Python cannot hold as its type: its values are texts of the log."""
-        public = public_event(event)
-        as_strings = tuple(
-            one._replace(
-                value_type="string",
-                steps=tuple(
-                    Step(op, tuple(map(referenced_key, texts)) if one.value_type == "dn" else texts)
-                    for op, texts in one.steps
-                ),
-            )
-            for one in public.attributes
-        )
-        return event_to_change(public._replace(attributes=as_strings), None, self._values)
 
 
 def _lines(events: Sequence[CloudEvent]) -> bytes:

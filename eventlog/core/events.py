@@ -381,26 +381,36 @@ def public_event(outgoing: Outgoing) -> Event:
     assert outgoing.object_id is not None
     assert outgoing.steps is not None
     object_class, _ = outgoing.object_id
-    is_add = outgoing.operation == _ADD
-    attributes: dict[Attribute, list[Step]] = {}
-    for _, _, _, attribute, old, new in outgoing.steps:
+    attributes = tuple(
+        AttributeSteps(attribute.name, attribute.value_type, tuple(public_steps(rows, outgoing.operation)))
+        for attribute, rows in by_attribute(outgoing.steps)
+    )
+    return Event(outgoing.operation, object_class.name, association_of(outgoing), outgoing.sent_id, attributes)
+
+
+def by_attribute(rows: Iterable[CheckedRow]) -> Iterable[tuple[Attribute, Sequence[CheckedRow]]]:
+    """The attributes of an event with the rows of each."""
+    grouped: dict[Attribute, list[CheckedRow]] = {}
+    for row in rows:
+        _, _, _, attribute, _, _ = row
         assert attribute is not None
-        steps = attributes.setdefault(attribute, [])
+        grouped.setdefault(attribute, []).append(row)
+    return grouped.items()
+
+
+def public_steps(rows: Sequence[CheckedRow], operation: Operation) -> list[Step]:
+    """The steps of one attribute, whose rows these are."""
+    steps: list[Step] = []
+    for _, _, _, _, old, new in rows:
         if old is ALL:
             steps.append(Step(Op.REMOVE_ALL, ()))
         elif old is not None:
             steps.append(Step(Op.REMOVE, _tuple(old)))
-        if new is not None and is_add and steps:  # the values of an add are one step
+        if new is not None and operation == _ADD and steps:  # the values of an add are one step
             steps[0] = Step(Op.ADD, steps[0].values + _tuple(new))
         elif new is not None:
             steps.append(Step(Op.ADD, _tuple(new)))
-    return Event(
-        outgoing.operation,
-        object_class.name,
-        association_of(outgoing),
-        outgoing.sent_id,
-        tuple(AttributeSteps(each.name, each.value_type, tuple(steps)) for each, steps in attributes.items()),
-    )
+    return steps
 
 
 def _tuple(texts: str | tuple[str, ...]) -> tuple[str, ...]:

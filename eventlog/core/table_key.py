@@ -163,7 +163,8 @@ def canonicalizer(columns: Sequence[tuple[str, ColumnType]]) -> Callable[[str | 
     if not columns:
         return read
     # Nearly every key of a log is canonical text already. One expression sees that of most of them; what it does not
-    # match, good or bad, goes through the grammar.
+    # match, good or bad, goes through the grammar: 0.3 us in place of 17 a row (bench/RESULTS.md, "One path to JSON").
+    # test_the_fast_way_gives_what_the_grammar_gives_for_every_type holds both equal.
     is_canonical = re.compile(
         r"\+".join(f"{re.escape(quote(name))}={_plain_normal_form(type)}" for name, type in columns)
     ).fullmatch

@@ -17,18 +17,21 @@ from hypothesis import strategies as st
 from samples import CATALOG, database, row, table, usr
 from shared import PlainSink
 from sqlalchemy import make_url
+from test_numbered_flights import TYPED, typed_events
 
+from eventlog.changes.events import outgoing_reader
 from eventlog.changes.format import Report
 from eventlog.changes.publishing import Publishing
 from eventlog.cloudevents.definition import FORMAT
-from eventlog.cloudevents.format import change_of, data_of, event_writer
+from eventlog.cloudevents.format import change_of, data_of, data_reader, event_writer
 from eventlog.cloudevents.options import PublishOptions
 from eventlog.cloudevents.publish import CloudEventWriter, source_of
 from eventlog.cloudevents.values import JSON_FORM, JsonForm, array_of, array_text, text_converter
 from eventlog.config.load import Config, load
 from eventlog.core.catalog import build_catalog
+from eventlog.core.event_ids import snapshot_id
 from eventlog.core.events import Outgoing
-from eventlog.core.json_bytes import json_bytes
+from eventlog.core.json_bytes import escaped_json_bytes, json_bytes
 from eventlog.core.values import ColumnType, Kind, ValueOptions, parse_type
 from eventlog.errors import ConfigError, FormatError, NotExpressible
 from eventlog.model import ALL, Answer, Change, ChangeOp, Document, Level, Lob, LogRow, Operation, Verdict, origins_of
@@ -363,6 +366,29 @@ def test_a_value_that_python_cannot_hold_is_text() -> None:
     digits = "9" * 5000
     made = document("structured", MODIFY._replace(steps=[(12, 2, OBJECT, age, "1", digits)]))
     assert f'"{age.name}":{{"old":1,"new":{digits}}}'.encode() in made.body
+
+
+def test_an_event_of_a_snapshot_is_a_refresh_and_one_whose_id_no_attribute_holds_an_error() -> None:
+    found = MODIFY._replace(operation=Operation.ADD, event_id=snapshot_id(datetime(2024, 5, 10), "usr", "idu=7"))
+    (event,) = map(json.loads, document("structured", found).body.splitlines())
+    assert (event["id"], event["type"], event["data"]["operation"]) == (found.event_id, "hr.refresh", "refresh")
+    refused = document("structured", found._replace(event_id=f"{found.event_id}\x7f")).refused
+    assert [one.level for one in refused.values()] == [Level.ERROR]
+
+
+@given(st.lists(typed_events(), min_size=1, max_size=4), st.booleans())
+def test_steps_make_the_data_that_their_changes_make(events: list[Outgoing], as_text: bool) -> None:
+    form = JsonForm("text", "text") if as_text else JSON_FORM
+    of_steps = data_reader(TYPED, ValueOptions("full"), form)
+    of_event = outgoing_reader(TYPED, ValueOptions("full"))
+    for event in events:
+        assert event.object_id is not None
+        try:
+            change = of_event(event, None, "app")
+        except FormatError:  # a value that Python cannot hold, of which no change is made
+            continue
+        of_change = data_of(change, event.object_id[0], form)
+        assert json.loads(escaped_json_bytes(of_steps(event, "app"))) == json.loads(escaped_json_bytes(of_change))
 
 
 def test_a_preview_shows_events_as_lines() -> None:

@@ -17,8 +17,8 @@ from eventlog.changes.events import event_to_change, outgoing_reader, parse_asso
 from eventlog.core.events import EventOptions, build_event, public_event
 from eventlog.core.fold import fold
 from eventlog.core.table_key import quote
-from eventlog.core.typed import moment_reader
-from eventlog.core.values import ValueOptions
+from eventlog.core.typed import moment_reader, value_reader
+from eventlog.core.values import ColumnType, Kind, ValueOptions, converter
 from eventlog.errors import BadTableKey, BadValue, FormatError
 from eventlog.model import AttributeSteps, Change, Event, Op, Operation, Step
 
@@ -78,6 +78,16 @@ def test_a_moment_is_the_same_with_and_without_the_zone_it_is_read_in(moment: da
     read = moment_reader("UTC")
     assert read(text) == read(f"{text}Z") == read(f"{text}+00:00")
     assert read(text).tzinfo is UTC
+
+
+@given(st.datetimes(), st.sampled_from([" ", "T"]), st.integers(0, 9))
+def test_a_plain_moment_is_read_as_any_other(moment: datetime, sep: str, digits: int) -> None:
+    fraction = f".{moment.microsecond:06}789"[: digits + 1] if digits else ""
+    text = f"{moment.replace(microsecond=0).isoformat(sep)}{fraction}"
+    for kind, zone in ((Kind.TIMESTAMP, None), (Kind.TIMESTAMPTZ, UTC)):
+        read_any = converter(ColumnType(kind), ValueOptions("value"))
+        expected = read_any(text)
+        assert value_reader(ColumnType(kind))(text) == expected.replace(tzinfo=zone)
 
 
 @pytest.mark.parametrize(
