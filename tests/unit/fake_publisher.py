@@ -66,6 +66,9 @@ class FakePublisher:
         self.connection.exec_driver_sql(f"CREATE TABLE eventlog ({fields})")
         self.connection.exec_driver_sql("CREATE TABLE eventlog_error (record_id INTEGER, code TEXT, message TEXT)")
         self.connection.exec_driver_sql("CREATE TABLE eventlog_inflight (flight_no INTEGER, composition TEXT)")
+        self.connection.exec_driver_sql(
+            "CREATE TABLE eventlog_epoch (epoch TEXT, server TEXT, raised TEXT, removed INTEGER)"
+        )
         self.connection.commit()
         self.counters = Counters()
         self._flights = count(1)
