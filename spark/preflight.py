@@ -25,7 +25,7 @@ from eventlog.model import Status
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.cycle import recover
 from eventlog.publisher.open_log import open_unlocked
-from eventlog.publisher.queue import build_events, take_window
+from eventlog.publisher.queue import build_events, read_window
 from eventlog.sql.connection import as_database_errors
 from eventlog.sql.dialect import Part
 from eventlog.xds.writer import write_outgoing
@@ -76,7 +76,7 @@ def estimate(config: Config, master: str | None, partition_rows: int) -> Estimat
         state = recover(context)
         sampled: list[Group] = []
         if parts:
-            taken = take_window(context, 1, None, frozenset(), state.parking)
+            taken = read_window(context, 1, None, frozenset(), state.parking)
             # Without what the window has no room for.
             sampled = [group for group in taken.groups if taken.unread.isdisjoint(ids_of(group))]
         events = [event for event in build_events(context, sampled, context.query_back) if event.operation is not None]

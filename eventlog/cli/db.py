@@ -125,7 +125,7 @@ def raise_by_hand(context: Context, as_json: bool) -> None:
         log = find_log(conn, dialect, config)
         dialect.begin_publishing(conn)
         server = dialect.server_parts(conn, log)
-        LETTERS.take(conn, dialect, log)
+        LETTERS.lock(conn, dialect, log)
         if running := [
             one.name for one in read_consumers(conn, log) if dialect.is_consumer_locked(conn, log, one.name)
         ]:

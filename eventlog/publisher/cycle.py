@@ -34,10 +34,10 @@ from eventlog.publisher.queue import (
     begin_scan,
     is_still_valid,
     most_retries,
+    read_due_window,
     read_objects,
     read_recorded,
-    take_due_window,
-    take_window,
+    read_window,
     warn_of,
 )
 from eventlog.publisher.read_back import Built, built_flights, with_current_rows
@@ -124,10 +124,10 @@ def run_cycle(
         context.connection.commit()
         return Delivered(FlightResult.DONE)
     begun = time.monotonic()
-    taken, state.scan = _take(context, current, state, recorded_ids(state.flights.values()))
+    window, state.scan = _next_window(context, current, state, recorded_ids(state.flights.values()))
     seconds = time.monotonic() - begun
-    context.observer.window_read(seconds, len(taken.groups))
-    _log.debug("a window of %d groups was read in %.3f s", len(taken.groups), seconds)
+    context.observer.window_read(seconds, len(window.groups))
+    _log.debug("a window of %d groups was read in %.3f s", len(window.groups), seconds)
     is_stale = current.is_begun and not is_still_valid(context, current.writers)
     if state.held is not None and not is_still_valid(context, state.held.writers):
         state.held, is_stale = None, True  # rows may have come to those that are held, and behind them later ones
@@ -135,17 +135,17 @@ def run_cycle(
         state.scan = None
         context.connection.commit()
         return Delivered(FlightResult.DONE, more=True)
-    if taken.bad:
+    if window.bad:
         before_bad()
-    for remark in taken.remarks:
+    for remark in window.remarks:
         context.counters.remark(remark)
-    marks = _marks_without_group(context, taken.bad, taken.loopback)
-    marks.add(Status.SUCCESS, taken.passed)
-    for built in built_flights(context, taken, state.row_sizes):
+    marks = _marks_without_group(context, window.bad, window.loopback)
+    marks.add(Status.SUCCESS, window.passed)
+    for built in built_flights(context, window, state.row_sizes):
         if stopping():
             state.scan = None
             return Delivered(FlightResult.STOPPED, "told to stop")
-        prepared = _prepare(context, built, taken.origins, marks, before_bad, state)
+        prepared = _prepare(context, built, window.origins, marks, before_bad, state)
         # Here, not where they are read: what is held back, or is not sent in the end, is read again.
         context.counters.rows_read += sum(map(len, built.groups))
         marks = Marks(context.counters)
@@ -159,7 +159,7 @@ def run_cycle(
     return Delivered(FlightResult.DONE, more=state.scan is not None or current.is_begun)
 
 
-def _take(
+def _next_window(
     context: Context, scan: QueueScan | DueScan, state: State, in_flight: frozenset[int]
 ) -> tuple[WindowResult, QueueScan | DueScan | None]:
     """The next window of a scan, and what is left of it."""
@@ -170,14 +170,14 @@ def _take(
         first = state.hold.last + 1
         left_out, waiting = Either(in_flight, range(first)), Either(waiting, state.held)
     if isinstance(scan, DueScan):
-        taken, rest = take_due_window(context, scan, left_out, waiting)
-        return taken, None if rest is None else rest._replace(past=scan.past + taken.past)
+        window, rest = read_due_window(context, scan, left_out, waiting)
+        return window, None if rest is None else rest._replace(past=scan.past + window.past)
     # From the head of the queue it is all that can be seen, or the first of it.
     last = scan.last if scan.is_begun else None
-    taken = take_window(context, max(scan.first, first), last, left_out, waiting)
-    if taken.next_first is None:
-        return taken, None
-    return taken, context.ledger.rest(scan, taken.next_first, taken.past)
+    window = read_window(context, max(scan.first, first), last, left_out, waiting)
+    if window.next_first is None:
+        return window, None
+    return window, context.ledger.rest(scan, window.next_first, window.past)
 
 
 def send_in_flight(
@@ -297,7 +297,7 @@ def _marks_without_group(context: Context, bad: Sequence[BadRow], loopback: Sequ
     marks = Marks(context.counters)
     marks.add_bad(bad)
     if context.options.delete_from_log and not context.options.delete_loopback:
-        marks.kept.extend(loopback)
+        marks.retained.extend(loopback)
     else:
         marks.add(Status.SUCCESS, loopback)
     context.counters.rows_read += len(bad) + len(loopback)
@@ -471,15 +471,17 @@ def dry_run(context: Context) -> Iterator[str]:
 def _windows(context: Context, state: State) -> Iterator[WindowResult]:
     """All that the queue holds. What would be marked without being published is counted, for a warning."""
     in_flight = recorded_ids(state.flights.values())
-    is_timed = context.options.handle_future_events
-    scan: QueueScan | DueScan | None = begin_due_scan(context, is_long=False) if is_timed else QueueScan(1, None, None)
+    by_event_time = context.options.handle_future_events
+    scan: QueueScan | DueScan | None = (
+        begin_due_scan(context, is_long=False) if by_event_time else QueueScan(1, None, None)
+    )
     while scan is not None:
-        taken, scan = _take(context, scan, state, in_flight)
-        context.counters.rows_loopback += len(taken.loopback)
-        yield taken
+        window, scan = _next_window(context, scan, state, in_flight)
+        context.counters.rows_loopback += len(window.loopback)
+        yield window
         if isinstance(scan, QueueScan):
             # Nothing is marked here, so what has been shown is read again where it lies behind a row held back.
-            shown = chain(taken.loopback, *map(ids_of, taken.groups))
+            shown = chain(window.loopback, *map(ids_of, window.groups))
             in_flight |= {record_id for record_id in shown if record_id >= scan.first}
 
 

@@ -103,8 +103,8 @@ class Errand(Protocol[E]):
         """Send the document of events under the number of an envelope. Raises ReceiverAway."""
         ...
 
-    def take(self, envelope: int, events: Sequence[E], judged: Judged[E]) -> str:
-        """Take what became of the events of an envelope that were sent; why sending has to stop, empty = it need not.
+    def settle(self, envelope: int, events: Sequence[E], judged: Judged[E]) -> str:
+        """Settle what became of the events of an envelope that were sent; why sending has to stop, empty = it need not.
 
         Raises ReceiverAway if answers were to be saved and the sink has lost them.
         """
@@ -192,7 +192,7 @@ def deliver(
     def halted() -> bool:
         return ended.result is not FlightResult.DONE or stopping()
 
-    def take(envelope: int, events: Sequence[E], answer: Answer | ReceiverAway) -> set[Hashable]:
+    def settle(envelope: int, events: Sequence[E], answer: Answer | ReceiverAway) -> set[Hashable]:
         """Settle what came back; the objects of events that got retry for themselves."""
         nonlocal ended
         if isinstance(answer, ReceiverAway):
@@ -201,7 +201,7 @@ def deliver(
             return set()
         judged = _judge(events, answer)
         settled = _settle(envelope, judged, answer, errand)
-        if (why := errand.take(envelope, events, judged)) and settled.result is FlightResult.DONE:
+        if (why := errand.settle(envelope, events, judged)) and settled.result is FlightResult.DONE:
             settled = settled._replace(result=FlightResult.RETRY, reason=why, in_short=why)
         if settled.result is FlightResult.FATAL or ended.result is FlightResult.DONE:
             ended = settled
@@ -211,11 +211,11 @@ def deliver(
         for envelope, events, answer in returned:
             _count_sent(errand.counters, answer)
             if (why := _refusal(events, answer)) is None:
-                take(envelope, events, answer)
+                settle(envelope, events, answer)
                 continue
             where = {"flight": errand.flight, "envelope": envelope}
             _log.info("envelope %d is sent in halves: %s", envelope, why, extra=where)
-            _send_halves(envelope, events, errand, take, halted)
+            _send_halves(envelope, events, errand, settle, halted)
     if ended.result is FlightResult.DONE and stopping():
         return Delivered(FlightResult.STOPPED, "told to stop")
     return ended
@@ -225,7 +225,7 @@ def _send_halves(
     envelope: int,
     events: Sequence[E],
     errand: Errand[E],
-    take: Callable[[int, Sequence[E], Answer | ReceiverAway], set[Hashable]],
+    settle: Callable[[int, Sequence[E], Answer | ReceiverAway], set[Hashable]],
     halted: Callable[[], bool],
 ) -> None:
     """Send the halves of an envelope that got an error without saying for which event, until an event that gets one is
@@ -242,11 +242,11 @@ def _send_halves(
         if _refusal(part, answer) is not None:
             parts[:0] = _halves(part)
             continue
-        retried = take(envelope, part, answer)
+        retried = settle(envelope, part, answer)
         # They were in the envelope, and the receiver may have applied them before it refused it.
         behind = [(SUCCESS, event) for left in parts for event in left if event.object_id in retried]
         if behind:
-            errand.take(envelope, [event for _, event in behind], Judged([], (), behind))
+            errand.settle(envelope, [event for _, event in behind], Judged([], (), behind))
             parts = [rest for left in parts if (rest := [event for event in left if event.object_id not in retried])]
         if parts and not halted():
             errand.save()

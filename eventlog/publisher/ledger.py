@@ -2,7 +2,7 @@
 
 The publisher's ledger is the letters of the rows (spec/event-log.md 2), that of a consumer a set of record_ids
 (spec/event-log.md 13.1). A ledger says what is read next, writes what is done, and whose lines in flight a crash left.
-It is asked by the one thread that works with the connection. No method but ``take`` ends a transaction.
+It is asked by the one thread that works with the connection. No method but ``lock`` ends a transaction.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Ledger(Protocol):
     @property
     def statuses(self) -> frozenset[str]: ...
 
-    def take(self, conn: Connection, dialect: Dialect, log: LogTable) -> None:
+    def lock(self, conn: Connection, dialect: Dialect, log: LogTable) -> None:
         """Keep others from working with this ledger until the session ends. Ends the transaction.
 
         Raises AnotherPublisher.
@@ -116,13 +116,13 @@ class Ledger(Protocol):
         dialect: Dialect,
         log: LogTable,
         letters: Mapping[Status, Sequence[int]],
-        kept: Sequence[int] = (),
+        retained: Sequence[int] = (),
         *,
         deletes: bool = False,
     ) -> None:
         """Write that rows are done, by the letters that they get.
 
-        ``deletes``: rows S and W are deleted, but for those ``kept``, which are S.
+        ``deletes``: rows S and W are deleted, but for those ``retained``, which are S.
         """
         ...
 
@@ -138,7 +138,7 @@ class StatusLedger:
     consumer = ""
     statuses = frozenset({Status.NEW.value})
 
-    def take(self, conn: Connection, dialect: Dialect, log: LogTable) -> None:
+    def lock(self, conn: Connection, dialect: Dialect, log: LogTable) -> None:
         is_ours = dialect.try_lock(conn, log)
         conn.commit()  # from here on the session writes
         is_ours = is_ours and dialect.claim(conn, log)
@@ -190,7 +190,7 @@ class StatusLedger:
         dialect: Dialect,
         log: LogTable,
         letters: Mapping[Status, Sequence[int]],
-        kept: Sequence[int] = (),
+        retained: Sequence[int] = (),
         *,
         deletes: bool = False,
     ) -> None:
@@ -205,8 +205,8 @@ class StatusLedger:
                 removed = max(removed, ranges[-1][1])
             elif ranges:
                 dialect.mark(conn, log, letter, ranges)
-        if kept:
-            dialect.mark(conn, log, Status.SUCCESS, to_ranges(sorted(kept)))
+        if retained:
+            dialect.mark(conn, log, Status.SUCCESS, to_ranges(sorted(retained)))
         if removed:
             note_removed(conn, log, removed)
 
@@ -247,7 +247,7 @@ class SetLedger:
 
     statuses = frozenset(status.value for status in Status)
 
-    def take(self, conn: Connection, dialect: Dialect, log: LogTable) -> None:
+    def lock(self, conn: Connection, dialect: Dialect, log: LogTable) -> None:
         is_ours = dialect.try_consumer_lock(conn, log, self.consumer)
         conn.commit()  # from here on the session writes
         if not is_ours:
@@ -273,7 +273,7 @@ class SetLedger:
         return consumers.loading(conn, log, self.consumer)
 
     def begin_scan(self, conn: Connection, dialect: Dialect, log: LogTable, *, is_long: bool) -> QueueScan | None:
-        if again := consumers.take_requeued(conn, log, self.consumer):
+        if again := consumers.pop_requeued(conn, log, self.consumer):
             self.done.discard(again)
             self.is_changed = True
         self._close_gaps(conn, dialect, log)
@@ -334,12 +334,12 @@ class SetLedger:
         dialect: Dialect,
         log: LogTable,
         letters: Mapping[Status, Sequence[int]],
-        kept: Sequence[int] = (),
+        retained: Sequence[int] = (),
         *,
         deletes: bool = False,
     ) -> None:
         """One statement, if there is something to write. What comes of a failure is that ``recover`` is called."""
-        record_ids = sorted(chain(kept, *letters.values()))
+        record_ids = sorted(chain(retained, *letters.values()))
         self.done.add(to_ranges(record_ids))
         if record_ids or self.is_changed:
             consumers.write_done(conn, dialect, log, self.consumer, self.done, moved=bool(record_ids))

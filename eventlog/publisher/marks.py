@@ -27,13 +27,13 @@ _fates_of: Final = itemgetter(Outgoing._fields.index("fates"))
 class Marks:
     """Marks and error lines that are collected and then written together. Each use begins with a new one.
 
-    ``counters``: where the rows are counted (spec/event-log.md 7.3). ``kept``: rows to be marked S that
+    ``counters``: where the rows are counted (spec/event-log.md 7.3). ``retained``: rows to be marked S that
     ``delete_from_log`` does not delete.
     """
 
     counters: Counters
     letters: dict[Status, list[int]] = field(default_factory=dict)
-    kept: list[int] = field(default_factory=list)
+    retained: list[int] = field(default_factory=list)
     errors: list[BadRow] = field(default_factory=list)
 
     def add(self, letter: Status, record_ids: Iterable[int]) -> None:
@@ -77,7 +77,7 @@ class Marks:
     def write(self, context: Context) -> None:
         """Write them in the current transaction, as the ledger does, and the error lines by one statement."""
         connection, log, deletes = context.connection, context.log, context.options.delete_from_log
-        context.ledger.write(connection, context.dialect, log, self.letters, self.kept, deletes=deletes)
+        context.ledger.write(connection, context.dialect, log, self.letters, self.retained, deletes=deletes)
         if self.errors:
             add_errors(connection, log, self.errors, context.ledger.consumer)
 
@@ -152,7 +152,7 @@ class InflightLine:
     def send(self, envelope: int, events: Sequence[Outgoing]) -> Answer:
         return send_document(self._context, self._sink, self._built.get(envelope, self._whole), envelope, events)
 
-    def take(self, envelope: int, events: Sequence[Outgoing], judged: Judged[Outgoing]) -> str:
+    def settle(self, envelope: int, events: Sequence[Outgoing], judged: Judged[Outgoing]) -> str:
         self._unmarked += judged.answered
         self._left[envelope] = left = _left_of(self._left[envelope], events, judged)
         if not left:

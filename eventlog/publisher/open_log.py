@@ -89,7 +89,7 @@ def open_context(config: Config, counters: Counters, used: Used | None = None) -
             raise DatabaseError(f"{place} cannot be published from, since rows are marked: {why}; {TO_THE_PRIMARY}")
         context.dialect.begin_publishing(context.connection)
         server = context.dialect.server_parts(context.connection, context.log)
-        context.ledger.take(context.connection, context.dialect, context.log)
+        context.ledger.lock(context.connection, context.dialect, context.log)
         refuse_pooling(context.connection, context.dialect, describe(connection_url(config.database)))
         context = replace(context, used=used or Used())
         yield under_epoch(context, settle_epoch(context, server))

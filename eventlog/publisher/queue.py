@@ -111,14 +111,14 @@ class WindowResult(NamedTuple):
 class WindowReader:
     """Checks the chunks of a window and folds their good rows. Rows in flight and of parked objects are left out.
 
-    ``taken``: how many of the rows ``read`` use up the window. ``value_bytes``: a row with more bytes of values comes
+    ``used``: how many of the rows ``read`` use up the window. ``value_bytes``: a row with more bytes of values comes
     without them.
     """
 
     def __init__(self, context: Context, in_flight: Container[int], parked: Container[ObjectId]) -> None:
         self.context = context
         self.folder = RowFolder(context.options.fold_distance, context.options.fold_span)
-        self.read = self.taken = 0
+        self.read = self.used = 0
         self._in_flight, self._parked = in_flight, parked
         self._bad: list[BadRow] = []
         self._loopback: list[int] = []
@@ -131,7 +131,7 @@ class WindowReader:
         self._room = context.options.flight_bytes  # for values of large rows that are kept
         self.value_bytes = _value_bytes(context)
 
-    def kept(self, chunk: list[LogRow]) -> list[QueueRow]:
+    def whole(self, chunk: list[LogRow]) -> list[QueueRow]:
         """What is looked at of whole rows, whose origins are kept if the format asks for them."""
         if Need.TIMES in self.context.output.needs:
             return self.timed(list(map(_timed, chunk)))
@@ -170,7 +170,7 @@ class WindowReader:
                 wanted.append(row)
             else:
                 self._passed.append(row[0])
-        self.taken += len(rows) - len(wanted)
+        self.used += len(rows) - len(wanted)
         return wanted
 
     def _check(self, rows: list[QueueRow]) -> None:
@@ -184,7 +184,7 @@ class WindowReader:
         self._bad += bad
         self._loopback += loopback
         self._remarks += remarks
-        self.taken += len(good) + len(bad) + len(loopback)
+        self.used += len(good) + len(bad) + len(loopback)
 
     def _forget_beyond_room(self, row: CheckedRow) -> CheckedRow:
         """The row, without its values if they are large and there is no room for them."""
@@ -214,18 +214,18 @@ class WindowReader:
             remarks,
             self._sizes,
             self._unread,
-            self.read - 2 * self.taken,
+            self.read - 2 * self.used,
         )
 
 
-def take_window(
+def read_window(
     context: Context, first: int, last: int | None, in_flight: Container[int], parked: Container[ObjectId]
 ) -> WindowResult:
     """Read rows N from record_id ``first`` on, and fold them into groups that may be sent now. All is of one snapshot.
 
     Rows in flight and rows of parked objects are read past: they do not use up the window. The window is read on
-    while its very first group is open. ``last``: where the scan ends; there groups are held back too, since a row
-    behind it may be of the same transaction. None = the tail of the queue, where nothing is held back.
+    while its very first group is open. ``last``: where the scan ends; there groups are deferred too, since a row
+    behind it may be of the same transaction. None = the tail of the queue, where nothing is deferred.
     """
     options = context.options
     limit = options.query_limit or _UNLIMITED_WINDOW
@@ -234,18 +234,20 @@ def take_window(
     needs_times = Need.TIMES in context.output.needs
     fields = TIMED_FIELDS if needs_times else QUEUE_FIELDS
     pieces: Iterable[list[Any]] = context.dialect.read_fields(context.connection, context.log, window, fields)
-    taken = _take(window, [map(reader.timed, pieces) if needs_times else pieces], reader)
-    if taken is None:
+    result = _read_chunks(window, [map(reader.timed, pieces) if needs_times else pieces], reader)
+    if result is None:
         # Seldom: begun anew by a cursor, since what another statement reads is not of the same snapshot.
         whole = replace(window, limit=None)
         with closing(context.dialect.window_chunks(context.connection, context.log, whole, limit)) as chunks:
             reader = WindowReader(context, in_flight, parked)
-            taken = _take(window, ([reader.kept(chunk)] for chunk in chunks), reader)
-    assert taken is not None
-    return taken
+            result = _read_chunks(window, ([reader.whole(chunk)] for chunk in chunks), reader)
+    assert result is not None
+    return result
 
 
-def _take(window: Window, chunks: Iterable[Iterable[list[QueueRow]]], reader: WindowReader) -> WindowResult | None:
+def _read_chunks(
+    window: Window, chunks: Iterable[Iterable[list[QueueRow]]], reader: WindowReader
+) -> WindowResult | None:
     """What a window gives, of as many chunks as it needs, each in pieces; None if it needs more than there are."""
     wanted = limit = reader.context.options.query_limit or _UNLIMITED_WINDOW
     for chunk in chunks:
@@ -256,12 +258,12 @@ def _take(window: Window, chunks: Iterable[Iterable[list[QueueRow]]], reader: Wi
             end, *_ = piece[-1]
         if rows < limit:
             return reader.result(reader.folder.close(window.last))
-        if reader.taken < wanted:
+        if reader.used < wanted:
             continue
         groups = reader.folder.close(end)
-        held_back = reader.folder.rows
-        if groups or not held_back:
-            return reader.result(groups, first_id(held_back) if held_back else end + 1)
+        deferred = reader.folder.rows
+        if groups or not deferred:
+            return reader.result(groups, first_id(deferred) if deferred else end + 1)
         wanted += limit
     return None
 
@@ -374,12 +376,12 @@ def begin_due_scan(context: Context, is_long: bool) -> DueScan:
     return DueScan(until, open_writers(context) if is_long else None)
 
 
-def take_due_window(
+def read_due_window(
     context: Context, due: DueScan, in_flight: Container[int], parked: Container[ObjectId]
 ) -> tuple[WindowResult, DueScan | None]:
     """Read a window of a scan, of one snapshot, and fold it; what is left of the scan, None at its end.
 
-    Groups are cut at the window's end and none is held back. Rows in flight and rows of parked objects are read past:
+    Groups are cut at the window's end and none is deferred. Rows in flight and rows of parked objects are read past:
     they do not use up the window.
     """
     options = context.options
@@ -392,8 +394,8 @@ def take_due_window(
         )
     ) as chunks:
         for chunk in chunks:
-            reader.add(reader.kept(chunk))
-            if len(chunk) == limit and reader.taken >= limit:
+            reader.add(reader.whole(chunk))
+            if len(chunk) == limit and reader.used >= limit:
                 rest = due._replace(after=(chunk[-1].event_time, chunk[-1].record_id))
                 break
     return reader.result(reader.folder.close(None)), rest

@@ -200,7 +200,7 @@ class _ChunkErrand:
     def send(self, envelope: int, events: Sequence[Outgoing]) -> Answer:
         return send_document(self._context, self._sink, self._flight, envelope, events)
 
-    def take(self, envelope: int, events: Sequence[Outgoing], judged: Judged[Outgoing]) -> str:
+    def settle(self, envelope: int, events: Sequence[Outgoing], judged: Judged[Outgoing]) -> str:
         self._answered += judged.answered
         return ""
 

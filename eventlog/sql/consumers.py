@@ -201,7 +201,7 @@ def write_done(conn: Connection, dialect: Dialect, log: LogTable, name: str, don
         raise _gone(log, name)
 
 
-def take_requeued(conn: Connection, log: LogTable, name: str) -> Ranges:
+def pop_requeued(conn: Connection, log: LogTable, name: str) -> Ranges:
     """The record_ids that are to be taken out of the set, which the line asks for no more. Empty = none."""
     table = _consumers(log)
     row = conn.execute(sa.select(table.c.requeued).where(table.c.name == name)).first()

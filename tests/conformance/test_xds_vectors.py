@@ -20,7 +20,7 @@ from eventlog.publisher.flight import pack
 from eventlog.publisher.marks import Marks
 from eventlog.publisher.open_log import catalog_of, class_names, publisher_options
 from eventlog.publisher.output import event_writer
-from eventlog.publisher.queue import build_events, take_window
+from eventlog.publisher.queue import build_events, read_window
 from eventlog.sql.dialect import CurrentRow
 from eventlog.sql.log_table import LogTable, find_columns
 
@@ -107,7 +107,7 @@ def publish(case: Case, tmp_path: Path) -> tuple[list[bytes], MemoryLog]:
     in_flight: set[int] = set()
     first: int | None = 1
     while first is not None:
-        taken = take_window(context, first, None, in_flight, ())
+        taken = read_window(context, first, None, in_flight, ())
         marks = Marks(context.counters)
         marks.add_bad(taken.bad)
         marks.add(Status.SUCCESS, taken.loopback)

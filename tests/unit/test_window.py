@@ -18,7 +18,7 @@ from eventlog.core.fold import Group
 from eventlog.model import ALL, LogRow
 from eventlog.publisher.context import Context, Counters, PublisherOptions
 from eventlog.publisher.cycle import dry_run
-from eventlog.publisher.queue import WindowResult, split_groups, take_window
+from eventlog.publisher.queue import WindowResult, read_window, split_groups
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.windows import Window
 from eventlog.xds.format import read_events
@@ -53,7 +53,7 @@ class Queue:
     def take(
         self, first: int = 1, in_flight: frozenset[int] = frozenset(), parked: set[ObjectId] | None = None
     ) -> WindowResult:
-        return take_window(self.context, first, None, in_flight, parked or set())
+        return read_window(self.context, first, None, in_flight, parked or set())
 
     def one_pass(
         self, in_flight: frozenset[int] = frozenset(), parked: set[ObjectId] | None = None
@@ -152,13 +152,13 @@ def test_without_limit_the_queue_is_read_in_bounded_windows() -> None:
 
 def test_nothing_beyond_the_tail_of_the_pass_is_read() -> None:
     later = queue("1: 4 A, 2: 4 B, 3: 4 C")
-    taken = take_window(later.context, 1, 2, frozenset(), set())
+    taken = read_window(later.context, 1, 2, frozenset(), set())
     assert (ids(taken.groups), taken.next_first) == ([[1], [2]], None)
 
 
 def test_at_the_end_of_a_pass_a_group_is_held_back_that_a_row_behind_it_may_join() -> None:
     later = queue("1: 4 A, 2: 2 B, 3: 4 C, 4: 2 B")
-    taken = take_window(later.context, 1, 3, frozenset(), set())
+    taken = read_window(later.context, 1, 3, frozenset(), set())
     assert (ids(taken.groups), taken.next_first) == ([[1]], None)
 
 

@@ -118,7 +118,7 @@ def follow(
             with closing(_steps(run)) as steps:
                 for step in steps:
                     connected()
-                    _take_step(run, step)
+                    _apply_step(run, step)
                     if stop.is_set():
                         break
             _finish(run)
@@ -261,7 +261,7 @@ class Run:
         self._described.pop((schema, table.name), None)
         self._described.update({(schema, one.name): one for one in classes})
 
-    def take(self, envelope: int, events: Sequence[PendingEvent], judged: Judged[PendingEvent]) -> str:
+    def settle(self, envelope: int, events: Sequence[PendingEvent], judged: Judged[PendingEvent]) -> str:
         """As of ``delivery.Errand``. What is answered fatal is sent again, as is a retry that is not parked."""
         self.envelopes = max(self.envelopes, envelope)
         self.heartbeat.last = time.monotonic()
@@ -403,7 +403,7 @@ def _steps(run: Run) -> Generator[Step, None, None]:
             raise
 
 
-def _take_step(run: Run, step: Step) -> None:
+def _apply_step(run: Run, step: Step) -> None:
     """Take one step, and send if that fills envelopes, or if there is nothing more for now."""
     if isinstance(step, Mark):
         if step.token is not None and step.token != run.saved.token:
