@@ -10,7 +10,7 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bucket import ACCESS_KEY, SECRET_KEY, Store
 from followed_stream import ITEM, Stream
 from kafka_cluster import Cluster, cluster, quiet_clients
 
@@ -162,6 +163,12 @@ def target(name: str, directory: Path, brokers: Cluster) -> Iterator[Target]:
             return b"\n".join(record.value or b"" for record in brokers.records(topic))
 
         yield Target({"brokers": brokers.brokers, "topic": topic}, stored, stream)
+    elif name == "objects":
+        with closing(Store()) as store:
+            store.clear()
+            keys = {"access_key": ACCESS_KEY, "secret_key": SECRET_KEY}
+            objects = lambda: b"".join(store.read(one) for one in store.names() if "/" not in one)  # noqa: E731
+            yield Target({**store.sink(), **keys}, objects, stream)
     elif name == "python":
         TAKEN.clear()
         yield Target({"function": f"{__name__}:take"}, lambda: b"\n".join(TAKEN), stream)
@@ -272,8 +279,8 @@ def test_a_cell_loses_nothing_by_a_kill_and_repeats_ids_and_bytes(
                 options[format] = {"missing_columns": "placeholder"}  # as the message says
             else:
                 return
-        whole_directory = {"directory": str(tmp_path / "whole")} if sink == "files" else {}
-        whole = configured(feed, options, {**settings, **whole_directory}, tmp_path / "whole.db")
+        elsewhere = {"files": {"directory": str(tmp_path / "whole")}, "objects": {"location": "s3://landing/whole"}}
+        whole = configured(feed, options, {**settings, **elsewhere.get(sink, {})}, tmp_path / "whole.db")
         expected = publish(whole, to)
         assert len(expected) == len(dict(expected)) == 3
         before = len(to.received())
@@ -288,4 +295,4 @@ def test_a_cell_loses_nothing_by_a_kill_and_repeats_ids_and_bytes(
         assert second == expected[-len(second) :]
         assert third == []
         received = to.received()
-        assert len(received) > before or sink == "files"
+        assert len(received) > before or sink in elsewhere
