@@ -318,6 +318,19 @@ def _settings(assignments: Sequence[str], **named: str | None) -> dict[str, str]
     return flags
 
 
+def _settings_of(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The settings that --set takes, those of all installed types among them."""
+    # Loads what is installed; only a shell that completes asks for it.
+    from eventlog.config.settings import installed_options, installed_sections
+
+    return [
+        CompletionItem(f"{section}.{key}=", help=declared.help)
+        for section in installed_sections()
+        for key, declared in installed_options(section).items()
+        if f"{section}.{key}".startswith(incomplete) and not declared.option.secret
+    ]
+
+
 @click.group(
     cls=_LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120, "show_default": True},
@@ -327,7 +340,7 @@ def _settings(assignments: Sequence[str], **named: str | None) -> dict[str, str]
 @click.option("--database-url", metavar="URL", help="SQLAlchemy URL of the database, in place of [database] url.")
 @click.option("--schema", metavar="NAME", help="Schema of the log and the classes, in place of [database] schema_name.")
 @click.option("--log-table", metavar="NAME", help="The log table, in place of [database] log_table.")
-@click.option("--set", "assignments", multiple=True, metavar="SECTION.KEY=VALUE",
+@click.option("--set", "assignments", multiple=True, metavar="SECTION.KEY=VALUE", shell_complete=_settings_of,
               help="Any setting of eventlog.toml, such as publisher.batch_size=10; repeatable.")  # fmt: skip
 @click.option("--quiet", "-q", is_flag=True, help="Say only what is wrong.")
 @click.option("--verbose", "-v", count=True, show_default=False,

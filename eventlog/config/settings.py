@@ -334,7 +334,7 @@ class Declared(NamedTuple):
     @property
     def help(self) -> str:
         """The line of help: which types have the option, and what it does."""
-        return f"{', '.join(self.types)}: {self.option.help}" if self.types else self.option.help
+        return f"{', '.join(self.types)}: {self.option.about}" if self.types else self.option.about
 
 
 OF_FORMAT: Final = "format."

@@ -49,8 +49,7 @@ class Kind:
 class Option:
     """The declaration of one option. Its default is taken as it is.
 
-    ``only_for``: the types of sink, source or format that the option belongs to, with commas; empty = all of its
-    section. ``aliases`` are the vendor's tags, ``alias_values`` what their values mean (by their text). ``idm`` is the
+    ``aliases`` are the vendor's tags, ``alias_values`` what their values mean (by their text). ``idm`` is the
     default in profile ``idm``, None if the profile does not differ. ``example`` is what ``init`` writes for an option
     without default. ``secret`` options come from the environment alone and are never shown.
     """
@@ -58,17 +57,11 @@ class Option:
     default: Any
     kind: Kind
     about: str
-    only_for: str = ""
     aliases: tuple[str, ...] = ()
     alias_values: Mapping[str, str] = field(default_factory=dict)
     idm: Any = None
     example: Any = ""
     secret: bool = False
-
-    @property
-    def help(self) -> str:
-        """The line of help: what the option is for, and what it does."""
-        return f"{self.only_for}: {self.about}" if self.only_for else self.about
 
 
 def option(default: Any, kind: Kind, about: str, **more: Any) -> Any:

@@ -5,13 +5,19 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Iterator
+from io import StringIO
 from pathlib import Path
 
+import click
 import pytest
 
-from eventlog import registry
+from eventlog import cli, registry
 from eventlog.changes.format import Format
+from eventlog.cli.settings import template
+from eventlog.config.load import effective, load
 from eventlog.errors import ConfigError
+from eventlog.model import Answer, Document
+from eventlog.publisher.sinks import open_sink
 from eventlog.registry import FORMATS, SINKS, SOURCES, check_name, format_named, installed, names
 
 Install = Callable[..., None]
@@ -82,6 +88,75 @@ def test_names_of_ours_are_known_without_looking_through_packages(monkeypatch: p
 def test_an_unknown_name_says_the_nearest_one_and_what_would_bring_it(group: str, name: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         check_name(group, name)
+
+
+SINK = """
+from dataclasses import dataclass
+from eventlog.core.options import TEXT, integer, option
+from eventlog.model import Answer
+from eventlog.publisher.sinks import Sink
+
+@dataclass(frozen=True)
+class Options:
+    queue: str | None = option(None, TEXT, "name of the queue", example="changes")
+    lanes: int = option(1, integer(1, 8), "lanes to drive on")
+    pin: str | None = option(None, TEXT, "a secret", secret=True)
+
+class Acme(Sink):
+    name = "acme"
+    title = "ACME's queue"
+    options = Options
+    needs = {"queue": "where documents go"}
+    sent = []
+    def __init__(self, options):
+        self.options_of_mine = options
+    @classmethod
+    def open(cls, options, opening):
+        return cls(options)
+    def send(self, document):
+        self.sent.append(document.body)
+        return Answer()
+"""
+
+
+def test_options_of_a_sink_of_a_package_are_like_ours(install: Install, tmp_path: Path) -> None:
+    install("acme-queue", "acme_queue", SINK, sinks="acme = acme_queue:Acme")
+    text = '[sink]\ntype = "acme"\nqueue = "q"\nurl = "https://of.another.type/"\n'
+    (tmp_path / "eventlog.toml").write_text(text)
+    config = load(tmp_path / "eventlog.toml", {"EVENTLOG_SINK_LANES": "3", "EVENTLOG_SINK_PIN": "1234"})
+    assert (config.sink.options.queue, config.sink.options.lanes) == ("q", 3)
+    shown = {one.key: one.value for one in effective(config) if one.section == "sink"}
+    assert (shown["lanes"], shown["pin"]) == (3, "***")
+    assert "#lanes = 1" in template()
+    assert "# acme: lanes to drive on: 1..8" in template()
+    completed = [one.value for one in cli.cli.params[4].shell_complete(click.Context(cli.cli), "sink.l")]
+    assert sorted(completed) == ["sink.lanes=", "sink.location="]
+    for wrong, message in (
+        ("lanes = 9", r"sink\.lanes = 9 is not allowed; legal: 1\.\.8"),
+        ("quueue = 1", r"the nearest known one is sink\.queue"),
+        ('type = "acme"', r"acme needs sink\.queue, where documents go"),
+    ):
+        (tmp_path / "eventlog.toml").write_text(f"[sink]\n{wrong}\n")
+        with pytest.raises(ConfigError, match=message):
+            load(tmp_path / "eventlog.toml", {})
+
+
+def test_a_sink_of_a_package_is_opened_by_its_name(install: Install) -> None:
+    install("acme-queue", "acme_queue", SINK, sinks="acme = acme_queue:Acme")
+    sink = open_sink(load({"sink": {"type": "acme", "queue": "q"}}, {}), StringIO())
+    assert sink.send(Document(1, 1, ["1"], b"x")) == Answer()
+    assert type(sink).__name__ == "Acme"
+
+
+def test_a_broken_package_does_not_keep_a_publisher_from_starting_that_does_not_use_it(
+    install: Install, caplog: pytest.LogCaptureFixture
+) -> None:
+    install("acme-queue", "acme_queue", "1 / 0", sinks="acme = acme_queue:Acme", formats="acme = acme_queue:F")
+    config = load({"sink": {"type": "stdout", "url": "https://of.another.type/"}, "format": {"acme": {"x": 1}}}, {})
+    open_sink(config, StringIO()).close()
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * 2
+    with pytest.raises(ConfigError, match="sink 'acme' of the package acme-queue cannot be used"):
+        load({"sink": {"type": "acme"}}, {})
 
 
 def test_a_package_cannot_take_a_name_of_ours(install: Install, caplog: pytest.LogCaptureFixture) -> None:
