@@ -114,6 +114,20 @@ _OWN_TYPES: Final[dict[str, dict[str, tuple[Kind, int]]]] = {
     "oracle": {"date": (Kind.TIMESTAMP, 0), **dict.fromkeys(("real", "float", "double precision"), (Kind.EXACT, 0))},
     # SQLite's integers and doubles have one size, whatever they are called.
     "sqlite": {**_INTEGERS_OF_SQLITE, "real": (Kind.APPROXIMATE, 64)},
+    # MariaDB's TIMESTAMP is a moment, shown in the zone of the session.
+    "mariadb": {
+        "timestamp": (Kind.TIMESTAMPTZ, 0),
+        "year": (Kind.INTEGER, 16),
+        "tinyint unsigned": (Kind.INTEGER, 16),
+        "smallint unsigned": (Kind.INTEGER, 32),
+        "mediumint unsigned": (Kind.INTEGER, 32),
+        "int unsigned": (Kind.INTEGER, 64),
+        "bigint unsigned": (Kind.INTEGER, 0),
+        "float": (Kind.APPROXIMATE, 32),
+        "real": (Kind.APPROXIMATE, 64),
+        **dict.fromkeys(("tinytext", "mediumtext", "longtext", "json", "enum", "set"), (Kind.CHARACTER, 0)),
+        **dict.fromkeys(("tinyblob", "mediumblob", "longblob"), (Kind.BINARY, 0)),
+    },
 }
 """What databases mean by a word, where it is not what the table above says (spec/xds.md 6.2)."""
 

@@ -316,6 +316,7 @@ URLS = [
     ("jdbc:oracle:thin:scott/gehe@im@host:1521:sid", "oracle+oracledb://scott@host:1521/sid", []),
     ("jdbc:oracle:oci8:@tns-name", "oracle+oracledb://tns-name", []),
     ("jdbc:mysql://host:3306/db", "mysql+pymysql://host:3306/db", []),
+    ("jdbc:mariadb://host:3306/db?user=u&password=geheim", "mariadb+pymysql://u@host:3306/db", ["password"]),
     ("jdbc:sqlserver://host:1433;databaseName=db;user=sa;password=geheim",
      "mssql+pyodbc://sa@host:1433/db", ["password"]),
     ("jdbc:jtds:sqlserver://host/db", "mssql+pyodbc://host/db", []),

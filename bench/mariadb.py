@@ -1,0 +1,162 @@
+"""What capturing and publishing cost on MariaDB, beside the least that the server itself needs for the same rows.
+
+Capture: one INSERT, UPDATE and DELETE of every row of a table; CPU seconds of the server, less those of the same
+statement without a trigger, a changed row. The floor is a trigger of one INSERT of constants into the log.
+
+Drain: `eventlog publish --once` to files. The floor: SELECT ... INTO OUTFILE of the ten columns in record_id order, and
+one UPDATE of their status. All is run in turn, round after round, on one server in a directory of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from statistics import median
+
+import common
+import psutil
+import sqlalchemy as sa
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+import mariadb_server
+
+from eventlog.core.catalog import build_catalog
+from eventlog.sql import migrations
+from eventlog.sql.connection import connect, load_dialect
+from eventlog.sql.log_table import locate_log
+from eventlog.sql.triggers.watch import WatchedTable
+
+DIALECT = load_dialect("mariadb")
+STYLES = ("field", "remove_all", "field_query_back", "row_query_back")
+TABLE = """CREATE TABLE usr (id int PRIMARY KEY, fname text, lname varchar(40), mail varchar(60),
+    salary decimal(10, 2), hired date, active tinyint)"""
+FILL = """INSERT INTO usr
+SELECT seq, CONCAT('Name ', seq), CONCAT('Last ', seq), CONCAT('user', seq, '@example.org'), seq * 1.01,
+    DATE '2020-01-01' + INTERVAL seq % 1000 DAY, seq % 2 FROM seq_1_to_{rows}"""
+OPERATIONS = {
+    "insert of 7 columns": FILL,
+    "update of 2 columns": "UPDATE usr SET lname = CONCAT(lname, 'x'), salary = salary + 1",
+    "delete": "DELETE FROM usr",
+}
+FLOOR = """CREATE TRIGGER floor_{0} AFTER {0} ON usr FOR EACH ROW INSERT INTO eventlog
+    (status, event_type, event_time, perpetrator, table_name, table_key)
+    VALUES ('N', 6, UTC_TIMESTAMP(6), NULL, 'usr', CONCAT('id=', {1}.id))"""
+COLUMNS = (
+    "record_id, status, event_type, event_time, perpetrator, table_name, table_key, column_name, old_value, new_value"
+)
+
+
+class Bench:
+    """The server, its CPU, and a database with a log."""
+
+    def __init__(self, server: mariadb_server.Server, url: sa.URL) -> None:
+        self.engine = connect(url)
+        root = server.url.set(database=url.database)
+        self.root = sa.create_engine(root, poolclass=sa.NullPool, isolation_level="AUTOCOMMIT")
+        self.process = psutil.Process(int((server.place / "pid").read_text()))
+        self.url = url
+        with self.engine.begin() as conn:
+            migrations.upgrade(conn, log_table="eventlog")
+        self.run(TABLE)
+
+    def run(self, *statements: str) -> float:
+        """The CPU seconds that the server takes for statements."""
+        with self.root.connect() as conn:
+            before = self.cpu()
+            for statement in statements:
+                conn.exec_driver_sql(statement, execution_options={"no_parameters": True})
+            return self.cpu() - before
+
+    def cpu(self) -> float:
+        times = self.process.cpu_times()
+        return times.user + times.system
+
+    def watch(self, style: str | None) -> None:
+        with self.engine.begin() as conn:
+            log = locate_log(conn, DIALECT, name="eventlog")
+            database = DIALECT.reflect(conn, None)
+            watches = () if style is None else (WatchedTable("usr", style=style),)
+            catalog = build_catalog(database, tables=["usr"])
+            DIALECT.triggers.apply(conn, DIALECT.triggers.plan(conn, database, catalog, log, watches))
+
+
+def capture(bench: Bench, rows: int, rounds: int) -> None:
+    taken: dict[tuple[str, str], list[float]] = {}
+    for _ in range(rounds):
+        for way in ("no trigger", "floor", *STYLES):
+            bench.watch(way if way in STYLES else None)
+            for event, row in (("INSERT", "NEW"), ("UPDATE", "NEW"), ("DELETE", "OLD")):
+                bench.run(f"DROP TRIGGER IF EXISTS floor_{event}")
+                if way == "floor":
+                    bench.run(FLOOR.format(event, row))
+            for name, statement in OPERATIONS.items():
+                bench.run("TRUNCATE eventlog")
+                taken.setdefault((way, name), []).append(bench.run(statement.format(rows=rows)) / rows * 1e6)
+        bench.run("DROP TRIGGER IF EXISTS floor_INSERT")
+    print(f"\n| CPU of the server, us a row ({rows} rows, {rounds} rounds) | {' | '.join(OPERATIONS)} |")
+    print("|---" * (len(OPERATIONS) + 1) + "|")
+    for way in ("no trigger", "floor", *STYLES):
+        cells = []
+        for name in OPERATIONS:
+            own = taken[way, name]
+            if way != "no trigger":
+                own = [cost - bare for cost, bare in zip(own, taken["no trigger", name], strict=True)]
+            cells.append(f"{'' if way == 'no trigger' else '+'}{common.spread(own, 1)}")
+        print(f"| {way} | {' | '.join(cells)} |")
+
+
+def drain(bench: Bench, rows: int, rounds: int) -> None:
+    bench.watch("field")
+    bench.run("DELETE FROM usr", "TRUNCATE eventlog", FILL.format(rows=rows // 6))
+    bench.run("CREATE TABLE kept SELECT * FROM eventlog")
+    with bench.root.connect() as conn:
+        total = int(conn.exec_driver_sql("SELECT COUNT(*) FROM kept").scalar_one())
+    print(f"\n| round | floor: server CPU s | publish: client CPU s | server CPU s | ratio |  ({total} rows)")
+    print("|---|---|---|---|---|")
+    ratios = []
+    for number in range(1, rounds + 1):
+        with tempfile.TemporaryDirectory(prefix="eventlog-bench-") as place:
+            Path(place).chmod(0o777)  # the server writes there
+            bench.run("TRUNCATE eventlog", "INSERT INTO eventlog SELECT * FROM kept")
+            floor = bench.run(
+                f"SELECT {COLUMNS} FROM eventlog ORDER BY record_id INTO OUTFILE '{place}/rows'",
+                "UPDATE eventlog SET status = 'S' WHERE status = 'N'",
+            )
+            bench.run("TRUNCATE eventlog", "INSERT INTO eventlog SELECT * FROM kept")
+            file = Path(place) / "eventlog.toml"
+            url = bench.url.render_as_string(hide_password=False)
+            file.write_text(
+                f'[database]\nurl = "{url}"\n[[watch]]\ntable = "usr"\n[publisher]\nallow_loopback = true\n'
+                '[sink]\ntype = "files"\ndirectory = "documents"\n'
+            )
+            before, client = bench.cpu(), resource.getrusage(resource.RUSAGE_CHILDREN)
+            command = [str(Path(sys.executable).with_name("eventlog")), "-c", str(file), "publish", "--once"]
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            server = bench.cpu() - before
+            spent = after.ru_utime + after.ru_stime - client.ru_utime - client.ru_stime
+            ratios.append((spent + server) / floor)
+            print(f"| {number} | {floor:.2f} | {spent:.2f} | {server:.2f} | {ratios[-1]:.2f} |", flush=True)
+    print(f"\nCPU ratio, client and server: {common.spread(ratios)}; {total / median(ratios):,.0f} rows")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=20_000, help="rows of a bulk statement (default %(default)s)")
+    parser.add_argument("--drained", type=int, default=200_000, help="rows of the log (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=5, help="times that everything is run (%(default)s)")
+    options = parser.parse_args()
+    with mariadb_server.server() as server, server.database() as url:
+        bench = Bench(server, url)
+        with bench.root.connect() as conn:
+            print(f"MariaDB {conn.exec_driver_sql('SELECT VERSION()').scalar_one()}, {common.python()}")
+        capture(bench, options.rows, options.rounds)
+        drain(bench, options.drained, options.rounds)
+
+
+if __name__ == "__main__":
+    main()
