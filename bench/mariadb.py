@@ -134,7 +134,7 @@ def drain(bench: Bench, rows: int, rounds: int) -> None:
                 '[sink]\ntype = "files"\ndirectory = "documents"\n'
             )
             before, client = bench.cpu(), resource.getrusage(resource.RUSAGE_CHILDREN)
-            command = [str(Path(sys.executable).with_name("eventlog")), "-c", str(file), "publish", "--once"]
+            command = [str(Path(sys.executable).with_name("eventlog")), "-c", str(file), "-q", "publish", "--once"]
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
             server = bench.cpu() - before
