@@ -22,6 +22,7 @@ from eventlog.cli.context import Context, error_line, json_option, note, reading
 from eventlog.cli.status import publishing_status
 from eventlog.config.load import Config
 from eventlog.errors import ConfigError, DatabaseError, EventlogError, number_of
+from eventlog.publisher.consumers import standings
 from eventlog.publisher.context import look_at_queue
 from eventlog.publisher.monitor.status import shape
 from eventlog.publisher.open_log import find_log
@@ -131,6 +132,7 @@ def _from_database(config: Config) -> Read:
                 queue_rows=queue.queue_rows,
                 queue_cap=queue.cap,
                 oldest_seconds=queue.oldest_seconds,
+                consumers=[one._asdict() for one in standings(conn, dialect, log, config.publisher.event_time_zone)],
             )
 
     return read_source if config.follows else read
@@ -192,6 +194,9 @@ def _figures(status: Status, before: tuple[float, Status] | None) -> Table:
         ]
     else:
         figures = [(f"{status['behind_unit']} behind the position", f"{status['behind']:,}")]
+    figures += [
+        (f"rows that consumer {one['name']} has to do", f"{one['rows_behind']:,}") for one in status["consumers"] or ()
+    ]
     counters = status["counters"]
     for name in () if counters is None else ("rows_published", "rows_bad", "events_sent", "answers_error"):
         rate = ""

@@ -278,6 +278,7 @@ class Looked:
     ``oldest_flight_seconds``: that of the first of ``flights``, as its line says, None if it is not known. ``clock``:
     the time that event_time is compared with, None for a stream. ``seconds``: how long the look took. ``behind``: how
     many ``behind_unit``s a followed source holds behind its position, None for a log or if that cannot be told.
+    ``ranges``: of a consumer's set; ``snapshot``: how far its first load is, None = it has none, or none any more.
     """
 
     queue_rows: int | None = None
@@ -289,6 +290,8 @@ class Looked:
     clock: datetime | None = None
     seconds: float = 0.0
     oldest_flight_seconds: float | None = None
+    ranges: int | None = None
+    snapshot: Mapping[str, Any] | None = None
     behind: int | None = None
     behind_unit: str | None = None
 

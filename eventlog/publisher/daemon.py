@@ -329,6 +329,8 @@ def look(context: Context, state: State) -> None:
             parked=parked,
             flights=flights,
             seconds=seconds,
+            ranges=ledger.ranges,
+            snapshot=None if state.loading is None else state.loading.told(),
         )
     )
 

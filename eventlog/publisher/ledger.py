@@ -59,6 +59,11 @@ class Ledger(Protocol):
     @property
     def statuses(self) -> frozenset[str]: ...
 
+    @property
+    def ranges(self) -> int | None:
+        """How many ranges the set of a consumer has, None for the publisher."""
+        ...
+
     def lock(self, conn: Connection, dialect: Dialect, log: LogTable) -> None:
         """Keep others from working with this ledger until the session ends. Ends the transaction.
 
@@ -137,6 +142,7 @@ class StatusLedger:
 
     consumer = ""
     statuses = frozenset({Status.NEW.value})
+    ranges = None
 
     def lock(self, conn: Connection, dialect: Dialect, log: LogTable) -> None:
         is_ours = dialect.try_lock(conn, log)
@@ -246,6 +252,10 @@ class SetLedger:
     is_changed: bool = False
 
     statuses = frozenset(status.value for status in Status)
+
+    @property
+    def ranges(self) -> int | None:
+        return len(self.done.ranges)
 
     def lock(self, conn: Connection, dialect: Dialect, log: LogTable) -> None:
         is_ours = dialect.try_consumer_lock(conn, log, self.consumer)

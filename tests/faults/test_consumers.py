@@ -5,24 +5,33 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import psycopg
 import pytest
 import sqlalchemy as sa
-from publishers import Collecting, configuration, make_log, opened, session, write
-from shared import Run, execute, fetch, statuses, url_of
+from publishers import LONG, Collecting, Inbox, configuration, make_log, opened, publishing, session, write
+from shared import PATIENCE, Run, execute, fetch, statuses, url_of, wait_until
 
 from eventlog.config.load import Config, load
 from eventlog.errors import ConfigError, ConsumerRuns, LogTableError
-from eventlog.model import Answer, Level, Verdict
+from eventlog.model import Answer, Level, LogRow, Verdict
+from eventlog.publisher import daemon
+from eventlog.publisher.context import Counters, Looked, Observer
 from eventlog.publisher.cycle import recover, run_cycle
 from eventlog.publisher.daemon import publish_once
+from eventlog.publisher.ledger import are_registered
+from eventlog.publisher.open_log import open_unlocked
 from eventlog.publisher.sinks import Document
+from eventlog.publisher.waiting import StopRequest
 from eventlog.sql import consumers, migrations
+from eventlog.sql.connection import load_dialect
+from eventlog.sql.log_table import LogTable
 
 
 @pytest.fixture(params=["postgresql", "sqlite"])
@@ -527,3 +536,83 @@ def test_an_object_of_a_snapshot_is_a_read_for_debezium(log: sa.Engine) -> None:
     write(log, 1)
     consume(consumer(log, format__type="debezium"), lambda document: bodies.append(bytes(document.body).decode()))
     assert ['"op":"r"' in body for body in bodies] == [True, False]
+
+
+# --- where it shows ---------------------------------------------------------------------------------------------------
+
+
+def test_the_monitor_tells_the_rows_behind_the_ranges_and_the_snapshot(log: sa.Engine) -> None:
+    seen: list[Looked] = []
+
+    class Listening(Observer):
+        def look_due(self) -> float:
+            return 0.0
+
+        def looked(self, looked: Looked) -> None:
+            seen.append(looked)
+
+    fill(log, 2)
+    with opened(consumer(log, begin="snapshot")) as context:
+        publish_once(context, Collecting(), observer=Listening())
+    assert [looked.snapshot and looked.snapshot["class"] for looked in seen] == ["usr"]
+    write(log, 1, 2)
+    with opened(consumer(log)) as context:
+        publish_once(context, Collecting(), observer=Listening())
+    assert (seen[-1].queue_rows, seen[-1].ranges, seen[-1].snapshot) == (2, 0, None)
+
+
+@pytest.mark.parametrize("name", ["oracle", "mariadb"])
+def test_a_database_that_does_not_tell_open_writers_has_no_consumers(name: str) -> None:
+    with pytest.raises(LogTableError, match=f"{name} does not tell which transactions"):
+        consumers.check_possible(cast("Any", None), load_dialect(name), LogTable(None, "eventlog", LogRow._fields))
+
+
+def test_a_daemon_waits_as_the_standby_of_its_consumer(log: sa.Engine) -> None:
+    write(log, 1)
+    stop, sink = StopRequest(), Collecting()
+    config = consumer(log, polling_interval=1)
+    with opened(config):
+        thread = threading.Thread(
+            target=daemon.publish, args=(lambda: opened(config), lambda: sink, stop), kwargs={"retry": (0.1, 0.2)}
+        )
+        thread.start()
+        time.sleep(1)
+        assert sink.documents == []
+    try:
+        wait_until(lambda: sink.event_ids == ["1"], "the standby takes over")
+    finally:
+        stop.set()
+        thread.join(PATIENCE)
+
+
+def test_a_consumer_is_registered_when_who_deletes_has_committed(pg_log: sa.Engine) -> None:
+    write(pg_log, 1)
+    begun = threading.Event()
+
+    def register() -> None:
+        begun.set()
+        with opened(consumer(pg_log)):
+            pass
+
+    with open_unlocked(configuration(pg_log), Counters()) as context:
+        assert not are_registered(context.connection, context.dialect, context.log)
+        thread = threading.Thread(target=register)
+        thread.start()
+        begun.wait(PATIENCE)
+        time.sleep(1)
+        assert fetch(pg_log, "SELECT name FROM eventlog_consumer") == []
+        context.connection.commit()
+    thread.join(PATIENCE)
+    assert fetch(pg_log, "SELECT name FROM eventlog_consumer") == [("search",)]
+
+
+def test_a_writer_wakes_the_publisher_and_a_consumer_that_sleep(pg_log: sa.Engine) -> None:
+    inboxes = [Inbox(), Inbox()]
+    with (
+        publishing(configuration(pg_log, polling_interval=LONG), inboxes[0]),
+        publishing(consumer(pg_log, polling_interval=LONG), inboxes[1]),
+    ):
+        for key in range(1, 6):
+            write(pg_log, key)
+            assert [inbox.take() for inbox in inboxes] == [[key], [key]]
+            time.sleep(0.3)

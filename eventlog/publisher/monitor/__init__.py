@@ -37,7 +37,12 @@ def monitoring(config: Config, listen: str, counters: Counters, compare: Compare
         from eventlog.publisher.monitor.server import Monitor, Questions, serving
         from eventlog.publisher.monitor.status import answers_data, process_status
     activity = Activity(counters, settings.interval, settings.patience or patience(config))
-    metrics = PublisherMetrics(activity, {"log": name, "sink": config.sink.type})
+    consumer = None if config.follows else config.source.consumer
+    labels = {"log": name, "sink": config.sink.type}
+    if consumer is not None:
+        labels["consumer"] = consumer
+        name += f", consumer {consumer}"
+    metrics = PublisherMetrics(activity, labels)
     status = partial(process_status, activity, name, config.sink.type, config.format.type, shows_values=settings.values)
     questions = None
     if not config.follows:

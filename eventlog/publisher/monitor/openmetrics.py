@@ -146,6 +146,12 @@ class PublisherMetrics(Collector):
                 "Age of the first row N by event_time; 0 if there is none.",
                 activity.oldest_seconds or 0.0,
             )
+        if looked.ranges is not None:
+            text = "Ranges in the set of a consumer: between them are gaps that may still be filled."
+            yield "eventlog_consumer_ranges", text, looked.ranges
+        if looked.snapshot is not None:
+            text = "Objects of the class that a consumer's snapshot reads now, as far as they were answered."
+            yield "eventlog_snapshot_objects", text, looked.snapshot["objects"]
         if looked.behind is not None:
             text = "What a followed source holds behind its position: bytes, rows or messages, by the source."
             yield "eventlog_source_behind", text, looked.behind

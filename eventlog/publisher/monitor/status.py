@@ -31,7 +31,8 @@ EMPTY: Final[Mapping[str, Any]] = dict.fromkeys(
         "log", "sink", "format", "started_at", "publisher_runs", "state", "is_ready", "is_alive", "progress_seconds",
         "patience_seconds", "rows", "queue_rows", "queue_cap", "oldest_seconds", "oldest_writer_seconds",
         "looked_seconds_ago", "counters", "back_offs", "reconnects", "parked_objects", "parked", "flights", "sent",
-        "in_flight", "drift", "job", "backlog", "consumers", "behind", "behind_unit",
+        "in_flight", "drift", "job", "backlog", "consumers", "ranges",
+        "snapshot", "behind", "behind_unit",
     )
 )  # fmt: skip
 """The names of the shape, without what stands in every status."""
@@ -113,6 +114,8 @@ def process_status(activity: Activity, log: str, sink: str, format_name: str, *,
         queue_cap=looked.cap,
         oldest_seconds=activity.oldest_seconds,
         oldest_writer_seconds=looked.oldest_writer_seconds,
+        ranges=looked.ranges,
+        snapshot=looked.snapshot,
         behind=looked.behind,
         behind_unit=looked.behind_unit,
         looked_seconds_ago=None if activity.looked_time is None else round(now - activity.looked_time, 3),

@@ -199,6 +199,9 @@ function showStatus(status) {
   const failed = done.rows_error + done.rows_fatal + done.rows_bad;
   if (failed !== failedSeen && status.queue_rows !== null) askErrors(failed);
   if (status.oldest_writer_seconds !== null) tiles.push(["oldest open writer", seconds(status.oldest_writer_seconds)]);
+  if (status.ranges !== null) tiles.push(["ranges in the consumer's set", count(status.ranges)]);
+  if (status.snapshot !== null && status.snapshot.class !== null)
+    tiles.push([`objects of ${status.snapshot.class} read, of about ${count(status.snapshot.expected)}`, count(status.snapshot.objects)]);
   showTiles(tiles);
   $("parked-count").textContent = status.parked_objects ? `(${status.parked_objects})` : "";
   table($("parked"), [
