@@ -37,7 +37,7 @@ def monitoring(config: Config, listen: str, counters: Counters, compare: Compare
         from eventlog.publisher.monitor.server import Monitor, Questions, serving
         from eventlog.publisher.monitor.status import answers_data, process_status
     activity = Activity(counters, settings.interval, settings.patience or patience(config))
-    consumer = None if config.follows else config.source.consumer
+    consumer = config.of_log.consumer
     labels = {"log": name, "sink": config.sink.type}
     if consumer is not None:
         labels["consumer"] = consumer
