@@ -35,7 +35,7 @@ from eventlog.xds.writer import Header
 
 
 def _cloudevents(mode: str, in_records: bool = False) -> CloudEventWriter:
-    return CloudEventWriter(CloudEventsOptions(mode, "/bench/log"), Publishing(in_records=in_records))
+    return CloudEventWriter(CloudEventsOptions("/bench/log", mode=mode), Publishing(in_records=in_records))
 
 
 _FORMATS: Final[Mapping[str, Callable[[], EventWriter[Any]]]] = {

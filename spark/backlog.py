@@ -54,7 +54,7 @@ from spark.hold import (
 )
 from spark.job import BLOB_SCHEMA, Job, Numbered, Output, PartReport, part_report, without_settings_of_others
 from spark.log_source import PARTITION_ROWS, Place, place_for
-from spark.output import COMPRESSIONS, format_named
+from spark.output import COMPRESSIONS, output_format
 from spark.preflight import counting_cores, preflight, waiting_parts
 from spark.session import (
     Done,
@@ -178,7 +178,7 @@ def _claim(context: Context) -> Claim:
 def _settings(config: Config, request: Request, context: Context) -> dict[str, str]:
     """The settings that decide on documents and marks."""
     options = {f"map.{name}": value for name, value in request.options.items()}
-    form = request.form or format_named(request.format).forms[0]
+    form = request.form or output_format(request.format).forms[0]
     compression, last_sequence = request.compression, request.last_sequence
     return settings_of(config, context, form=form, compression=compression, last_sequence=last_sequence, **options)
 
@@ -201,7 +201,7 @@ def _resume(
 
 
 def _check(config: Config, request: Request) -> None:
-    format_named(request.format, request.form)
+    output_format(request.format, request.form)
     if request.compression not in COMPRESSIONS:
         raise ConfigError(f"compression {request.compression!r} is unknown: use {', '.join(COMPRESSIONS)}")
     if request.max_file_bytes < _LEAST_FILE_BYTES:
@@ -227,7 +227,7 @@ def _convert(
     config: Config, request: Request, context: Context, directory: Directory, settings: Mapping[str, str]
 ) -> Manifest:
     started = datetime.now(UTC)
-    form = format_named(request.format)
+    form = output_format(request.format)
     file_form = request.form or form.forms[0]
     output = Output(
         directory.uri,
@@ -374,7 +374,7 @@ def _finish(
     state = max([job.before.state, *(sequence.WriterState(*report.state) for report in reports)])
     sizes: dict[str, int | None] = {file.name: file.bytes for file in files}
     written = [*(flight.ids for flight in flights), *(report.ids for report in reports)]
-    others = format_named(job.output.format).finish(job, directory, files, state)
+    others = output_format(job.output.format).finish(job, directory, files, state)
     claim = _claim(context)
     manifest = Manifest(
         job=job.name,

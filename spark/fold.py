@@ -54,7 +54,7 @@ from spark.job import (
     unpack_numbered,
     write_run,
 )
-from spark.output import format_named
+from spark.output import output_format
 from spark.session import task_numbers, tune_collector
 
 # --- read a part ------------------------------------------------------------------------------------------------------
@@ -114,11 +114,11 @@ class _Part:
         job, log = self._job, self._job.place.log
         user = job.options.driver_user
         left = user if job.options.leave_loopback else None
-        is_timed = job.output.format != "xds"
-        fields = LogRow._fields if is_timed else QUEUE_FIELDS
+        needs_rows = output_format(job.output.format).needs_log_rows(job)
+        fields = LogRow._fields if needs_rows else QUEUE_FIELDS
         window = Window(self._range.first, self._range.last, None)
         for rows in context.dialect.read_fields(context.connection, log, window, fields):
-            if is_timed:
+            if needs_rows:
                 whole = list(map(log_row, rows))
                 self.log_rows.update(zip(map(_RECORD_ID, whole), whole, strict=True))
                 rows = list(queue_rows(whole))
@@ -313,7 +313,7 @@ class Builder:
         self.taken: dict[int, Numbered] = {}
         self._job = job
         self._stack = stack
-        self._render = format_named(job.output.format).renderer(job)
+        self._render = output_format(job.output.format).renderer(job)
         self._context: Context | None = None
 
     @property

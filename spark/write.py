@@ -10,16 +10,15 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
-from itertools import chain, groupby
+from itertools import chain, groupby, islice
 from operator import attrgetter
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from eventlog.core.events import Outgoing
 from eventlog.core.fold import first_id
-from eventlog.model import LogRow, Operation, Status
+from eventlog.model import Operation, Status
 from eventlog.publisher.context import Context
 from eventlog.publisher.cycle import Rebuilt, build_recorded
 from eventlog.publisher.flight import Flight
@@ -48,7 +47,7 @@ from spark.job import (
     unpack_columns,
     unpack_numbered,
 )
-from spark.output import OutputFormat, WriteEnvelopes, counts_of, format_named
+from spark.output import OutputFormat, RenderSent, WriteSent, output_format
 from spark.session import tune_collector
 
 REPORT_SCHEMA: Final = "report string"
@@ -107,7 +106,7 @@ class _Part:
     def write(self, job: Job, directory: Directory) -> PartReport:
         built, self.built = self.built, []
         before = total((job.before, *self.before))
-        files, numbered = format_named(job.output.format).write(job, directory, self.number, built, before, {})
+        files, numbered = output_format(job.output.format).write(job, directory, self.number, built, before, {})
         ranges = sorted(self.ranges)
         name = f"{IDS}/part-{self.number:06d}-{job.name}.parquet"
         checksum = _write_ids(directory, name, ranges, self.bad)
@@ -171,12 +170,12 @@ def write_flights(job: Job, directory: Directory, flights: Sequence[Flight]) -> 
 
     What became of them, and what is numbered up to here.
     """
-    output = format_named(job.output.format)
+    output = output_format(job.output.format)
     part: _RenderedFlights | _EnvelopedFlights
-    if output.write_envelopes is None:
+    if output.render_sent is None or output.write_sent is None:
         part = _RenderedFlights(job, output)
     else:
-        part = _EnvelopedFlights(output.write_envelopes)
+        part = _EnvelopedFlights(output.render_sent(job), output.write_sent)
     reports: list[FlightReport] = []
     counts: Counter[str] = Counter()
     for flight in flights:
@@ -196,25 +195,28 @@ def write_flights(job: Job, directory: Directory, flights: Sequence[Flight]) -> 
 class _EnvelopedFlights:
     """Events keep their envelopes, and the event-ids that they have been sent under."""
 
-    def __init__(self, write: WriteEnvelopes) -> None:
-        self._write = write
-        self._envelopes: list[list[Outgoing]] = []
-        self._log_rows: dict[int, LogRow] = {}
+    def __init__(self, render: RenderSent, write: WriteSent) -> None:
+        self._render, self._write = render, write
+        self._blobs: list[Columns] = []
 
     def add(self, context: Context, flight: Flight, rebuilt: Rebuilt) -> tuple[list[BadLine], Counter[str]]:
         """The next flight; its bad rows and what is counted."""
-        self._log_rows |= rebuilt.log_rows
+        bad: list[BadLine] = []
+        counted: Counter[str] = Counter()
         events = iter(rebuilt.events)
         for envelope in flight.envelopes.values():
-            sent = [event for _, event in zip(envelope, events, strict=False) if event.operation is not None]
-            if sent:
-                self._envelopes.append(sent)
-        _, bad = counts_of(rebuilt.events)
-        return bad, Counter([event.operation for event in rebuilt.events if event.operation is not None])
+            own = list(islice(events, len(envelope)))
+            places = [event.ids[0] for event in own]
+            blob, failed, counts = self._render(own, places, rebuilt.log_rows, context.query_back)
+            bad += failed
+            counted.update({operation: counts[operation] for operation in Operation if operation in counts})
+            if blob is not None:
+                self._blobs.append(blob)
+        return bad, counted
 
     def write(self, job: Job, directory: Directory) -> tuple[list[OutputFile], Numbered]:
         """The files of all flights, and what is numbered up to here."""
-        return self._write(job, directory, 0, self._envelopes, self._log_rows), job.before
+        return self._write(job, directory, self._blobs), job.before
 
 
 class _RenderedFlights:

@@ -100,13 +100,16 @@ class NothingWritten(FormatError):
 class Format:
     """All that is known of one format. Each format extends it in its own package and says what differs.
 
-    ``name``: in options and commands; ``title``: for help and pages. ``endings``: of files that documents are written
-    to, by their layout. ``schemes``: of the URLs that it reads and writes beside files, None = those of any database.
-    ``reader_options``, ``writer_options``: the classes that declare its options; ``publish_options``: that of a
-    publisher and a backlog. ``answer``: where an HTTP receiver's answer stands if nothing else is said. ``is_of_rows``:
-    an event is a row of one table, without values of child tables.
+    ``name``: in options and commands; ``title``: for help and pages. ``endings``: of files that documents are
+    written to, by their layout. ``schemes``: of the URLs that it reads and writes beside files, None = those of any
+    database. ``reader_options``, ``writer_options``: the classes that declare its options; ``publish_options``:
+    that of a publisher; ``backlog_options``: that of a backlog job, None = the publisher's, without ``--map``.
+    ``answer``: where an HTTP receiver's answer stands if nothing else is said. ``is_of_rows``: an event is a row of
+    one table, without values of child tables. ``is_numbered``: messages bear numbers that follow one another, which
+    a backlog job gives them last.
 
-    What a format can do is a method each, which may be missing: ``read_changes``, ``write_changes``, ``publish``.
+    What a format can do is a method each, which may be missing: ``read_changes``, ``write_changes``, ``publish``,
+    ``tables``.
     """
 
     name: ClassVar[str]
@@ -116,8 +119,10 @@ class Format:
     reader_options: ClassVar[tuple[type, ...]] = ()
     writer_options: ClassVar[tuple[type, ...]] = ()
     publish_options: ClassVar[type | None] = None
+    backlog_options: ClassVar[type | None] = None
     answer: ClassVar[str] = "status"
     is_of_rows: ClassVar[bool] = False
+    is_numbered: ClassVar[bool] = False
 
     # --- a format has some of these ---
 
@@ -139,6 +144,10 @@ class Format:
     def publish(self, options: Any, publishing: Publishing) -> EventWriter[Any]:
         """Return the writer of events, with options of ``publish_options``. Raises ConfigError."""
         raise self.lacks("published")
+
+    def tables(self) -> None:
+        """Say that a backlog job writes tables of the format: ``spark.output.tables`` makes their rows."""
+        raise self.lacks("written as tables")
 
     # --- what is not as here, a format says ---
 
@@ -174,7 +183,7 @@ class Format:
     # --- asked by all others ---
 
     def can(self, method: str) -> bool:
-        """Return True if the format has this method: ``read_changes``, ``write_changes`` or ``publish``."""
+        """Return True if the format has this method: one of those above."""
         return getattr(type(self), method) is not getattr(Format, method)
 
     def lacks(self, what: str) -> ConfigError:

@@ -80,15 +80,16 @@ class EventWriter(Generic[P]):
     """Events to documents. A format's writer extends it: it has ``write``, and says what is not as here.
 
     ``media_type``: that of bodies. ``heartbeat``: the body that is sent when nothing else was for long, empty if the
-    format has no such thing. ``is_framed``: a body is more than its pieces one after the other. ``is_single``: a
-    document holds one event. ``joins_new_key``: a change that gives its row another key is one event, else a delete and
-    an insert.
+    format has no such thing. ``is_framed``: a body is more than its pieces one after the other. ``is_text``: bodies
+    are text in UTF-8. ``is_single``: a document holds one event. ``joins_new_key``: a change that gives its row another
+    key is one event, else a delete and an insert.
     """
 
     media_type: str = "application/octet-stream"
     heartbeat: bytes = b""
     needs: frozenset[Need] = frozenset()
     is_framed: ClassVar[bool] = False
+    is_text: ClassVar[bool] = True
     is_single: bool = False
     in_records: bool = False
     joins_new_key: ClassVar[bool] = False

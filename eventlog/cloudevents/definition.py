@@ -8,7 +8,7 @@ from typing import Final
 from eventlog.changes.format import Format, Report
 from eventlog.changes.publishing import Publishing
 from eventlog.cloudevents.format import read, write
-from eventlog.cloudevents.options import PublishOptions, ReadOptions, WriteOptions, refused_mode
+from eventlog.cloudevents.options import FileOptions, PublishOptions, ReadOptions, WriteOptions, refused_mode
 from eventlog.cloudevents.publish import CloudEventWriter
 from eventlog.model import Change
 
@@ -21,6 +21,7 @@ class CloudEventsFormat(Format):
     reader_options = (ReadOptions,)
     writer_options = (WriteOptions,)
     publish_options = PublishOptions
+    backlog_options = FileOptions
 
     def read_changes(self, source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
         return read(source, options, report)
@@ -28,7 +29,7 @@ class CloudEventsFormat(Format):
     def write_changes(self, changes: Iterable[Change], target: str, options: WriteOptions, report: Report) -> None:
         write(changes, target, options, report)
 
-    def publish(self, options: PublishOptions, publishing: Publishing) -> CloudEventWriter:
+    def publish(self, options: FileOptions, publishing: Publishing) -> CloudEventWriter:
         return CloudEventWriter(options, publishing)
 
     def refusal(self, options: PublishOptions, publishing: Publishing) -> tuple[str, str] | None:

@@ -118,15 +118,21 @@ class WriteOptions(CheckedOptions):
 
 
 @dataclass(frozen=True, slots=True)
-class PublishOptions(CheckedOptions):
-    """Options of a publisher's and a backlog's events. Raises ConfigError."""
+class FileOptions(CheckedOptions):
+    """Options of a backlog's events, which are structured. Raises ConfigError."""
 
-    mode: str | None = shared(MODE)
     source: str | None = shared(SOURCE)
     event_type: str = shared(EVENT_TYPE)
     dataschema: str | None = shared(DATASCHEMA)
     integers: str = shared(INTEGERS)
     nested_values: str = shared(NESTED_VALUES)
+
+
+@dataclass(frozen=True, slots=True)
+class PublishOptions(FileOptions):
+    """Options of a publisher's events. Raises ConfigError."""
+
+    mode: str | None = shared(MODE)
 
 
 def mode_of(chosen: str | None, publishing: Publishing) -> str:

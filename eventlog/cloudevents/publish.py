@@ -19,7 +19,7 @@ from eventlog.cloudevents.format import (
     data_reader,
     event_writer,
 )
-from eventlog.cloudevents.options import BATCHED, BINARY, PublishOptions, mode_of
+from eventlog.cloudevents.options import BATCHED, BINARY, STRUCTURED, FileOptions, PublishOptions, mode_of
 from eventlog.cloudevents.values import JsonForm
 from eventlog.core.catalog import Catalog, ObjectClass
 from eventlog.core.events import Outgoing, association_of
@@ -45,8 +45,9 @@ class CloudEventWriter(EventWriter[CloudEvent]):
     needs = frozenset({Need.TIMES})
     joins_new_key = True
 
-    def __init__(self, options: PublishOptions, publishing: Publishing) -> None:
-        self.mode, self.in_records = mode_of(options.mode, publishing), publishing.in_records
+    def __init__(self, options: FileOptions, publishing: Publishing) -> None:
+        chosen = options.mode if isinstance(options, PublishOptions) else STRUCTURED
+        self.mode, self.in_records = mode_of(chosen, publishing), publishing.in_records
         self.is_single = publishing.in_messages and self.mode != BATCHED
         self._form = JsonForm(options.integers, options.nested_values)
         source = options.source or source_of(publishing)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from eventlog.changes.format import Format
 from eventlog.changes.publishing import Publishing
+from eventlog.core.options import same_fields
 from eventlog.core.values import ValueOptions
 from eventlog.errors import ConfigError
 from eventlog.registry import format_named, sink_named
@@ -30,6 +31,11 @@ def options_for(config: Config, format: Format) -> Any:
 def publish_options(config: Config) -> Any:
     """Return the options of the format, None if it is not published. Raises ConfigError."""
     return options_for(config, chosen_format(config))
+
+
+def named_options(config: Config, kind: type) -> dict[str, Any]:
+    """Return what the configuration says of options of this kind, by name."""
+    return same_fields(publish_options(config), kind)
 
 
 def value_options(config: Config) -> ValueOptions:

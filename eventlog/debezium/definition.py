@@ -21,6 +21,7 @@ class DebeziumFormat(Format):
     reader_options = (ReadOptions,)
     writer_options = (WriteOptions,)
     publish_options = PublishOptions
+    backlog_options = WriteOptions
     is_of_rows = True
 
     def read_changes(self, source: str, options: ReadOptions, report: Report) -> Iterator[Change]:

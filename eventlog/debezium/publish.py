@@ -44,6 +44,8 @@ class DebeziumWriter(EventWriter[tuple[KafkaRecord, ...]]):
             {Need.TIMES, Need.WHOLE_ROWS} if options.missing_columns == "read_back" else {Need.TIMES}
         )
         self._options, self._values = write_options(options, publishing), publishing.values
+        values_alone = not self.in_records and not isinstance(options, WriteOptions)
+        self._lines = "values" if values_alone else self._options.lines
         self._records: EventRecords | None = None
         self._changes = EnvelopeWriter(self._options, publishing.catalog)
 
@@ -69,8 +71,7 @@ class DebeziumWriter(EventWriter[tuple[KafkaRecord, ...]]):
         return piece
 
     def body(self, pieces: Sequence[tuple[KafkaRecord, ...]]) -> bytes:
-        lines = "records" if self.in_records else "values"
-        return b"".join(line_of(record, lines) for piece in pieces for record in piece)
+        return b"".join(line_of(record, self._lines) for piece in pieces for record in piece)
 
     def media_type_of(self, pieces: Sequence[tuple[KafkaRecord, ...]]) -> str:
         return "application/json" if len(pieces) == 1 else "application/x-ndjson"

@@ -178,6 +178,10 @@ class ChangeTableFormat(Format):
     reader_options = (ReadOptions,)
     writer_options = (WriteOptions,)
     publish_options = BacklogOptions
+    backlog_options = WriteOptions
+
+    def tables(self) -> None:
+        pass
 
     def read_changes(self, source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
         """The changes of all change tables of a source in change_seq order, numbered within their transactions.

@@ -25,7 +25,9 @@ class QlikMessagesFormat(Format):
     reader_options = (ReadOptions,)
     writer_options = (WriteOptions,)
     publish_options = PublishOptions
+    backlog_options = WriteOptions
     is_of_rows = True
+    is_numbered = True
 
     def read_changes(self, source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
         return read(source, options, report)

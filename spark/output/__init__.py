@@ -1,4 +1,6 @@
-"""What a format is to a backlog job: an ``OutputFormat`` of functions; and the files of a part that these write."""
+"""What a backlog job makes of a format: documents of any that is published (``published``), numbered messages
+(``records``), tables (``tables``); and the files of a part.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from eventlog.config.load import Config
-from eventlog.core.events import Decided, Outgoing, QueryBack, build_event
+from eventlog.core.events import Decided, Outgoing, QueryBack
 from eventlog.errors import ConfigError
 from eventlog.model import LogRow
 from eventlog.qlik.sequence import WriterState
+from eventlog.registry import format_named
 from spark.directory import Directory, FileStream
-from spark.job import NOTHING, BadLine, Columns, Counts, Job, Numbered, OutputFile
+from spark.job import BadLine, Columns, Counts, Job, Numbered, OutputFile
 
 RECEIVER: Final = "receiver"
 """The code of a row whose event the format cannot hold (spec/event-log.md 10)."""
@@ -41,9 +44,16 @@ what was before; the files, and what is numbered at its end. The mapping, by pla
 sent already, which keep them.
 """
 
-WriteEnvelopes = Callable[[Job, Directory, int, Sequence[Sequence[Outgoing]], Mapping[int, LogRow]], list[OutputFile]]
-"""Writes events in the envelopes, and under the event-ids, that they have been sent under; with their rows of the log.
+RenderSent = Callable[
+    [Sequence[Outgoing], Sequence[int], Mapping[int, LogRow], QueryBack],
+    tuple[Columns | None, list[BadLine], Counts],
+]
+"""Events that keep their event-ids, their places, their rows in the log, and what reads rows of objects -> their
+columns, None = nothing is written; rows that get E; what was counted.
 """
+
+WriteSent = Callable[[Job, Directory, Sequence[Columns]], list[OutputFile]]
+"""Writes the blobs of envelopes that have been sent before, an envelope each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,39 +62,38 @@ class OutputFormat:
 
     ``forms`` that the files may have, the usual one first. ``read_options``: the writer's options, of the
     configuration, of the request and for a form; raises ConfigError. ``renderer``: what makes blobs of groups, in the
-    stages that fold them. ``write_envelopes``: for formats whose events in flight keep their envelopes. ``folders``
-    that the output may have; raises FormatError, MaskTooWide for classes that it cannot hold. ``finish`` writes what
-    stands in the directory once, of all files and the last state of the numbering; its names.
+    stages that fold them. ``render_sent``, ``write_sent``: for formats whose events in flight keep their envelopes.
+    ``needs_log_rows``: whether the rows of the log are needed whole. ``folders`` that the output may have; raises
+    FormatError, MaskTooWide for classes that it cannot hold. ``finish`` writes what stands in the directory once, of
+    all files and the last state of the numbering; its names.
     """
 
     forms: tuple[str, ...]
     read_options: Callable[[Config, Mapping[str, Any], str], Any]
     renderer: Callable[[Job], Render]
     write: Write
-    write_envelopes: WriteEnvelopes | None = None
+    render_sent: Callable[[Job], RenderSent] | None = None
+    write_sent: WriteSent | None = None
+    needs_log_rows: Callable[[Job], bool] = lambda _: True
     folders: Callable[[Job], list[str]] = lambda _: []
     finish: Callable[[Job, Directory, Sequence[OutputFile], WriterState], list[str]] = lambda *_: []
 
 
-_FORMATS: Final[Mapping[str, str]] = {
-    "xds": "spark.output.xds:FORMAT",
-    "cloudevents": "spark.output.records:CLOUDEVENTS",
-    "debezium": "spark.output.records:DEBEZIUM",
-    "qlik-messages": "spark.output.records:QLIK_MESSAGES",
-    "qlik-change-table": "spark.output.tables:FORMAT",
-}
-"""The formats by name, with the place of each, which is loaded for a job of it."""
-
-
-def format_named(name: str, form: str | None = None) -> OutputFormat:
-    """A format. Raises ConfigError if there is none of this name, or if it has no such form."""
-    if name not in _FORMATS:
-        raise ConfigError(f"format {name!r} is unknown: use {', '.join(_FORMATS)}")
-    module, _, attribute = _FORMATS[name].partition(":")
-    output_format: OutputFormat = getattr(import_module(module), attribute)
-    if form is not None and form not in output_format.forms:
-        raise ConfigError(f"form {form!r} is unknown: files of {name} are {', '.join(output_format.forms)}")
-    return output_format
+def output_format(name: str, form: str | None = None) -> OutputFormat:
+    """Return what a job needs of the format of this name. Raises ConfigError if it writes no files of a backlog, or
+    has no such form.
+    """
+    format = format_named(name)
+    if format.can("tables"):
+        module = "spark.output.tables"
+    elif format.is_numbered:
+        module = "spark.output.records"
+    else:
+        module = "spark.output.published"
+    output: OutputFormat = import_module(module).output_of(format)
+    if form is not None and form not in output.forms:
+        raise ConfigError(f"form {form!r} is unknown: files of {name} are {', '.join(output.forms)}")
+    return output
 
 
 def counts_of(events: Sequence[Outgoing]) -> tuple[Counter[str], list[BadLine]]:
@@ -107,23 +116,12 @@ def counts_of(events: Sequence[Outgoing]) -> tuple[Counter[str], list[BadLine]]:
     return counts, bad
 
 
-def renderer_of_events(
-    job: Job, columns: Callable[[Sequence[int], Sequence[Outgoing], Mapping[int, LogRow]], Columns]
-) -> Render:
-    """The function that makes ``columns`` of the events of groups, of their places and of their rows of the log."""
-    options = job.options.events
-
-    def render(
-        decided: Sequence[Decided], places: Sequence[int], log_rows: Mapping[int, LogRow], query_back: QueryBack
-    ) -> Rendered:
-        events = [build_event(group, options, decision, current) for group, decision, current in decided]
-        written = [event for event in events if event.operation is not None]
-        if len(written) < len(events):
-            places = [place for place, event in zip(places, events, strict=True) if event.operation is not None]
-        counts, bad = counts_of(events)
-        return columns(places, written, log_rows) if written else None, bad, counts, NOTHING
-
-    return render
+def refuse(event: Outgoing, message: str, counts: Counts, bad: list[BadLine]) -> None:
+    """Take an event that the format cannot hold out of what was counted: its rows are bad."""
+    assert event.operation is not None
+    bad += [(record_id, RECEIVER, message) for record_id in event.contributed]
+    counts[event.operation] -= 1
+    counts["rows_published"] -= len(event.contributed)
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from typing import Any, Final, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from eventlog.changes.format import Format
 from eventlog.config.load import Config
 from eventlog.config.publishing import publish_options
 from eventlog.core.catalog import ObjectClass
@@ -478,6 +479,7 @@ def _write_control(job: Job, directory: Directory, file_format: Any, rows: Seque
     return name
 
 
-FORMAT: Final = OutputFormat(
-    ("parquet", "csv", "json"), _read_options, _renderer, _write, folders=_folders, finish=_finish
-)
+def output_of(format: Format) -> OutputFormat:
+    """Return what a backlog job needs of change tables."""
+    forms = "parquet", "csv", "json"
+    return OutputFormat(forms, _read_options, _renderer, _write, folders=_folders, finish=_finish)

@@ -261,7 +261,7 @@ ROW = LogRow(12, "N", 2, "2024-05-10 11:59:59.5", "app", "usr", "idu=7", "fname"
 
 
 def writer(mode: str = "structured", in_records: bool = False, **options: Any) -> CloudEventWriter:
-    chosen = PublishOptions(mode, "/db/log", "hr.{operation}", **options)
+    chosen = PublishOptions("/db/log", "hr.{operation}", mode=mode, **options)
     return CloudEventWriter(chosen, Publishing(ValueOptions("full"), in_records=in_records))
 
 

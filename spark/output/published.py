@@ -1,0 +1,204 @@
+"""Events as a format's own documents in files: what the three stages do for every format that is published.
+
+The format's ``EventWriter`` makes a piece of each event in the stages that fold, and bodies of pieces in the one that
+writes. So the files hold what a publisher would send.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from itertools import chain
+from typing import Any, Final
+
+import pyarrow as pa
+
+from eventlog.changes.format import Format
+from eventlog.changes.publishing import CurrentRows, EventWriter, Need, Publishing, read_whole_rows
+from eventlog.config.load import Config
+from eventlog.config.publishing import named_options, publish_options, value_options
+from eventlog.core.events import Decided, Outgoing, QueryBack, association_of, build_event
+from eventlog.core.options import parse_options
+from eventlog.errors import ConfigError
+from eventlog.model import LogRow, Verdict, origins_of
+from eventlog.publisher.flight import Flight
+from eventlog.registry import format_named
+from eventlog.sql.connection import parse_url
+from spark.directory import Directory
+from spark.job import NOTHING, BadLine, Columns, Counts, Job, Numbered, OutputFile, catalog
+from spark.output import PARQUET_FOOTER, OutputFormat, PartFiles, Render, Rendered, RenderSent, counts_of, refuse
+
+FORMS: Final = ("lines", "documents", "parquet")
+
+_PIECE: Final = "piece"
+_ABOUT: Final = ("event_id", "class", "operation", "association")
+"""What Parquet has of an event beside its document."""
+_GROUP_EVENTS: Final = 5_000
+
+
+def output_of(format: Format) -> OutputFormat:
+    """Return what a backlog job needs of a format that is published."""
+    return OutputFormat(
+        FORMS, partial(_read_options, format), _renderer, _write, _pieces_writer, _write_sent, _needs_log_rows
+    )
+
+
+def _read_options(format: Format, config: Config, options: Mapping[str, Any], form: str) -> Any:
+    """The options of ``[format]``; those of the request go before."""
+    kind = format.backlog_options
+    if kind is None:
+        if options:
+            raise ConfigError(
+                f"format {format.name} takes no options of --map: set them in [format] of the configuration"
+            )
+        return publish_options(config)
+    named = {**named_options(config, kind), **options}
+    return parse_options(kind, named, f"the backlog's {format.title}")
+
+
+def writer_of(job: Job) -> EventWriter[Any]:
+    """Return the writer of the job's events."""
+    url, log = parse_url(job.place.url), job.place.log
+    layout = "documents" if job.output.form == "documents" else "lines"
+    database = url.database or url.username or ""
+    publishing = Publishing(value_options(job.config), database, log.schema, log.name, layout=layout)
+    return format_named(job.output.format).publish(job.output.options, publishing)
+
+
+def _needs_log_rows(job: Job) -> bool:
+    return Need.TIMES in writer_of(job).needs
+
+
+# --- first and second stage: pieces -----------------------------------------------------------------------------------
+
+
+def _pieces_writer(job: Job) -> RenderSent:
+    """Return the function that makes the columns of events."""
+    writer, classes, is_parquet = writer_of(job), catalog(job), job.output.form == "parquet"
+
+    def write(
+        events: Sequence[Outgoing], places: Sequence[int], log_rows: Mapping[int, LogRow], query_back: QueryBack
+    ) -> tuple[Columns | None, list[BadLine], Counts]:
+        current_rows: CurrentRows = {}
+        if Need.WHOLE_ROWS in writer.needs:
+            events, current_rows = read_whole_rows(events, query_back)
+        counts, bad = counts_of(events)
+        written = [event for event in events if event.operation is not None]
+        if len(written) < len(events):
+            places = [place for place, event in zip(places, events, strict=True) if event.operation is not None]
+        if not written:
+            return None, bad, counts
+        flight = Flight(0, {}, origins=origins_of(log_rows.values()), current_rows=current_rows)
+        pieces = writer.write(classes, flight, written)
+        if Verdict in set(map(type, pieces)):
+            several = list(zip(places, written, pieces, strict=True))
+            for _, event, piece in several:
+                if isinstance(piece, Verdict):
+                    refuse(event, piece.message, counts, bad)
+            several = [each for each in several if not isinstance(each[2], Verdict)]
+            if not several:
+                return None, bad, counts
+            places, written, pieces = (list(column) for column in zip(*several, strict=True))
+        if not writer.is_framed:
+            pieces = [writer.body([piece]) for piece in pieces]
+        about = zip(_ABOUT, zip(*map(_about_of, written), strict=True), strict=True) if is_parquet else ()
+        return {"place": places, _PIECE: pieces, **dict(about)}, bad, counts
+
+    return write
+
+
+def _about_of(event: Outgoing) -> tuple[str, str, str, str]:
+    assert event.object_id is not None
+    object_class, _ = event.object_id
+    return event.sent_id, object_class.name, str(event.operation), association_of(event)
+
+
+def _renderer(job: Job) -> Render:
+    """Return the function that makes the columns of the events of groups."""
+    options, write = job.options.events, _pieces_writer(job)
+
+    def render(
+        decided: Sequence[Decided], places: Sequence[int], log_rows: Mapping[int, LogRow], query_back: QueryBack
+    ) -> Rendered:
+        events = [build_event(group, options, decision, current) for group, decision, current in decided]
+        return *write(events, places, log_rows, query_back), NOTHING
+
+    return render
+
+
+# --- third stage: files -----------------------------------------------------------------------------------------------
+
+
+def _write(
+    job: Job, directory: Directory, part: int, blobs: Sequence[Columns], before: Numbered, sequences: Mapping[int, str]
+) -> tuple[list[OutputFile], Numbered]:
+    """``Write`` for the events of a part: envelopes of them in queue order, as files."""
+    places = [place for blob in blobs for place in blob["place"]]
+    order = sorted(range(len(places)), key=places.__getitem__)
+    size = job.output.batch_size
+    envelopes = [order[start : start + size] for start in range(0, len(order), size)]
+    return _write_files(job, directory, part, blobs, envelopes), before
+
+
+def _write_sent(job: Job, directory: Directory, blobs: Sequence[Columns]) -> list[OutputFile]:
+    """``WriteSent``: an envelope a blob, as files."""
+    envelopes, end = [], 0
+    for blob in blobs:
+        first, end = end, end + len(blob["place"])
+        envelopes.append(range(first, end))
+    return _write_files(job, directory, 0, blobs, envelopes)
+
+
+def _write_files(
+    job: Job, directory: Directory, part: int, blobs: Sequence[Columns], envelopes: Sequence[Sequence[int]]
+) -> list[OutputFile]:
+    """Write envelopes, each the indexes of its events among those of all blobs."""
+    output, writer, format = job.output, writer_of(job), format_named(job.output.format)
+    pieces: list[Any] = list(chain.from_iterable(blob[_PIECE] for blob in blobs))
+    places: list[int] = list(chain.from_iterable(blob["place"] for blob in blobs))
+    is_file_each = output.form == "documents"
+    ending = ".parquet" if output.form == "parquet" else format.endings[output.form]
+    with PartFiles(job, directory, part, ending, digits=7 if is_file_each else 5) as files:
+        if output.form == "parquet":
+            about = [line for blob in blobs for line in zip(*map(blob.__getitem__, _ABOUT), strict=True)]
+            order = [index for envelope in envelopes for index in envelope]
+            _write_parquet(files, writer, [(places[i], pieces[i], about[i]) for i in order])
+            return files.files
+        for envelope in envelopes:
+            own = [pieces[i] for i in envelope]
+            if writer.is_framed or is_file_each:
+                body = writer.body(own) if writer.is_framed else b"".join(own)
+                files.add([body], len(own), 1, places[envelope[0]], places[envelope[-1]])
+            else:
+                for i, piece in zip(envelope, own, strict=True):
+                    files.add([piece], 1, piece.count(b"\n"), places[i], places[i])
+            if is_file_each:
+                files.close()
+    return files.files
+
+
+def _write_parquet(
+    files: PartFiles, writer: EventWriter[Any], events: Iterable[tuple[int, Any, tuple[str, ...]]]
+) -> None:
+    """Write events with their places and what is told of them, a row each."""
+    left = list(events)
+    kinds = [*(pa.string() for _ in _ABOUT), pa.string() if writer.is_text else pa.binary()]
+    schema = pa.schema(list(zip((*_ABOUT, "document"), kinds, strict=True)))
+    start = 0
+    while start < len(left):
+        documents: list[bytes] = []
+        size = 0
+        for _, piece, _ in left[start : start + _GROUP_EVENTS]:
+            body = writer.body([piece]) if writer.is_framed else piece
+            document = body.rstrip(b"\n") if writer.is_text else body
+            size += len(document) + 200
+            if documents and size > files.max_bytes - PARQUET_FOOTER:
+                break
+            documents.append(document)
+        end = start + len(documents)
+        about = zip(*(each[2] for each in left[start:end]), strict=True)
+        shown = [document.decode() for document in documents] if writer.is_text else documents
+        arrays = [pa.array(column, kind) for column, kind in zip((*about, shown), kinds, strict=True)]
+        table = pa.Table.from_arrays(arrays, schema=schema)
+        files.put_table(table, size, len(documents), len(documents), left[start][0], left[end - 1][0])
+        start = end
