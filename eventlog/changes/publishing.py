@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import Enum
 from typing import ClassVar, Final, Generic, Protocol, TypeVar
 
@@ -47,6 +47,10 @@ class FlightState(Protocol):
     def current_rows(self) -> CurrentRows: ...
 
 
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
 _FULL: Final = ValueOptions("full", characters="unicode")
 
 
@@ -58,7 +62,7 @@ class Publishing:
     the one that the sink is configured with. ``layout``: ``lines``, where documents stand one after the other, or
     ``documents``, each on its own. ``in_records``: the sink takes records of Kafka; ``in_messages``: each document
     goes out alone, with answer; ``has_headers``: headers go with it. ``catalog``: the classes of a followed source, for
-    keys and types, None = not known; those of a log come with its events.
+    keys and types, None = not known; those of a log come with its events. ``utc_now``: the clock.
     """
 
     values: ValueOptions = _FULL
@@ -71,6 +75,7 @@ class Publishing:
     in_messages: bool = False
     has_headers: bool = False
     catalog: Catalog | None = None
+    utc_now: Callable[[], datetime] = _utc_now
 
 
 P = TypeVar("P")
@@ -184,6 +189,9 @@ class EventWriter(Generic[P]):
 
     def forget(self) -> None:
         """Take note that what was given since the last flush may not have come to the receiver."""
+
+    def close(self) -> None:
+        """Release what the writer holds, such as the connection to a registry."""
 
 
 # --- what several formats need of events ------------------------------------------------------------------------------

@@ -18,17 +18,19 @@ from eventlog.cli.context import (
     json_option,
     master_of,
     master_option,
+    name_option,
     note,
     print_json,
     result,
     spark_module,
 )
 from eventlog.config.load import Config
+from eventlog.config.settings import DEFAULT_FORMAT
 from eventlog.conversion import read_map
 from eventlog.errors import ConfigError, number_of
 from eventlog.publisher.context import remarks
+from eventlog.registry import FORMATS
 
-_FORMATS: Final = ("xds", "cloudevents", "debezium", "qlik-messages", "qlik-change-table")
 _FORMS: Final = ("lines", "documents", "parquet", "csv", "json")
 _SIZE: Final = re.compile(r"(\d+)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 _UNITS: Final = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -51,8 +53,8 @@ class _Size(click.ParamType[int]):
 @click.command(cls=Command)
 @click.option("--config", "-c", "config_file", type=FILE, metavar="FILE",
               help="Configuration file, here as well as before the command.")  # fmt: skip
-@click.option("--format", "file_format", type=click.Choice(_FORMATS), default="xds", metavar="FORMAT",
-              help=f"What is written: {', '.join(_FORMATS)}.")  # fmt: skip
+@name_option("--format", "file_format", group=FORMATS, can=("publish", "tables"), default=DEFAULT_FORMAT,
+             metavar="FORMAT", help="What is written: {names}.")  # fmt: skip
 @click.option("--map", "map_file", type=FILE, metavar="FILE",
               help="Options of the format's writer, TOML or JSON, as of `eventlog convert`; XDS: none.")  # fmt: skip
 @click.option("--last-sequence", metavar="SEQUENCE", help="Qlik formats: the change sequence to number on from.")
@@ -61,8 +63,8 @@ class _Size(click.ParamType[int]):
 @click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of the Spark that is started; repeatable.")
 @click.option("--mark", is_flag=True, help="When all documents are complete, mark exactly the rows that were read.")
 @click.option("--form", type=click.Choice(_FORMS), metavar="FORM",
-              help="How files hold it. XDS: lines (an envelope each), documents (a file each) or parquet (an event a "
-                   "row); events and messages: lines; change tables: parquet, csv or json.  "
+              help="How files hold it. Lines, documents (a file an envelope) or parquet (an event a row); Qlik "
+                   "messages: lines; change tables: parquet, csv or json.  "
                    "[default: the first of these]")  # fmt: skip
 @click.option("--compression", type=click.Choice(["none", "gzip", "zstd"]), default="none",
               help="Compression of the files.")  # fmt: skip
@@ -113,14 +115,14 @@ def backlog(
     if config_file is not None:
         context = replace(context, config_file=config_file)
     if estimate:
-        config = context.config(format__type="xds")
+        config = context.config(format__type=DEFAULT_FORMAT)
         expected = spark_module("spark.preflight").estimate(config, master_of(master), partition_rows)
         print_json(asdict(expected)) if as_json else _print_estimate(expected)
         return
     if abandon:
         if mark:
             raise ConfigError("--mark and --abandon exclude each other")
-        held = spark_module("spark.hold").abandon(context.config(format__type="xds"), out, force=yes)
+        held = spark_module("spark.hold").abandon(context.config(format__type=DEFAULT_FORMAT), out, force=yes)
         result(
             f"{number_of(held.rows, 'row')} up to record_id {held.last} given back to the publisher; {held.directory} "
             "counts no more"
@@ -146,7 +148,7 @@ def backlog(
         partition_rows=partition_rows,
     )
     # Messages are for Kafka only where they are published; here they go to files, whatever the configuration says.
-    config = context.config(format__type="xds")
+    config = context.config(format__type=DEFAULT_FORMAT)
     if not context.quiet:
         note("Spark starts, which takes some seconds")
     with _monitoring(config, location, file_format) as progress:

@@ -24,7 +24,7 @@ from click.shell_completion import CompletionItem
 from eventlog.config.load import Config, connection_url, load
 from eventlog.config.settings import LogSettings
 from eventlog.errors import ConfigError, visible
-from eventlog.registry import SOURCES, check_name, names
+from eventlog.registry import SOURCES, check_name, format_named, installed, names
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
@@ -65,18 +65,26 @@ class _Name(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.
 
     name = "name"
 
-    def __init__(self, group: str) -> None:
-        self.group = group
+    def __init__(self, group: str, can: Sequence[str] = ()) -> None:
+        self.group, self._can = group, can
+
+    def names(self) -> list[str]:
+        """The names that the option takes."""
+        if not self._can:
+            return list(names(self.group))
+        return [name for name, one in installed(self.group) if any(map(one.can, self._can))]
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         try:
             check_name(self.group, value)
+            if self._can and not any(map((format := format_named(value)).can, self._can)):
+                raise format.lacks("published")
         except ConfigError as error:
             self.fail(str(error), param, ctx)
         return str(value)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        return [CompletionItem(name) for name in names(self.group) if name.startswith(incomplete)]
+        return [CompletionItem(name) for name in self.names() if name.startswith(incomplete)]
 
 
 class _NameOption(click.Option):
@@ -84,13 +92,17 @@ class _NameOption(click.Option):
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         assert isinstance(self.type, _Name)
-        self.help = (self.help or "").replace("{names}", ", ".join(names(self.type.group)))
+        self.help = (self.help or "").replace("{names}", ", ".join(self.type.names()))
         return super().get_help_record(ctx)
 
 
-def name_option(*declarations: str, group: str, help: str, **more: Any) -> Callable[[Any], Any]:
-    """Return the decorator of an option that takes a name of a group of the registry."""
-    return click.option(*declarations, cls=_NameOption, type=_Name(group), help=help, **more)
+def name_option(
+    *declarations: str, group: str, help: str, can: Sequence[str] = (), **more: Any
+) -> Callable[[Any], Any]:
+    """Return the decorator of an option that takes a name of a group of the registry; ``can``: of formats, the methods
+    of which it has one at least.
+    """
+    return click.option(*declarations, cls=_NameOption, type=_Name(group, can), help=help, **more)
 
 
 FILE: Final = click.Path(path_type=Path)
@@ -101,8 +113,6 @@ source_option = name_option(
     "--from", "source", group=SOURCES, metavar="SOURCE", help="What is published: {names}; in place of source.type."
 )
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask, also on a terminal; for scripts.")
-
-# --- the database; SQLAlchemy is heavy, and `eventlog --help` does without it -----------------------------------------
 
 # --- the database; SQLAlchemy is heavy, and `eventlog --help` does without it -----------------------------------------
 

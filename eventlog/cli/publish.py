@@ -18,11 +18,10 @@ import click
 
 from eventlog.changes.format import Report
 from eventlog.cli import Command
-from eventlog.cli.context import Context, source_option
+from eventlog.cli.context import Context, name_option, source_option
 from eventlog.cli.context import progress as progress_bar
 from eventlog.config.load import Config, effective
 from eventlog.config.publishing import ignored_option
-from eventlog.config.settings import PUBLISHED_FORMATS
 from eventlog.core.options import toml
 from eventlog.errors import number_of
 from eventlog.publisher.context import (
@@ -45,7 +44,7 @@ from eventlog.publisher.open_log import open_to_publish, open_unlocked
 from eventlog.publisher.sinks import Sink, open_sink
 from eventlog.publisher.sinks.stdout import StreamSink
 from eventlog.publisher.waiting import StopRequest
-from eventlog.registry import sink_named
+from eventlog.registry import FORMATS, sink_named
 from eventlog.sql.rows import count_queue
 
 _log = logging.getLogger("eventlog.publisher")
@@ -64,8 +63,8 @@ _DONE: Final = (
 @click.command(cls=Command)
 @click.option("--once", is_flag=True, help="Send what the queue holds now, then end.")
 @click.option("--dry-run", "dry", is_flag=True, help="Print the documents; record, mark and send nothing.")
-@click.option("--format", "form", type=click.Choice(PUBLISHED_FORMATS), metavar="FORMAT",
-              help=f"What is sent: {', '.join(PUBLISHED_FORMATS)}; in place of format.type.")  # fmt: skip
+@name_option("--format", "form", group=FORMATS, can=("publish",), metavar="FORMAT",
+             help="What is sent: {names}; in place of format.type.")  # fmt: skip
 @source_option
 @click.pass_obj
 def publish(context: Context, once: bool, dry: bool, form: str | None, source: str | None) -> None:

@@ -16,8 +16,8 @@ from eventlog.cli import Command
 from eventlog.cli.context import DEFAULT_FILE, FILE, Context, json_option, note, print_json, reading, table
 from eventlog.config.kinds import BASE, COLUMN_MAP, URL, WEB_URL, masked
 from eventlog.config.load import Config, Effective, effective, load
+from eventlog.config.publishing import chosen_format
 from eventlog.config.settings import (
-    FORMATS_OF_ROWS,
     Declared,
     WatchSettings,
     installed_options,
@@ -86,7 +86,7 @@ def _fill(context: Context, path: Path) -> None:
     with reading(config) as (conn, dialect):
         database = dialect.reflect(conn, class_schema(config))
         log = new_log(dialect, own_schema or database.schema, name)
-    watches, number = watches_of(database, log, of_rows=config.format.type in FORMATS_OF_ROWS)
+    watches, number = watches_of(database, log, of_rows=chosen_format(config).is_of_rows)
     if not is_there:
         before = _with_database(template(watch=False), config)
         path.write_text(f"{before}\n{watches}", encoding="utf-8")

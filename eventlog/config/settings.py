@@ -45,14 +45,9 @@ from eventlog.core.options import (
 from eventlog.model import LogRow
 from eventlog.registry import FORMATS, SINKS, SOURCES, format_named, installed, sink_named, source_named
 
-CLOUDEVENTS: Final = "cloudevents"
 MESSAGES: Final = "qlik-messages"
-DEBEZIUM: Final = "debezium"
-PUBLISHED_FORMATS: Final = ("xds", CLOUDEVENTS, DEBEZIUM, MESSAGES)
-"""The formats that a log can be published in."""
-
-FORMATS_OF_ROWS: Final = frozenset({DEBEZIUM, MESSAGES})
-"""The formats whose events are rows of one table: they hold no values of child tables."""
+DEFAULT_FORMAT: Final = "xds"
+"""The format that a log is published in if none is named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +163,7 @@ class FormatSettings:
     ``given``: options of single formats that are set, by format: they stand in ``[format.<name>]``.
     """
 
-    type: str = option("xds", name_of(FORMATS), "the format that is published")
+    type: str = option(DEFAULT_FORMAT, name_of(FORMATS), "the format that is published")
     time_zone: str = shared(options.TIME_ZONE)
     special_times: str = shared(options.SPECIAL_TIMES)
     meta_identifiers: bool = shared(options.META_IDENTIFIERS)

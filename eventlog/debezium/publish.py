@@ -29,8 +29,10 @@ from eventlog.model import Change, KafkaRecord, Level, Row, Verdict
 
 def write_options(options: PublishOptions, publishing: Publishing) -> WriteOptions:
     """Return the options of the writer of records. Those of a backlog's request are more than a publisher's."""
-    from_place = {"database": publishing.database, "topic": publishing.topic}
-    return WriteOptions(**{**from_place, **same_fields(options, WriteOptions)})
+    named = same_fields(options, WriteOptions)
+    for name, value in (("database", publishing.database), ("topic", publishing.topic)):
+        named[name] = named.get(name) or value
+    return WriteOptions(**named)
 
 
 class DebeziumWriter(EventWriter[tuple[KafkaRecord, ...]]):
@@ -44,6 +46,7 @@ class DebeziumWriter(EventWriter[tuple[KafkaRecord, ...]]):
             {Need.TIMES, Need.WHOLE_ROWS} if options.missing_columns == "read_back" else {Need.TIMES}
         )
         self._options, self._values = write_options(options, publishing), publishing.values
+        self._utc_now = publishing.utc_now
         values_alone = not self.in_records and not isinstance(options, WriteOptions)
         self._lines = "values" if values_alone else self._options.lines
         self._records: EventRecords | None = None
@@ -57,7 +60,7 @@ class DebeziumWriter(EventWriter[tuple[KafkaRecord, ...]]):
     ) -> list[tuple[KafkaRecord, ...] | Verdict]:
         records, current_rows = self._records, flight.current_rows
         if records is None or records.catalog is not catalog:
-            writer = EnvelopeWriter(self._options, catalog)
+            writer = EnvelopeWriter(self._options, catalog, utc_now=self._utc_now)
             records = self._records = EventRecords(writer, catalog, self._values)
         time_of, times = records.time_of, flight.origins.event_times
         return [

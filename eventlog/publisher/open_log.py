@@ -14,7 +14,7 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple
@@ -131,19 +131,20 @@ def open_unlocked(config: Config, counters: Counters) -> Iterator[Context]:
         options = replace(options, classes=wanted_classes(config, catalog))
         line = read_epoch(connection, log)
         connection.commit()
-        context = Context(
-            connection,
-            dialect,
-            log,
-            catalog,
-            options,
-            event_writer(config, log),
-            counters,
-            reread=lambda: read_catalog(connection, dialect, config, log),
-            captured=captured_tables(config, catalog),
-            ledger=ledger,
-        )
-        yield under_epoch(context, line.epoch)
+        with closing(event_writer(config, log)) as writer:
+            context = Context(
+                connection,
+                dialect,
+                log,
+                catalog,
+                options,
+                writer,
+                counters,
+                reread=lambda: read_catalog(connection, dialect, config, log),
+                captured=captured_tables(config, catalog),
+                ledger=ledger,
+            )
+            yield under_epoch(context, line.epoch)
 
 
 # --- the epoch (spec/event-log.md 7.4) --------------------------------------------------------------------------------

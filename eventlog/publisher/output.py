@@ -13,7 +13,12 @@ from eventlog.sql.log_table import LogTable
 
 
 def event_writer(config: Config, log: LogTable) -> EventWriter[Any]:
-    """Return the writer of a log's events. Raises ConfigError."""
+    """Return the writer of a log's events. Raises ConfigError.
+
+    A backlog job of a format that has tables alone reads the log by it, and writes nothing.
+    """
+    if not chosen_format(config).can("publish"):
+        return EventWriter()
     return chosen_format(config).publish(publish_options(config), publishing_of(config, log))
 
 

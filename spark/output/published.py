@@ -61,7 +61,9 @@ def writer_of(job: Job) -> EventWriter[Any]:
     url, log = parse_url(job.place.url), job.place.log
     layout = "documents" if job.output.form == "documents" else "lines"
     database = url.database or url.username or ""
-    publishing = Publishing(value_options(job.config), database, log.schema, log.name, layout=layout)
+    publishing = Publishing(
+        value_options(job.config), database, log.schema, log.name, layout=layout, utc_now=lambda: job.started
+    )
     return format_named(job.output.format).publish(job.output.options, publishing)
 
 

@@ -270,7 +270,7 @@ def test_forms_partitions_and_sizes(spark: SparkSession, log: sa.Engine, tmp_pat
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"format": "csv"}, "format 'csv' is unknown"),
+        ({"format": "csv"}, "format 'csv' is not known"),
         ({"format": "qlik-messages", "form": "parquet"}, "files of qlik-messages are lines"),
         ({"format": "qlik-change-table", "options": {"sufix": "_x"}}, "nearest known one is suffix"),
         ({"format": "xds", "options": {"key": "none"}}, "takes no options"),
