@@ -9,11 +9,13 @@ import json
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-from eventlog.changes.format import Format, Report
+from eventlog.changes.format import Format, Report, class_of_change, with_key, written
 from eventlog.changes.json_form import (
     CATALOG,
     CatalogOption,
@@ -25,7 +27,8 @@ from eventlog.changes.json_form import (
     read_catalog,
     typed_change,
 )
-from eventlog.core.options import CheckedOptions, shared
+from eventlog.changes.publishing import Publishing
+from eventlog.core.options import BATCH_SIZE, CheckedOptions, parse_options, shared
 from eventlog.errors import ConfigError, DatabaseError, FormatError, with_location
 from eventlog.files.atomic import check_parent, whole_file
 from eventlog.files.text import numbered_lines, text_of
@@ -95,7 +98,7 @@ def convert(
     done = Report(strict=strict)
     changes = reader.read(source, in_own_options(source_format, "reader", options["reader"]), done)
     own_options = in_own_options(target_format, "writer", options["writer"])
-    writer.write(_followed(changes, done, progress), target, own_options, done)
+    write(writer, _followed(changes, done, progress), target, own_options, done)
     if not report:
         done.counters = by_reason(done.counters)
     return done
@@ -128,8 +131,32 @@ def write_changes(
     if "://" not in str(target):
         check_parent(Path(target))
     own_options = in_own_options(format, "writer", read_options({"writer": options})["writer"])
-    writer.write(changes, str(target), own_options, done)
+    write(writer, changes, str(target), own_options, done)
     return done
+
+
+def write(format: Format, changes: Iterable[Change], target: str, options: Mapping[str, Any], report: Report) -> None:
+    """Put changes to a target as the format's ``write`` does; of one that is published alone, as the documents that a
+    publisher would send, in a file. Its options are those of publishing, and ``catalog``.
+    """
+    if format.can("write_changes"):
+        format.write(changes, target, options, report)
+        return
+    named = dict(options)
+    catalog = catalog_of(named.pop("catalog", None))
+    kind = format.publish_options
+    chosen = None if kind is None else parse_options(kind, named, f"the {format.name} writer")
+    with closing(format.publish(chosen, Publishing(catalog=catalog))) as writer, whole_file(target) as file:
+
+        def pieces_of(change: Change, event_id: str) -> list[Any]:
+            object_class = class_of_change(catalog, change)
+            piece = writer.piece_of(with_key(change, object_class), event_id, object_class)
+            return [] if piece is None else [piece]
+
+        pieces = written(changes, pieces_of, report)
+        size = BATCH_SIZE.default if writer.is_framed else 1
+        while batch := list(islice(pieces, size)):
+            file.write(writer.body(batch))
 
 
 def by_reason(counters: Mapping[str, int]) -> Counter[str]:
@@ -236,6 +263,8 @@ class JsonLinesFormat(Format):
     title = "changes as lines of JSON"
     reader_options = (JsonlOptions,)
     writer_options = (JsonlOptions,)
+    has_single_files = True
+    is_read_once = True
 
     def read_changes(self, source: str, options: JsonlOptions, report: Report) -> Iterator[Change]:
         catalog = catalog_of(options.catalog)

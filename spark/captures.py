@@ -24,22 +24,10 @@ from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from eventlog.changes.format import Report
+from eventlog.changes.format import Format, Report
 from eventlog.errors import ConfigError, EventlogError, FormatError
-from eventlog.linter.format import ATTRS
 from eventlog.model import Change
-from eventlog.qlik.file_tables import is_table
 from eventlog.registry import format_named
-
-_INDEPENDENT: Final = frozenset({"cloudevents", "jsonl", "xds"})
-"""Formats whose files know nothing of each other."""
-
-_SUFFIXES: Final[Mapping[str, frozenset[str]]] = {
-    "xds": frozenset({".xml", ".xmll"}),
-    "eventlog": frozenset({".jsonl", ".json", ".ndjson", ".csv", ".parquet"}),
-    "linter": frozenset({".csv", ".jsonl", ".parquet"}),
-}
-"""How files of a format are named; those of the others have any name."""
 
 _COMPRESSED: Final = frozenset({".gz", ".bz2", ".xz", ".zst", ".zip"})
 
@@ -111,30 +99,31 @@ def captures(format: str, source: str, options: Mapping[str, Any]) -> list[Captu
 
 
 def _in_directory(format: str, place: Path, options: Mapping[str, Any]) -> Iterator[Capture]:
-    entries = sorted(entry for entry in place.iterdir() if not entry.name.startswith(("_", ".")))
-    suffix = str(options.get("suffix", "__ct"))
-    if format == "qlik-change-table" and any(is_table(entry, suffix) for entry in [place, *entries]):
+    asked = format_named(format)
+    is_one = asked.is_one_source(place, options)
+    if is_one:
         yield Capture(place.resolve().name, (place,))
         return
+    entries = sorted(entry for entry in place.iterdir() if not entry.name.startswith(("_", ".")))
     files = [entry for entry in entries if _is_file(entry)]
     for directory in (entry for entry in entries if entry.is_dir()):
-        within = _files(format, directory.iterdir()) if format in _INDEPENDENT else [directory]
+        within = _files(asked, directory.iterdir()) if asked.has_single_files else [directory]
         if within:
             yield Capture(directory.name, tuple(within))
-    if format == "qlik-change-table":
-        return  # a file that is no change table
-    if format in _INDEPENDENT:
-        yield from (Capture(_stem(file), (file,)) for file in _files(format, files))
+    if is_one is None:
+        return  # the files are nothing of the format
+    if asked.has_single_files:
+        yield from (Capture(_stem(file), (file,)) for file in _files(asked, files))
         return
-    beside = tuple(file for file in files if format == "linter" and file.stem.casefold() == ATTRS)
-    yield from _continuing([file for file in _files(format, files) if file not in beside], beside)
+    beside = tuple(filter(asked.is_description, files))
+    yield from _continuing([file for file in _files(asked, files) if file not in beside], beside)
 
 
-def _files(format: str, entries: Iterable[Path]) -> list[Path]:
+def _files(format: Format, entries: Iterable[Path]) -> list[Path]:
     return sorted(
         entry
         for entry in entries
-        if _is_file(entry) and not entry.name.startswith(("_", ".")) and _has_suffix(entry, _SUFFIXES.get(format))
+        if _is_file(entry) and not entry.name.startswith(("_", ".")) and _has_suffix(entry, format.suffixes)
     )
 
 
@@ -188,7 +177,8 @@ def _gaps(ordered: Sequence[tuple[list[int], Path]]) -> Iterator[str]:
 
 def files_of(capture: Capture, format: str) -> list[Path]:
     """The files of a capture in their order, those of a directory by name."""
-    return [file for path in capture.paths for file in (_files(format, path.iterdir()) if path.is_dir() else (path,))]
+    asked = format_named(format)
+    return [file for path in capture.paths for file in (_files(asked, path.iterdir()) if path.is_dir() else (path,))]
 
 
 def read_capture(capture: Capture, format: str, options: Mapping[str, Any], report: Report) -> Iterator[Change]:
@@ -196,9 +186,10 @@ def read_capture(capture: Capture, format: str, options: Mapping[str, Any], repo
     is not there or may not be read, MissingFile.
     """
     capture.check(report)
-    read = format_named(format).read
+    asked = format_named(format)
+    read = asked.read
     with readable():
-        if format in _INDEPENDENT or len(capture.paths) == 1:
+        if asked.has_single_files or len(capture.paths) == 1:
             for path in capture.paths:
                 yield from read(str(path), options, report)
             return

@@ -31,9 +31,8 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from eventlog.changes.format import PROBLEMS_KEPT, Report
-from eventlog.conversion import in_own_options, read_options
+from eventlog.conversion import in_own_options, read_options, write
 from eventlog.errors import ConfigError, EventlogError, FormatError, number_of
-from eventlog.log.storage import FILE_FORMATS
 from eventlog.model import Change
 from eventlog.registry import format_named
 from spark.captures import Capture, captures
@@ -142,7 +141,7 @@ def convert(
         )
     _check_writer(job)
     waiting = captures(source_format, source, job.reader)
-    outputs = [_output_name(job, capture) for capture in waiting]
+    outputs = [_output_place(job, capture).parts[0] for capture in waiting]
     identity = {
         "from": source_format,
         "to": target_format,
@@ -183,11 +182,10 @@ def _described(said: Mapping[str, Any]) -> str:
 
 def _check_writer(job: _Job) -> None:
     """Raise ConfigError for options of the writer before anything begins, by writing no change to a temporary place."""
-    if job.target_format == "linter" and job.writer.get("attrs") is not None:
-        raise ConfigError("the writer's option attrs is one file, and each capture has its own: leave it out")
     with tempfile.TemporaryDirectory(prefix="eventlog-") as directory, suppress(FormatError):
-        written = Path(directory, _file_in(job) or _output_name(job, Capture("capture", ())))
-        format_named(job.target_format).write(iter(()), str(written), job.writer, Report())
+        written = Path(directory, _output_place(job, Capture("capture", ())))
+        written.parent.mkdir(exist_ok=True)
+        write(format_named(job.target_format), iter(()), str(written), job.writer, Report())
 
 
 def _digest(options: Mapping[str, Any]) -> str:
@@ -196,25 +194,9 @@ def _digest(options: Mapping[str, Any]) -> str:
     return sha256(text.encode()).hexdigest()[:32]
 
 
-def _output_name(job: _Job, capture: Capture) -> str:
-    """The file or directory of a capture. Raises ConfigError for a writer's option that names no file."""
-    match job.target_format:
-        case "xds" if job.writer.get("form") != "directory":
-            return f"{capture.name}.xmll"
-        case "cloudevents" | "debezium" | "jsonl":
-            return f"{capture.name}.jsonl"
-        case _:
-            return capture.name
-
-
-def _file_in(job: _Job) -> str:
-    """The one file in a capture's directory; empty if the writer makes several there, or the output is one file."""
-    if job.target_format == "eventlog":
-        file_format = job.writer.get("file_format") or FILE_FORMATS[0]
-        if file_format not in FILE_FORMATS:
-            raise ConfigError(f"file_format {file_format!r} is unknown: use one of {', '.join(FILE_FORMATS)}")
-        return f"rows.{file_format}"
-    return {"qlik-messages": "messages.jsonl", "gbase": "capture.cdc"}.get(job.target_format, "")
+def _output_place(job: _Job, capture: Capture) -> Path:
+    """Where the output of a capture goes within the target. Raises ConfigError for an option that names one place."""
+    return Path(format_named(job.target_format).output_place(capture.name, job.writer))
 
 
 def _run(spark: SparkSession, job: _Job, waiting: Sequence[Capture]) -> list[CaptureReport]:
@@ -248,15 +230,16 @@ def _convert(job: _Job, capture: Capture, read: Read) -> CaptureReport:
     report = Report(strict=job.strict)
     place = Path(job.target, TEMPORARY, uuid.uuid4().hex)
     place.mkdir(parents=True)
-    output = _output_name(job, capture)
-    is_directory = output == capture.name
+    within = _output_place(job, capture)
+    output = within.parts[0]
     changes = read(report)
     failed, by_options = None, False
     try:
-        written = place / (_file_in(job) if is_directory else output)
-        write = format_named(job.target_format).write
-        write(changes if job.quiet else _followed(changes, job, capture), str(written), job.writer, report)
-        _move(place if is_directory else written, Path(job.target, output))
+        written = place / within
+        written.parent.mkdir(exist_ok=True)
+        followed = changes if job.quiet else _followed(changes, job, capture)
+        write(format_named(job.target_format), followed, str(written), job.writer, report)
+        _move(place / output, Path(job.target, output))
     except EventlogError as error:  # foreseeable: another attempt would say the same
         failed, by_options = str(error), isinstance(error, ConfigError)
     finally:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
 from eventlog.changes.publishing import EventWriter, Publishing
@@ -97,6 +98,18 @@ class NothingWritten(FormatError):
             self.add_note(problem)
 
 
+_DONE: Final = {
+    "read_changes": "read",
+    "write_changes": "written",
+    "publish": "published",
+    "tables": "written as tables",
+}
+"""What is done with a format by each of its methods, in words."""
+
+Block: TypeAlias = Callable[[Change], Iterable[str]]
+"""Gives the lines that show a change to people."""
+
+
 class Format:
     """All that is known of one format. Each format extends it in its own package and says what differs.
 
@@ -107,6 +120,10 @@ class Format:
     ``answer``: where an HTTP receiver's answer stands if nothing else is said. ``is_of_rows``: an event is a row of
     one table, without values of child tables. ``is_numbered``: messages bear numbers that follow one another, which
     a backlog job gives them last.
+
+    Of files that are read: ``suffixes`` of their names, None = any; ``has_single_files``: they know nothing of each
+    other; ``is_read_once``: front to back, so that a pipe will do. ``is_several_files``: changes are written to
+    several.
 
     What a format can do is a method each, which may be missing: ``read_changes``, ``write_changes``, ``publish``,
     ``tables``.
@@ -123,6 +140,10 @@ class Format:
     answer: ClassVar[str] = "status"
     is_of_rows: ClassVar[bool] = False
     is_numbered: ClassVar[bool] = False
+    suffixes: ClassVar[frozenset[str] | None] = None
+    has_single_files: ClassVar[bool] = False
+    is_read_once: ClassVar[bool] = False
+    is_several_files: ClassVar[bool] = False
 
     # --- a format has some of these ---
 
@@ -132,22 +153,22 @@ class Format:
         Raises FormatError naming what and where. What it can go on without goes to ``Report.skip``; what is skipped
         and lost is counted in the report.
         """
-        raise self.lacks("read")
+        raise self.lacks("read_changes")
 
     def write_changes(self, *arguments: Any, **named: Any) -> None:
         """Put ``changes`` to a ``target``, with ``*options`` and ``report``: whole or not at all where that is a file.
 
         Errors as of ``read_changes``. Counts also the changes that are written.
         """
-        raise self.lacks("written by eventlog convert")
+        raise self.lacks("write_changes")
 
     def publish(self, options: Any, publishing: Publishing) -> EventWriter[Any]:
         """Return the writer of events, with options of ``publish_options``. Raises ConfigError."""
-        raise self.lacks("published")
+        raise self.lacks("publish")
 
     def tables(self) -> None:
         """Say that a backlog job writes tables of the format: ``spark.output.tables`` makes their rows."""
-        raise self.lacks("written as tables")
+        raise self.lacks("tables")
 
     # --- what is not as here, a format says ---
 
@@ -180,15 +201,39 @@ class Format:
         """
         return None
 
+    def lines(self, source: str, options: Mapping[str, Any], report: Report, block: Block) -> Iterator[str]:
+        """Return the lines of text that show a source to people; ``block`` gives those of a change. Errors as of
+        ``read``.
+        """
+        for change in self.read(source, options, report):
+            yield from block(change)
+            yield ""
+
+    def is_one_source(self, place: Path, options: Mapping[str, Any]) -> bool | None:
+        """Return whether a directory is read as one, with all files and directories in it, and not each of them;
+        None if it holds nothing of the format.
+        """
+        return False
+
+    def is_description(self, file: Path) -> bool:
+        """Return whether a file describes those beside it."""
+        return False
+
+    def output_place(self, name: str, options: Mapping[str, Any]) -> str:
+        """Return where the output of a source of this name goes, within a directory of such outputs: a file, a file in
+        a directory, or, of several files, a directory. Raises ConfigError for an option that names one place.
+        """
+        return name if self.is_several_files else f"{name}{self.endings['lines']}"
+
     # --- asked by all others ---
 
     def can(self, method: str) -> bool:
         """Return True if the format has this method: one of those above."""
         return getattr(type(self), method) is not getattr(Format, method)
 
-    def lacks(self, what: str) -> ConfigError:
+    def lacks(self, method: str) -> ConfigError:
         """Return the refusal of what the format has no method for."""
-        return ConfigError(f"{self.name} cannot be {what}: {self.title} has no such form; name another format")
+        return ConfigError(f"the format {self.name} ({self.title}) cannot be {_DONE[method]}: name another one")
 
     def read(self, source: str, options: Mapping[str, Any], report: Report) -> Iterator[Change]:
         """Return the changes of a source, counted, with the reader's options of ``--map``. Raises ConfigError for

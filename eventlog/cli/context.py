@@ -78,7 +78,7 @@ class _Name(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.
         try:
             check_name(self.group, value)
             if self._can and not any(map((format := format_named(value)).can, self._can)):
-                raise format.lacks("published")
+                raise format.lacks(self._can[0])
         except ConfigError as error:
             self.fail(str(error), param, ctx)
         return str(value)

@@ -50,21 +50,20 @@ _STANDARD: Final = "-"
 _PASSWORD: Final = "EVENTLOG_DATABASE_PASSWORD"  # noqa: S105 - the name of a variable
 _STEP: Final = 1000
 _PROBLEMS_SHOWN: Final = 20
-_SEVERAL_FILES: Final = frozenset({"qlik-change-table", "linter"})
-_READ_ONCE: Final = frozenset({"cloudevents", "debezium", "gbase", "jsonl", "qlik-messages", "xds"})
-"""Formats that are read front to back, so that a pipe need not be kept in a file."""
 
 _from_option = name_option(
-    "--from", "source_format", group=FORMATS, required=True, metavar="FORMAT", help="Format of IN: {names}."
-)
+    "--from", "source_format", group=FORMATS, can=("read_changes",), required=True, metavar="FORMAT",
+    help="Format of IN: {names}.",
+)  # fmt: skip
 _map_option = click.option("--map", "map_file", type=FILE, metavar="FILE", help="Options of the formats, TOML or JSON.")
 
 
 @click.command(cls=Command)
 @_from_option
 @name_option(
-    "--to", "target_format", group=FORMATS, required=True, metavar="FORMAT", help="Format of OUT: one of the same."
-)
+    "--to", "target_format", group=FORMATS, can=("write_changes", "publish"), required=True, metavar="FORMAT",
+    help="Format of OUT: {names}.",
+)  # fmt: skip
 @_map_option
 @click.option("--strict", is_flag=True, help="Stop at the first thing that cannot be read or written.")
 @json_option
@@ -113,7 +112,7 @@ def convert(
         elif not context.quiet:
             _print_captures(converted, target)
         return
-    if target == _STANDARD and target_format in _SEVERAL_FILES:
+    if target == _STANDARD and format_named(target_format).is_several_files:
         raise ConfigError(f"{target_format} is written to several files, not to standard output: name a place for OUT")
     with ExitStack() as stack:
         stack.enter_context(_stopped_by_signals())
@@ -259,19 +258,7 @@ def decode(context: Context, source_format: str, map_file: Path | None, strict: 
 def readable(source_format: str, source: str, options: Mapping[str, Any], report: Report) -> Iterator[str]:
     """The lines of text that show a source. Raises FormatError after the lines of what could be read."""
     conversion.check_source(source_format, source)
-    if source_format == "gbase":
-        from eventlog.gbase.format import listing_of
-
-        yield from listing_of(source, options, report)
-        return
-    if source_format == "linter" and "://" not in source:
-        from eventlog.linter.format import queue_listing
-
-        yield from queue_listing(source, options)
-        yield ""
-    for change in format_named(source_format).read(source, options, report):
-        yield from block(change)
-        yield ""
+    yield from format_named(source_format).lines(source, options, report, block)
 
 
 def block(change: Change) -> list[str]:
@@ -356,7 +343,7 @@ def _standard_input(source: str, format: str) -> Iterator[tuple[str, Callable[[s
         yield source, str
         return
     with ExitStack() as stack:
-        path = _pipe() if format in _READ_ONCE else None
+        path = _pipe() if format_named(format).is_read_once else None
         if path is None:
             directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="eventlog-"))
             path = f"{directory}/standard-input.jsonl"

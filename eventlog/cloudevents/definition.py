@@ -22,6 +22,8 @@ class CloudEventsFormat(Format):
     writer_options = (WriteOptions,)
     publish_options = PublishOptions
     backlog_options = FileOptions
+    has_single_files = True
+    is_read_once = True
 
     def read_changes(self, source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
         return read(source, options, report)

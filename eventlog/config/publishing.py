@@ -76,7 +76,7 @@ def refused_format(config: Config) -> str | None:
     """
     chosen = chosen_format(config)
     if not chosen.can("publish"):
-        raise ConfigError(f"{config.sources['format.type']}: {chosen.lacks('published')}")
+        raise ConfigError(f"{config.sources['format.type']}: {chosen.lacks('publish')}")
     options = publish_options(config)
     refused = chosen.refusal(options, taken_by_sink(config))
     if refused is None:

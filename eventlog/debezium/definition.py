@@ -22,6 +22,7 @@ class DebeziumFormat(Format):
     writer_options = (WriteOptions,)
     publish_options = PublishOptions
     backlog_options = WriteOptions
+    is_read_once = True
     is_of_rows = True
 
     def read_changes(self, source: str, options: ReadOptions, report: Report) -> Iterator[Change]:

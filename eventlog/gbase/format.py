@@ -12,7 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from eventlog.changes.format import Format, Report
+from eventlog.changes.format import Block, Format, Report
 from eventlog.core.catalog import Database
 from eventlog.core.options import parse_options
 from eventlog.errors import FormatError, with_location
@@ -77,6 +77,7 @@ class GbaseFormat(Format):
     title = "GBase 8s CDC records"
     reader_options = (ReadOptions,)
     writer_options = (WriteOptions,)
+    is_read_once = True
 
     def read_changes(self, source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
         """Return the changes of a capture, whose end is declared.
@@ -103,6 +104,12 @@ class GbaseFormat(Format):
         with whole_file(target) as file:
             for data in write_stream(changes, options, report):
                 file.write(data)
+
+    def lines(self, source: str, options: Mapping[str, Any], report: Report, block: Block) -> Iterator[str]:
+        return listing_of(source, options, report)
+
+    def output_place(self, name: str, options: Mapping[str, Any]) -> str:
+        return f"{name}/capture.cdc"
 
     def options_of_catalog(self, side: str, database: Database) -> Mapping[str, Any] | None:
         if side != "reader":

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 import sqlalchemy as sa
 
-from eventlog.changes.format import Format, Report
+from eventlog.changes.format import Block, Format, Report
 from eventlog.changes.json_form import CATALOG, CatalogOption
 from eventlog.core.catalog import Database, match_name
 from eventlog.core.options import FLAG, STRING, CheckedOptions, integer, option, parse_all_options, shared
@@ -121,6 +121,8 @@ class LinterFormat(Format):
     schemes = None
     reader_options = (SourceOptions, ReaderOptions)
     writer_options = (TargetOptions, WriterOptions)
+    suffixes = frozenset({".csv", ".jsonl", ".parquet"})
+    is_several_files = True
 
     def read_changes(
         self, source: str, place: SourceOptions, options: ReaderOptions, report: Report
@@ -162,6 +164,20 @@ class LinterFormat(Format):
                 )
         writer = QueueWriter(options, report)
         write_export(path, attrs, writer.rows(changes), writer.attrs.values())
+
+    def lines(self, source: str, options: Mapping[str, Any], report: Report, block: Block) -> Iterator[str]:
+        if "://" not in source:
+            yield from queue_listing(source, options)
+            yield ""
+        yield from super().lines(source, options, report, block)
+
+    def is_description(self, file: Path) -> bool:
+        return file.stem.casefold() == ATTRS
+
+    def output_place(self, name: str, options: Mapping[str, Any]) -> str:
+        if options.get("attrs") is not None:
+            raise ConfigError("the writer's option attrs is one file, and each capture has its own: leave it out")
+        return super().output_place(name, options)
 
     def options_of_catalog(self, side: str, database: Database) -> Mapping[str, Any] | None:
         return {} if side == "reader" else None  # DISPATCH_ATTRS says it all

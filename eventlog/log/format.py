@@ -31,10 +31,11 @@ from eventlog.core.moments import time_zone_named
 from eventlog.core.options import STYLES, parse_options
 from eventlog.core.typed import is_multi_valued, to_text, values_of
 from eventlog.core.values import ValueOptions, check_unicode
-from eventlog.errors import BadValue, NotExpressible, shown
+from eventlog.errors import BadValue, ConfigError, NotExpressible, shown
 from eventlog.files.text import spooled
 from eventlog.log.reading import inferred_database, rows_to_changes
 from eventlog.log.storage import (
+    FILE_FORMATS,
     LiveDatabase,
     LogReaderOptions,
     LogWriterOptions,
@@ -104,6 +105,13 @@ class EventLogFormat(Format):
     schemes = None
     reader_options = (LogReaderOptions,)
     writer_options = (LogWriterOptions,)
+    suffixes = frozenset({".jsonl", ".json", ".ndjson", ".csv", ".parquet"})
+
+    def output_place(self, name: str, options: Mapping[str, Any]) -> str:
+        file_format = options.get("file_format") or FILE_FORMATS[0]
+        if file_format not in FILE_FORMATS:
+            raise ConfigError(f"file_format {file_format!r} is unknown: use one of {', '.join(FILE_FORMATS)}")
+        return f"{name}/rows.{file_format}"
 
     def read_changes(self, source: str, options: LogReaderOptions, report: Report) -> Iterator[Change]:
         """The changes of log rows in a file, a directory of files, or the live table of a database URL."""

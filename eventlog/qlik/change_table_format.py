@@ -20,6 +20,7 @@ from eventlog.model import Change, full_name
 from eventlog.qlik.change_rows import ChangeRow
 from eventlog.qlik.change_tables import SourceTable, TargetTable, changes_of_rows, rows_of
 from eventlog.qlik.columns import ColumnsSeen, QlikColumn
+from eventlog.qlik.file_tables import is_table
 from eventlog.qlik.masks import HISTORY_TABLE
 from eventlog.qlik.sequence import CONTROL_TABLE, ControlRow, Waiting, WriterState, count_events
 from eventlog.qlik.stored_tables import (
@@ -180,8 +181,15 @@ class ChangeTableFormat(Format):
     publish_options = BacklogOptions
     backlog_options = WriteOptions
 
+    is_several_files = True
+
     def tables(self) -> None:
         pass
+
+    def is_one_source(self, place: Path, options: Mapping[str, Any]) -> bool | None:
+        entries = (entry for entry in place.iterdir() if not entry.name.startswith(("_", ".")))
+        suffix = str(options.get("suffix", "__ct"))
+        return True if any(is_table(entry, suffix) for entry in (place, *entries)) else None
 
     def read_changes(self, source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
         """The changes of all change tables of a source in change_seq order, numbered within their transactions.

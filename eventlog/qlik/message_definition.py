@@ -28,12 +28,16 @@ class QlikMessagesFormat(Format):
     backlog_options = WriteOptions
     is_of_rows = True
     is_numbered = True
+    is_read_once = True
 
     def read_changes(self, source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
         return read(source, options, report)
 
     def write_changes(self, changes: Iterable[Change], target: str, options: WriteOptions, report: Report) -> None:
         write(changes, target, options, report)
+
+    def output_place(self, name: str, options: Mapping[str, Any]) -> str:
+        return f"{name}/messages.jsonl"
 
     def publish(self, options: PublishOptions, publishing: Publishing) -> QlikWriter:
         return QlikWriter(options, publishing)

@@ -389,6 +389,12 @@ class XdsFormat(Format):
     writer_options = (DocumentWriterOptions,)
     publish_options = PublishOptions
     answer = "xds"
+    suffixes = frozenset({".xml", ".xmll"})
+    has_single_files = True
+    is_read_once = True
+
+    def output_place(self, name: str, options: Mapping[str, Any]) -> str:
+        return name if options.get("form") == "directory" else super().output_place(name, options)
 
     def read_changes(self, source: str, options: DocumentReaderOptions, report: Report) -> Iterator[Change]:
         """The changes of the events of a file or of the files of a directory, in the order of their names.

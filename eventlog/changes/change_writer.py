@@ -1,0 +1,45 @@
+"""The writer of a format that makes its pieces of ``Change`` alone: the shortest way to a format of one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Generic
+
+from eventlog.changes.events import ReadOutgoing, outgoing_reader
+from eventlog.changes.publishing import EventWriter, FlightState, Need, P, Publishing, of_first_row, time_reader
+from eventlog.core.catalog import Catalog
+from eventlog.core.events import Outgoing
+from eventlog.errors import FormatError, RowError
+from eventlog.model import Level, Verdict
+
+
+class ChangeWriter(EventWriter[P], Generic[P]):
+    """Events to documents by way of ``Change``. A format's writer extends it, with ``piece_of`` and ``body``.
+
+    What ``piece_of`` refuses with a FormatError or RowError is an error of that event alone.
+    """
+
+    needs = frozenset({Need.TIMES})
+
+    def __init__(self, publishing: Publishing) -> None:
+        self.in_records = publishing.in_records
+        self._values = publishing.values
+        self._time_of = time_reader(publishing.values.time_zone)
+        self._of_catalog: tuple[Catalog, ReadOutgoing] | None = None
+
+    def write(self, catalog: Catalog, flight: FlightState, events: Sequence[Outgoing]) -> list[P | Verdict]:
+        if self._of_catalog is None or self._of_catalog[0] is not catalog:
+            self._of_catalog = catalog, outgoing_reader(catalog, self._values)
+        _, read = self._of_catalog
+        times, users = flight.origins
+        written: list[P | Verdict] = []
+        for event in events:
+            assert event.object_id is not None
+            time, user = self._time_of(of_first_row(event, times)), of_first_row(event, users)
+            try:
+                piece = self.piece_of(read(event, time, user), event.sent_id, event.object_id[0])
+            except (FormatError, RowError) as error:
+                written.append(Verdict(Level.ERROR, str(error)))
+                continue
+            written.append(Verdict(Level.ERROR, "the format has nothing for it") if piece is None else piece)
+        return written
