@@ -23,20 +23,21 @@ from eventlog.changes.format import PROBLEMS_KEPT, Report
 from eventlog.core.options import parse_options
 from eventlog.errors import ConfigError, EventlogError, FormatError, with_location
 from eventlog.linter.dispatch_tables import DispatchRow
-from eventlog.linter.format import export_files, export_reader, read_queue
-from eventlog.log.format import changes_of_sorted
+from eventlog.linter.format import LinterFormat, export_files, export_reader, read_queue
+from eventlog.log.format import EventLogFormat, changes_of_sorted
 from eventlog.log.storage import LogReaderOptions, read_rows
 from eventlog.model import Change, LogRow, full_name
 from eventlog.qlik import file_tables
 from eventlog.qlik.change_rows import ChangeRow, row_order
 from eventlog.qlik.change_table_format import NAME as CHANGE_TABLES
-from eventlog.qlik.change_table_format import nothing_found
+from eventlog.qlik.change_table_format import ChangeTableFormat, nothing_found
 from eventlog.qlik.change_tables import changes_of_rows
 from eventlog.qlik.columns import QlikColumn
 from eventlog.qlik.file_tables import Part, TableFiles, rows_of_part
 from eventlog.qlik.masks import HISTORY_TABLE, DdlEntry
 from eventlog.qlik.sequence import Waiting, count_events
 from eventlog.qlik.stored_tables import Reading, ReadOptions, reading
+from eventlog.registry import format_named
 from spark.captures import Capture, files_of, read_capture, readable
 from spark.session import by_number, task_numbers, tune_collector
 
@@ -195,15 +196,8 @@ def _ready(rows: Iterator[tuple[bytes, bytes]], report: Report) -> Iterator[Any]
 
 def sorted_format(format: str, options: Options) -> _SortedFormat | None:
     """How Spark sorts captures of a format, None where its reader takes them as they come."""
-    match format:
-        case "linter":
-            return _LINTER
-        case "qlik-change-table" if options.get("input_complete", True):  # else a last row may wait, of one stream
-            return _CHANGE_TABLES
-        case "eventlog" if options.get("sort"):
-            return _EVENT_LOG
-        case _:
-            return None
+    asked = format_named(format)
+    return _SORTED.get(type(asked)) if asked.is_sorted_first(options) else None
 
 
 _PLACE: Final = struct.Struct(">IQ")
@@ -336,3 +330,9 @@ def _log_changes(capture: Capture, rows: Iterator[LogRow], options: Options, rep
 
 
 _EVENT_LOG: Final = _SortedFormat(_log_files, _log_rows, _log_changes)
+
+_SORTED: Final[Mapping[type, _SortedFormat]] = {
+    LinterFormat: _LINTER,
+    ChangeTableFormat: _CHANGE_TABLES,
+    EventLogFormat: _EVENT_LOG,
+}

@@ -215,6 +215,10 @@ class Format:
         """
         return False
 
+    def is_sorted_first(self, options: Mapping[str, Any]) -> bool:
+        """Return whether rows are sorted before their changes are made, so that large inputs are sorted in bulk."""
+        return False
+
     def is_description(self, file: Path) -> bool:
         """Return whether a file describes those beside it."""
         return False

@@ -372,7 +372,8 @@ def _pipe() -> str | None:
 
 def _url_with_password(context: Context, format: str, place: str) -> str:
     """The URL of a source or target, with the configured password if it names the configured database."""
-    if format != "eventlog" or "://" not in place or not {_PASSWORD, f"{_PASSWORD}_FILE"} & os.environ.keys():
+    is_database = "://" in place and format_named(format).schemes is None
+    if not is_database or not {_PASSWORD, f"{_PASSWORD}_FILE"} & os.environ.keys():
         return place
     return with_configured_password(place, context.config().database)
 

@@ -171,6 +171,9 @@ class LinterFormat(Format):
             yield ""
         yield from super().lines(source, options, report, block)
 
+    def is_sorted_first(self, options: Mapping[str, Any]) -> bool:
+        return True
+
     def is_description(self, file: Path) -> bool:
         return file.stem.casefold() == ATTRS
 

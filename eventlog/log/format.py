@@ -107,6 +107,9 @@ class EventLogFormat(Format):
     writer_options = (LogWriterOptions,)
     suffixes = frozenset({".jsonl", ".json", ".ndjson", ".csv", ".parquet"})
 
+    def is_sorted_first(self, options: Mapping[str, Any]) -> bool:
+        return bool(options.get("sort"))
+
     def output_place(self, name: str, options: Mapping[str, Any]) -> str:
         file_format = options.get("file_format") or FILE_FORMATS[0]
         if file_format not in FILE_FORMATS:

@@ -186,6 +186,9 @@ class ChangeTableFormat(Format):
     def tables(self) -> None:
         pass
 
+    def is_sorted_first(self, options: Mapping[str, Any]) -> bool:
+        return bool(options.get("input_complete", True))  # else a last row may wait, of one stream
+
     def is_one_source(self, place: Path, options: Mapping[str, Any]) -> bool | None:
         entries = (entry for entry in place.iterdir() if not entry.name.startswith(("_", ".")))
         suffix = str(options.get("suffix", "__ct"))
