@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import queue
 import subprocess
@@ -23,6 +22,7 @@ from eventlog.cli.context import transaction
 from eventlog.cli.db import names
 from eventlog.cli.triggers import planned_triggers
 from eventlog.config.load import Config, load
+from eventlog.core.options import toml
 from eventlog.model import Answer, Document
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.daemon import publish
@@ -43,9 +43,9 @@ def write_config(directory: Path, url: str, watches: Sequence[dict[str, Any]] = 
     database = {"url": url, **sections.pop("database", {})}
     lines = []
     for name, settings in {"database": database, **sections}.items():
-        lines += [f"[{name}]", *(f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in settings.items())]
+        lines += [f"[{name}]", *(f"{key} = {toml(value)}" for key, value in settings.items())]
     for watch in watches:
-        lines += ["[[watch]]", *(f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in watch.items())]
+        lines += ["[[watch]]", *(f"{key} = {toml(value)}" for key, value in watch.items())]
     path = directory / "eventlog.toml"
     path.write_text("\n".join(lines), encoding="utf-8")
     return path
