@@ -15,7 +15,6 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from statistics import median
 
 import common
 import psutil
@@ -141,7 +140,7 @@ def drain(bench: Bench, rows: int, rounds: int) -> None:
             spent = after.ru_utime + after.ru_stime - client.ru_utime - client.ru_stime
             ratios.append((spent + server) / floor)
             print(f"| {number} | {floor:.2f} | {spent:.2f} | {server:.2f} | {ratios[-1]:.2f} |", flush=True)
-    print(f"\nCPU ratio, client and server: {common.spread(ratios)}; {total / median(ratios):,.0f} rows")
+    print(f"\nCPU ratio, client and server: {common.spread(ratios)}")
 
 
 def main() -> None:

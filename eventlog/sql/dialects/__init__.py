@@ -12,5 +12,6 @@
 
 PostgreSQL, whose triggers call functions, has two more: ``compile``, the SQL of triggers and functions, and
 ``installed``, what is there. Oracle has ``script``, what SQL*Plus needs, and ``address``, from a URL to the driver's
-arguments. ``stepwise`` is what Oracle and SQLite have in common.
+arguments. MariaDB has ``cascades``, what foreign keys take along without a trigger. ``stepwise`` is what all but
+PostgreSQL have in common.
 """
