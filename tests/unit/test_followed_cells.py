@@ -11,7 +11,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -69,6 +69,9 @@ CATALOG = {
 }
 
 
+READER = {"labels": {"111": ITEM}, "keys": {"app.item": ["id"]}}
+
+
 def capture(directory: Path, _brokers: str) -> dict[str, Any]:
     stream = Stream(directory / "capture.cdc")
     for op, before, after in ROWS:
@@ -81,7 +84,7 @@ def capture(directory: Path, _brokers: str) -> dict[str, Any]:
             work.delete(ITEM, before)
         work.commit()
     stream.write()
-    return {"path": str(stream.path), "reader": {"labels": {"111": ITEM}, "keys": {"app.item": ["id"]}}}
+    return {"path": str(stream.path), "reader": READER}
 
 
 def queue(directory: Path, _brokers: str) -> dict[str, Any]:
@@ -296,3 +299,124 @@ def test_a_cell_loses_nothing_by_a_kill_and_repeats_ids_and_bytes(
         assert third == []
         received = to.received()
         assert len(received) > before or sink in elsewhere
+
+
+# --- what a change becomes --------------------------------------------------------------------------------------------
+
+
+def written(config: Config, to: Target) -> list[Document]:
+    """The documents of one run, as the sink gets them."""
+    documents: list[Document] = []
+
+    class Noted(Sink):
+        def __init__(self, sink: Sink) -> None:
+            self._sink = sink
+
+        def send(self, document: Document) -> Answer:
+            documents.append(document)
+            return self._sink.send(document)
+
+        def flush(self) -> Any:
+            return self._sink.flush()
+
+    open_noted = lambda: Noted(open_sink(config, to.stream))  # noqa: E731
+    follow(following(config, Counters(), Report()), position_of(config), open_noted, StopRequest(), once=True)
+    return documents
+
+
+def moved_and_truncated(directory: Path) -> dict[str, Any]:
+    """A capture in which a row is made, gets another key, and the table is emptied and filled again."""
+    stream = Stream(directory / "capture.cdc")
+    stream.insert(1)
+    work = stream.begin()
+    work.update(ITEM, {"id": 1, "name": "new"}, {"id": 2, "name": "new"})
+    work.commit()
+    work = stream.begin()
+    work.truncate(ITEM)
+    work.commit()
+    stream.insert(2)
+    stream.write()
+    return {
+        "type": "gbase",
+        "path": str(stream.path),
+        "reader": {"labels": {"111": ITEM}, "keys": {"app.item": ["id"]}},
+    }
+
+
+MEANINGS = {
+    "xds": ["add 1", "delete 1", "add 2", "add 2"],  # the TRUNCATE is refused
+    "cloudevents": ["insert 1", "update 2", "truncate", "insert 2"],
+    "debezium": ["c 1", "d 1", "c 2", "t", "c 2"],
+}
+
+
+def meanings(format: str, body: bytes) -> list[str]:
+    """The operations of a body with the keys of their rows."""
+    text = body.decode()
+    if format == "xds":
+        return [" ".join(found) for found in re.findall(r"<(add|modify|delete) .*?<association>id=(\d+)", text)]
+    told = []
+    for line in text.splitlines():
+        content = json.loads(line)
+        if format == "cloudevents":
+            data = content["data"]
+            told.append(" ".join([data["operation"], *map(str, data.get("key", {}).values())]))
+        else:
+            payload = content["payload"]
+            row = payload["after"] or payload["before"] or {}
+            told.append(" ".join([payload["op"], *([str(row["id"])] if row else [])]))
+    return told
+
+
+@pytest.mark.parametrize("format", MEANINGS)
+def test_a_new_key_and_an_emptied_table_are_said_as_the_format_says_them_and_in_order(
+    format: str, tmp_path: Path, brokers: Cluster
+) -> None:
+    with target("stdout", tmp_path, brokers) as to:
+        config = configured(moved_and_truncated(tmp_path), {"type": format}, {"type": "stdout"}, tmp_path / "p.db")
+        documents = written(replace(config, publisher=replace(config.publisher, batch_size=8)), to)
+    assert [one for document in documents for one in meanings(format, document.body)] == MEANINGS[format]
+    ids = [event_id for document in documents for event_id in document.event_ids]
+    assert len(ids) == len(set(ids))
+    emptied = [document for document in documents if meanings(format, document.body)[-1] in ("t", "truncate")]
+    assert all(len(document.event_ids) == 1 for document in emptied)  # it is in the air alone
+
+
+def test_types_come_from_the_source_also_where_a_value_is_null(tmp_path: Path, brokers: Cluster) -> None:
+    def name_type(body: bytes) -> str:
+        fields = json.loads(body)["schema"]["fields"]
+        (after,) = [one for one in fields if one["field"] == "after"]
+        (own,) = [one["type"] for one in after["fields"] if one["field"] == "id"]
+        return str(own)
+
+    for source, make in FEEDS.items():
+        directory = tmp_path / source
+        directory.mkdir()
+        with target("stdout", directory, brokers) as to:
+            options = {"type": "debezium", "debezium": {"missing_columns": "placeholder"}}
+            feed = {"type": source, **make(directory, brokers.brokers)}
+            documents = written(configured(feed, options, {"type": "stdout"}, directory / "p.db"), to)
+        assert {name_type(document.body) for document in documents} == {"int32"}, source
+
+
+def test_numbers_of_messages_go_on_behind_the_position(tmp_path: Path, brokers: Cluster) -> None:
+    """Each start reads one more transaction; no number comes twice, and each is greater than those before."""
+
+    def sequences(documents: list[Document]) -> list[str]:
+        values = [one.value for document in documents for records in document.records for one in records]  # type: ignore[union-attr]
+        return [
+            found for value in values if value for found in re.findall(r'"changeSequence":"(\d{35})"', value.decode())
+        ]
+
+    stream = Stream(tmp_path / "capture.cdc")
+    source = {"type": "gbase", "path": str(stream.path), "reader": READER}
+    numbers: list[str] = []
+    with target("kafka", tmp_path, brokers) as to:
+        settings = {"type": "kafka", **to.settings}
+        for key in range(1, 4):
+            stream.insert(key)
+            config = configured(source, {"type": "qlik-messages"}, settings, tmp_path / "p.db")
+            numbers += sequences(written(config, to))
+    assert len(numbers) == 3
+    assert numbers == sorted(set(numbers))
+    assert [int(number[16:]) for number in numbers] == [1, 2, 3]
