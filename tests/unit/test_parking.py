@@ -7,7 +7,7 @@ from samples import usr
 
 from eventlog.model import SUCCESS, Change, ChangeOp
 from eventlog.publisher.delivery import Parking
-from eventlog.publisher.stream.pending import Pending, PendingEvent, Place
+from eventlog.publisher.stream.pending import ObjectId, Pending, PendingEvent, Place
 from eventlog.publisher.waiting import BackOff, back_off
 
 CHANGE = Change(None, "usr", ChangeOp.TRUNCATE)
@@ -144,12 +144,12 @@ def test_who_is_parked_again_waits_again_and_so_does_who_is_not_woken() -> None:
 
 
 def test_of_a_stream_half_of_what_is_sent_at_a_time_are_retries_and_those_due_longest_come_first() -> None:
-    parked: Parking[str] = Parking(1, 60, random=lambda: 1.0)
+    parked: Parking[ObjectId] = Parking(1, 60, random=lambda: 1.0)
     pending = Pending(parked)
 
     def add(*names: str) -> None:
         for name in names:
-            pending.add(name, (name,), CHANGE, name)
+            pending.add(name, ((name,),), CHANGE, name)
 
     add("a", "b", "c", "d")
     (first,) = pending.envelopes(4, 1, now=0)
@@ -158,22 +158,22 @@ def test_of_a_stream_half_of_what_is_sent_at_a_time_are_retries_and_those_due_lo
         pending.hold(each)
     add("e", "f", "g")
     (envelope,) = pending.envelopes(4, 1, now=100)
-    assert [each.object_id for each in envelope] == ["b", "c", "e", "f"]
+    assert [each.object_id for each in envelope] == [("b",), ("c",), ("e",), ("f",)]
     pending.put_back_unanswered()
-    assert [[each.object_id for each in one] for one in pending.envelopes(1, 1, now=100)] == [["b"]]
+    assert [[each.object_id for each in one] for one in pending.envelopes(1, 1, now=100)] == [[("b",)]]
 
 
 def test_of_a_stream_all_that_is_sent_are_retries_while_nothing_else_is_there() -> None:
-    parked: Parking[str] = Parking(1, 60, random=lambda: 1.0)
+    parked: Parking[ObjectId] = Parking(1, 60, random=lambda: 1.0)
     pending = Pending(parked)
     for name in ("a", "b"):
-        pending.add(name, (name,), CHANGE, name)
+        pending.add(name, ((name,),), CHANGE, name)
     (first,) = pending.envelopes(2, 1, now=0)
     for each in first:
         parked.park(each.object_id, 0)
         pending.hold(each)
     (envelope,) = pending.envelopes(2, 1, now=1)
-    assert [each.object_id for each in envelope] == ["a", "b"]
+    assert [each.object_id for each in envelope] == [("a",), ("b",)]
 
 
 # --- events of several objects ----------------------------------------------------------------------------------------
@@ -188,8 +188,8 @@ def answer(pending: Pending, events: list[PendingEvent]) -> None:
     pending.answer(SUCCESS, events)
 
 
-def pending_of(*events: tuple[str, tuple[str, ...]]) -> tuple[Pending, Parking[str]]:
-    parked: Parking[str] = Parking(1, 60, random=lambda: 1.0)
+def pending_of(*events: tuple[str, tuple[ObjectId, ...]]) -> tuple[Pending, Parking[ObjectId]]:
+    parked: Parking[ObjectId] = Parking(1, 60, random=lambda: 1.0)
     pending = Pending(parked)
     for name, objects in events:
         pending.add(name, objects, CHANGE, name)
@@ -198,11 +198,22 @@ def pending_of(*events: tuple[str, tuple[str, ...]]) -> tuple[Pending, Parking[s
 
 def test_an_event_of_two_objects_waits_for_both_and_both_wait_for_it() -> None:
     pending, parked = pending_of(
-        ("1", ("a",)), ("2", ("b",)), ("3", ("a", "b")), ("4", ("b",)), ("5", ("a",)), ("6", ("c",))
+        ("1", (("a",),)),
+        ("2", (("b",),)),
+        (
+            "3",
+            (
+                ("a",),
+                ("b",),
+            ),
+        ),
+        ("4", (("b",),)),
+        ("5", (("a",),)),
+        ("6", (("c",),)),
     )
     (first,) = pending.envelopes(8, 1, 0)
     assert [each.sent_id for each in first] == ["1", "2"]
-    parked.park("b", 0)
+    parked.park(("b",), 0)
     answer(pending, first[:1])
     pending.hold(first[1])
     (second,) = pending.envelopes(8, 1, 0)
@@ -210,7 +221,7 @@ def test_an_event_of_two_objects_waits_for_both_and_both_wait_for_it() -> None:
     answer(pending, list(second))
     (third,) = pending.envelopes(8, 1, 2)
     assert [each.sent_id for each in third] == ["2"]
-    parked.release("b")
+    parked.release(("b",))
     answer(pending, list(third))
     (fourth,) = pending.envelopes(8, 1, 2)
     assert [each.sent_id for each in fourth] == ["3"]
@@ -219,18 +230,18 @@ def test_an_event_of_two_objects_waits_for_both_and_both_wait_for_it() -> None:
 
 
 def test_an_event_of_all_objects_is_in_the_air_alone() -> None:
-    pending, parked = pending_of(("1", ("a",)), ("2", ()), ("3", ("b",)))
+    pending, parked = pending_of(("1", (("a",),)), ("2", ()), ("3", (("b",),)))
     (first,) = pending.envelopes(8, 1, 0)
     assert [each.sent_id for each in first] == ["1"]
-    parked.park("a", 0)
+    parked.park(("a",), 0)
     pending.hold(first[0])
     assert taken(pending) == []
     (again,) = pending.envelopes(8, 1, 2)
-    parked.release("a")
+    parked.release(("a",))
     answer(pending, list(again))
     (every,) = pending.envelopes(8, 1, 2)
     assert [each.sent_id for each in every] == ["2"]
-    parked.park("", 2)
+    parked.park((), 2)
     pending.hold(every[0])
     assert taken(pending, now=2) == []
     (every,) = pending.envelopes(8, 1, 4)
@@ -239,11 +250,11 @@ def test_an_event_of_all_objects_is_in_the_air_alone() -> None:
 
 
 def test_answers_that_are_forgotten_bring_an_event_of_all_objects_back_before_those_behind_it() -> None:
-    pending, parked = pending_of(("1", ()), ("2", ("a",)))
+    pending, parked = pending_of(("1", ()), ("2", (("a",),)))
     (every,) = pending.envelopes(8, 1, 0)
     answer(pending, list(every))
     (behind,) = pending.envelopes(8, 1, 0)
-    parked.park("a", 0)
+    parked.park(("a",), 0)
     pending.hold(behind[0])
     pending.forget_answers()
     (every,) = pending.envelopes(8, 1, 0)
@@ -253,9 +264,9 @@ def test_answers_that_are_forgotten_bring_an_event_of_all_objects_back_before_th
 
 
 def test_a_place_counts_when_all_before_it_is_answered() -> None:
-    pending, _ = pending_of(("1", ("a",)))
+    pending, _ = pending_of(("1", (("a",),)))
     pending.mark(Place("behind 1", "0001"))
-    pending.add("2", ("b",), CHANGE, "2")
+    pending.add("2", (("b",),), CHANGE, "2")
     (both,) = pending.envelopes(8, 1, 0)
     answer(pending, list(both[1:]))
     assert pending.flushed() is None

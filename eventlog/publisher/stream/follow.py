@@ -29,6 +29,7 @@ from eventlog.errors import (
     EventlogError,
     FatalAnswer,
     FormatError,
+    NotExpressible,
     ReceiverAway,
     RowError,
     number_of,
@@ -59,7 +60,7 @@ from eventlog.publisher.health_file import Progress
 from eventlog.publisher.liveness import ReportingSink
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.stream import Described, Failure, Mark, Read, SourceAway, Step, Stream
-from eventlog.publisher.stream.pending import Pending, PendingEvent, Place
+from eventlog.publisher.stream.pending import ObjectId, Pending, PendingEvent, Place
 from eventlog.publisher.stream.position import OpenPosition, Position, Saved
 from eventlog.publisher.waiting import BackOff, HeartbeatTimer, Stop, keep_connected, soonest
 
@@ -157,7 +158,7 @@ class Run:
         self.writer = following.open_writer()
         self.writer.resume(saved.numbered)
         self._described: dict[tuple[str | None, str], ObjectClass] = {}
-        self.parking: Parking[str] = Parking(options.retry_initial, options.retry_max)
+        self.parking: Parking[ObjectId] = Parking(options.retry_initial, options.retry_max)
         self.pending = Pending(self.parking)
         self.heartbeat = HeartbeatTimer(options.heartbeat_interval, time.monotonic())
         self.envelopes = 0
@@ -242,7 +243,9 @@ class Run:
         writer, ids = self.writer, [each.sent_id for each in events]
         make_events = partial(_public_events, self.following.catalog, events)
         if writer.in_records:
-            records = [writer.records(_record_key(each), each.piece) for each in events]
+            catalog = self.following.catalog
+            keys = [_record_key(each, class_of_change(catalog, each.change)) for each in events]
+            records = [writer.records(key, each.piece) for key, each in zip(keys, events, strict=True)]
             return Document(self.flight, envelope, ids, b"", records, make_events)
         pieces = [each.piece for each in events]
         media_type, headers = writer.media_type_of(pieces), writer.headers_of(pieces)
@@ -383,9 +386,12 @@ def _public_events(catalog: Catalog | None, events: Sequence[PendingEvent]) -> t
     return tuple(public)
 
 
-def _record_key(event: PendingEvent) -> bytes:
-    """The key of an event's record: the object that it is about, with a new key the one of that key."""
-    return event.objects[-1].encode() if event.objects else b""
+def _record_key(event: PendingEvent, object_class: ObjectClass | None) -> bytes:
+    """The key of an event's record: the association of what it is about, with a new key of that one."""
+    if not event.objects:
+        return b""
+    *_, key = event.objects[-1]
+    return association_text(event.change, key, object_class).encode()
 
 
 # --- the steps of the source ------------------------------------------------------------------------------------------
@@ -450,8 +456,7 @@ def _add_events(run: Run, read: Read) -> None:
         change = change._replace(schema=catalog.schema)
     try:
         written = []
-        for event_id, part in _parts(run.writer, change, read.event_id, object_class):
-            objects = _objects(part, class_of_change(catalog, part))
+        for event_id, objects, part in _parts(run.writer, change, read.event_id, object_class):
             piece = run.piece(part, event_id, object_class)
             if piece is not None:
                 written.append((event_id, objects, part, piece))
@@ -473,31 +478,30 @@ def _add_events(run: Run, read: Read) -> None:
 
 def _parts(
     writer: EventWriter[Any], change: Change, event_id: str, object_class: ObjectClass | None
-) -> list[tuple[str, Change]]:
-    """The changes that are an event each, with their event-ids: an update of the key is a delete and an insert, unless
-    the format says a new key in one event (spec/change-model.md 6.2).
+) -> list[tuple[str, tuple[ObjectId, ...], Change]]:
+    """The changes that are an event each, with their event-ids and what they are about: an update of the key is a
+    delete and an insert, unless the format says a new key in one event (spec/change-model.md 6.2).
+
+    A TRUNCATE is about no single object. Raises NotExpressible for a key that cannot be known.
     """
-    if change.op is not ChangeOp.UPDATE or change.before is None:
-        return [(event_id, change)]
+    if change.op is ChangeOp.TRUNCATE:
+        return [(event_id, (), change)]
     change = with_key(change, object_class)
     old, new = old_and_new_key(change)
-    if old == new or writer.joins_new_key:
-        return [(event_id, change)]
+    if any(value is None for _, value in (*old, *new)):
+        raise NotExpressible(f"the key of {change.op} of {change.table!r} at {change.position} has a NULL")
+    schema, table = change.schema, change.table
+    if old == new:
+        return [(event_id, ((schema, table, new),), change)]
+    if writer.joins_new_key:
+        return [(event_id, ((schema, table, old), (schema, table, new)), change)]
     before, after = change.before or {}, change.after or {}
     changed = differing(before, after) if change.changed is None else change.changed
     if changed is not None and before.keys() >= changed and not change.extras.get("changed_unknown"):
         before = {**after, **before}  # what was not changed was as it is
     delete = change._replace(op=ChangeOp.DELETE, key=old, before={**before, **dict(old)}, after=None, changed=None)
     insert = change._replace(op=ChangeOp.INSERT, before=None, changed=None)
-    return [(event_id, delete), (f"{event_id}.2", insert)]
-
-
-def _objects(change: Change, object_class: ObjectClass | None) -> tuple[str, ...]:
-    """The objects that a change is about, the old key first; none for a TRUNCATE, which is about all of its table."""
-    if change.op is ChangeOp.TRUNCATE:
-        return ()
-    keys = dict.fromkeys(old_and_new_key(with_key(change, object_class)))
-    return tuple(dict.fromkeys(association_text(change, key, object_class) for key in keys))
+    return [(event_id, ((schema, table, old),), delete), (f"{event_id}.2", ((schema, table, new),), insert)]
 
 
 def _is_too_far(run: Run) -> bool:
@@ -533,7 +537,7 @@ def look(run: Run) -> None:
     """Tell the observer what is parked and what lies behind the position, if it wants to know by now."""
     if run.observer.look_due() != 0.0:
         return
-    parked = [ParkedObject("", key, each.due, each.attempts, each.reason) for key, each in run.parking.items()]
+    parked = [ParkedObject("", _named(one), each.due, each.attempts, each.reason) for one, each in run.parking.items()]
     begun = time.monotonic()
     try:
         backlog = run.following.source.backlog(run.saved.token)
@@ -541,6 +545,14 @@ def look(run: Run) -> None:
         backlog = None
     number, unit = (None, None) if backlog is None else backlog
     run.observer.looked(Looked(parked=parked, seconds=time.monotonic() - begun, behind=number, behind_unit=unit))
+
+
+def _named(one: ObjectId) -> str:
+    """What an event is about, for people."""
+    if not one:
+        return "all rows of a table"
+    schema, table, key = one
+    return f"{'+'.join(f'{name}={value}' for name, value in key)},table={table}{f',schema={schema}' if schema else ''}"
 
 
 def _wait_for_parked(run: Run) -> None:

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from eventlog.model import Change, Verdict
 from eventlog.publisher.delivery import Answered, Parking
 
-_EVERY: Final = ""
+ObjectId: TypeAlias = tuple[Any, ...]
+"""What an event is about: schema, table and key of a row."""
+
+_EVERY: Final[ObjectId] = ()
 """Stands for all objects."""
 
 
@@ -34,17 +37,17 @@ class PendingEvent(NamedTuple):
 
     number: int
     sent_id: str
-    objects: tuple[str, ...]
+    objects: tuple[ObjectId, ...]
     change: Change
     piece: Any
 
     @property
-    def object_id(self) -> str:
+    def object_id(self) -> ObjectId:
         """What the event is parked under."""
         return self.objects[0] if self.objects else _EVERY
 
     @property
-    def queues(self) -> tuple[str, ...]:
+    def queues(self) -> tuple[ObjectId, ...]:
         """The objects whose later events wait behind this one."""
         return self.objects or (_EVERY,)
 
@@ -55,14 +58,14 @@ class Pending:
     What is in ``answered`` was answered since the last flush, which alone makes an answer count.
     """
 
-    def __init__(self, parking: Parking[str]) -> None:
+    def __init__(self, parking: Parking[ObjectId]) -> None:
         self.answered: Answered[PendingEvent] = []
         self._parking = parking
         self._next = 0
         self._ready: deque[PendingEvent] = deque()
         self._in_air: dict[int, PendingEvent] = {}
         # The events of parked objects, empty while the only one is in the air. One of two objects stands in both.
-        self._held: dict[str, deque[PendingEvent]] = {}
+        self._held: dict[ObjectId, deque[PendingEvent]] = {}
         self._marks: deque[tuple[int, Place]] = deque()
 
     @property
@@ -84,7 +87,7 @@ class Pending:
         """When the next event that is held may be sent; None if none is held."""
         return min((self._due(event) for event in self._heads()), default=None)
 
-    def add(self, event_id: str, objects: tuple[str, ...], change: Change, piece: Any) -> None:
+    def add(self, event_id: str, objects: tuple[ObjectId, ...], change: Change, piece: Any) -> None:
         """An event that was read."""
         self._ready.append(PendingEvent(self._next, event_id, objects, change, piece))
         self._next += 1

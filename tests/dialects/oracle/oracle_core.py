@@ -236,7 +236,7 @@ def _answer(statement: str) -> Sequence[Sequence[Any]] | None:
     if "positions_error.event_id" in statement:
         return []
     if "positions.token" in statement:
-        return [("{}", 1)]
+        return [("{}", 1, None)]
     if "positions.saved" in statement:
         return [(_MOMENT,)]
     if "selection LIKE" in statement:
