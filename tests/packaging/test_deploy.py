@@ -14,7 +14,8 @@ import pytest
 import yaml
 
 from eventlog import cli
-from eventlog.config.load import _from_environment, load
+from eventlog.config.load import load
+from eventlog.errors import ConfigError
 from eventlog.publisher.monitor.server import parse_address
 from eventlog.publisher.sinks.http import HttpOptions
 
@@ -106,8 +107,9 @@ def test_the_units_name_commands_options_and_variables_that_there_are() -> None:
         named = dict(line.split("=", 1) for line in section["Environment"] if line.startswith("EVENTLOG_"))
         assert {value.removeprefix("%d/") for value in named.values()} == credentials
         for variable in named:
-            error = next(_from_environment({variable: "/nowhere"}))
-            assert "is not known" not in str(error)
+            with pytest.raises(ConfigError) as error:  # of a file that is not there
+                load(None, {variable: "/nowhere"})
+            assert "is not known" not in str(error.value)
 
 
 def test_a_publisher_that_stops_has_the_time_that_its_receiver_has() -> None:
