@@ -1,0 +1,121 @@
+"""What a sink must pass: answers, flush before marks, a receiver that is away, order, bounded memory, close."""
+
+from __future__ import annotations
+
+import io
+import tracemalloc
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager, closing
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from eventlog.changes.format import Format
+from eventlog.changes.publishing import Publishing
+from eventlog.errors import ReceiverAway
+from eventlog.model import Document, Level
+from eventlog.publisher.sinks import Opening, Sink
+from eventlog.registry import format_named
+from eventlog.testing import samples
+
+_MOST_MEMORY = 64 * 2**20
+
+
+@dataclass(frozen=True)
+class SinkCase:
+    """A sink under test. ``options``: of its class; ``received``: gives the event-ids that its receiver has for good,
+    in their order if that is a list. ``away``: makes the receiver go away within a block, None = it never does.
+    ``format``: the name of the format that is sent.
+    """
+
+    sink: type[Sink]
+    options: Any
+    received: Callable[[], Collection[str]]
+    away: Callable[[], AbstractContextManager[object]] | None = None
+    format: str = "xds"
+
+    def open(self) -> Sink:
+        """Return the sink, opened."""
+        return self.sink.open(self.options, Opening(self._format(), io.StringIO()))
+
+    def documents(self, number: int, size: int = 0) -> Iterator[Document]:
+        """Return documents of three events each, in one flight after the other."""
+        format, classes = self._format(), samples.catalog()
+        kind = format.publish_options
+        takes = self.sink
+        publishing = Publishing(
+            layout=getattr(self.options, "form", "lines"),
+            in_records=takes.takes_records,
+            in_messages=takes.takes_several,
+            has_headers=takes.has_headers,
+        )
+        writer = format.publish(None if kind is None else kind(), publishing)
+        written = samples.events(classes, 3 * number, size)
+        for at in range(number):
+            own = written[3 * at : 3 * at + 3]
+            flight = samples.FlightSample(at + 1, writer.first(at + 1, "", None), samples.origins(own))
+            yield writer.document(classes, flight, 1, own)
+
+    def _format(self) -> Format:
+        return format_named(self.format)
+
+
+def _deliver(sink: Sink, document: Document) -> None:
+    sink.send(document)
+    sink.flush()
+
+
+def test_every_event_is_answered_and_is_the_receivers_after_the_flush(sink_case: SinkCase) -> None:
+    with closing(sink_case.open()) as sink:
+        (document,) = sink_case.documents(1)
+        answer = sink.send(document)
+        refused = sink.flush() or {}
+        assert [answer.verdict(one).level for one in document.event_ids] == [Level.SUCCESS] * 3
+        assert not refused
+        assert set(sink_case.received()) == {"1", "2", "3"}
+
+
+def test_documents_come_in_their_order(sink_case: SinkCase) -> None:
+    with closing(sink_case.open()) as sink:
+        for document in sink_case.documents(4):
+            sink.send(document)
+        sink.flush()
+    received, wanted = sink_case.received(), [str(number) for number in range(1, 13)]
+    assert received == wanted if isinstance(received, list) else set(received) == set(wanted)
+
+
+def test_what_was_not_flushed_is_sent_again_and_nothing_is_lost(sink_case: SinkCase) -> None:
+    with closing(sink_case.open()) as sink:
+        for document in sink_case.documents(2):
+            sink.send(document)  # and the process is gone
+    with closing(sink_case.open()) as sink:
+        for document in sink_case.documents(2):
+            sink.send(document)
+        sink.flush()
+    assert set(sink_case.received()) == {"1", "2", "3", "4", "5", "6"}
+
+
+def test_a_receiver_that_is_away_is_told_and_nothing_is_lost(sink_case: SinkCase) -> None:
+    if sink_case.away is None:
+        pytest.skip("the receiver is never away")
+    (document,) = sink_case.documents(1)
+    with closing(sink_case.open()) as sink:
+        with sink_case.away(), pytest.raises(ReceiverAway):
+            _deliver(sink, document)
+        sink.send(document)
+        sink.flush()
+    assert set(sink_case.received()) == {"1", "2", "3"}
+
+
+def test_memory_is_bounded_by_what_is_not_flushed(sink_case: SinkCase) -> None:
+    with closing(sink_case.open()) as sink:
+        tracemalloc.start()
+        try:
+            for document in sink_case.documents(40, size=100_000):
+                sink.send(document)
+                sink.flush()
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert peak < _MOST_MEMORY
