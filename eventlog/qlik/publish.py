@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from collections.abc import Sequence
+from datetime import datetime
 
 from eventlog.changes.events import OPERATIONS, ReadOutgoing, attribute_reader, outgoing_reader
 from eventlog.changes.format import key_reader
@@ -46,11 +46,10 @@ class QlikWriter(EventWriter[tuple[KafkaRecord, ...]]):
         self,
         options: PublishOptions,
         publishing: Publishing,
-        utc_now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self._values, self._utc_now = publishing.values, utc_now
+        self._values, self._utc_now = publishing.values, publishing.utc_now
         chosen = write_options(options, publishing)
-        self._writer = MessageWriter(chosen, registry=registry_of_writer(chosen), utc_now=utc_now)
+        self._writer = MessageWriter(chosen, registry=registry_of_writer(chosen), utc_now=publishing.utc_now)
         self._messages: EventMessages | None = None
         self._described: dict[str, ObjectClass] = {}
 

@@ -83,7 +83,7 @@ def test_a_numbered_line_that_is_not_ours_is_refused(line: str) -> None:
 
 
 def messages(**options: Any) -> QlikWriter:
-    return QlikWriter(WriteOptions(**options), Publishing(ValueOptions("java")), utc_now=lambda: NOW)
+    return QlikWriter(WriteOptions(**options), Publishing(ValueOptions("java"), utc_now=lambda: NOW))
 
 
 def document(format: QlikWriter, *events: Outgoing, of: Catalog = CATALOG) -> Document:
@@ -298,14 +298,14 @@ def test_a_message_has_the_fraction_of_a_time_of_day() -> None:
     assert not checked.remarks
     (group,) = fold(checked.good, 1000, 10000)
     event = build_event(group, EventOptions())._replace(place=1)
-    format = QlikWriter(WriteOptions(), Publishing(values), utc_now=lambda: NOW)
+    format = QlikWriter(WriteOptions(), Publishing(values, utc_now=lambda: NOW))
     _, message = payloads(document(format, event, of=classes).records)
     assert message["message"]["beforeData"]["at"] == "10:00:00.250000"
     assert message["message"]["data"]["at"] == "10:00:00.500000"
 
 
 def test_a_flight_of_an_epoch_begins_not_before_the_raise_also_where_the_clock_has_gone_back() -> None:
-    output = QlikWriter(WriteOptions(), Publishing(value_options(load(None, {}))), utc_now=lambda: NOW)
+    output = QlikWriter(WriteOptions(), Publishing(value_options(load(None, {})), utc_now=lambda: NOW))
     raised = datetime(2024, 5, 11, tzinfo=UTC)
     assert output.first(1, "", None)[:16] == time_prefix(NOW)
     assert output.first(1, "", raised)[:16] == time_prefix(raised)

@@ -1,0 +1,102 @@
+"""The packages of ``examples/plugins``, built as wheels and installed in an environment of their own, work by name."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+import sysconfig
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from documents import ROOT
+
+PLUGINS = ROOT / "examples" / "plugins"
+SIZE = 150
+"""Lines that each package has at most, with its tests."""
+
+MAIN = "import sys; from eventlog.cli import main; sys.exit(main())"
+CHANGE = (
+    '{"schema":"app","table":"item","op":"INSERT","key":[["id",7]],"after":{"id":7,"name":"Ada"},"position":"12"}\n'
+)
+
+
+def run(*command: object, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        list(map(str, command)), cwd=cwd, text=True, capture_output=True, check=False, timeout=170,
+        env={"PATH": "/usr/bin:/bin", "HOME": str(cwd), **environment},
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with the wheels of the plugins; eventlog and its dependencies are those of this tree."""
+    directory = tmp_path_factory.mktemp("plugins")
+    assert run(sys.executable, "-m", "venv", "--without-pip", directory, cwd=directory).returncode == 0
+    python = directory / "bin" / "python"
+    for package in sorted(PLUGINS.iterdir()):
+        built = run(
+            sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", f"--wheel-dir={directory}",
+            package, cwd=directory,
+        )  # fmt: skip
+        assert built.returncode == 0, built.stderr
+    wheels = sorted(directory.glob("*.whl"))
+    assert len(wheels) == 2
+    installed = run(
+        sys.executable, "-m", "pip", "--python", python, "install", "--no-index", "--no-deps", *wheels, cwd=directory
+    )
+    assert installed.returncode == 0, installed.stderr
+    (own,) = directory.glob("lib/python3*/site-packages")
+    paths = [str(ROOT), *(path for path in sys.path if path.endswith("site-packages")), sysconfig.get_path("purelib")]
+    (own / "dependencies.pth").write_text("".join(f"{path}\n" for path in dict.fromkeys(paths)))
+    return directory
+
+
+@pytest.mark.parametrize("name", ["eventlog-messagepack", "eventlog-sqlite-sink"])
+def test_a_plugin_is_short_and_passes_the_kit(name: str, environment: Path, tmp_path: Path) -> None:
+    files = [path for path in (PLUGINS / name).iterdir() if path.suffix in (".py", ".toml")]
+    assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in files) < SIZE
+    (tests,) = (PLUGINS / name).glob("test_*.py")
+    copy = tmp_path / tests.name
+    copy.write_text(tests.read_text(encoding="utf-8"), encoding="utf-8")
+    done = run(environment / "bin" / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", copy, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_format_is_converted_to_and_from_by_its_name(environment: Path, tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_text(CHANGE)
+
+    def eventlog(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return run(environment / "bin" / "python", "-c", MAIN, *arguments, cwd=tmp_path)
+
+    there = eventlog("convert", "--from", "jsonl", "--to", "messagepack", "in.jsonl", "out.msgpack")
+    assert there.returncode == 0, there.stderr
+    back = eventlog("convert", "--from", "messagepack", "--to", "jsonl", "out.msgpack", "back.jsonl")
+    assert back.returncode == 0, back.stderr
+    assert '"Ada"' in (tmp_path / "back.jsonl").read_text()
+    assert "messagepack" in eventlog("convert", "--help").stdout
+
+
+def test_a_log_is_published_in_the_format_to_the_sink_by_their_names(environment: Path, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as db:
+        db.execute("CREATE TABLE customer (id INTEGER PRIMARY KEY, name TEXT)")
+    (tmp_path / "eventlog.toml").write_text(
+        '[database]\nurl = "sqlite:///shop.db"\n[sink]\ntype = "sqlite"\nfile = "copy.db"\n'
+        '[[watch]]\ntable = "customer"\n'
+    )
+
+    def eventlog(*arguments: str) -> None:
+        done = run(environment / "bin" / "python", "-c", MAIN, *arguments, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+
+    eventlog("db", "upgrade")
+    eventlog("triggers", "apply", "--yes")
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as db, db:
+        db.execute("INSERT INTO customer VALUES (1, 'Ada')")
+    eventlog("publish", "--once")
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as db, db:
+        db.execute("UPDATE customer SET name = 'Augusta'")
+    eventlog("publish", "--once", "--format", "messagepack")
+    with closing(sqlite3.connect(tmp_path / "copy.db")) as db:
+        assert db.execute("SELECT attributes FROM object").fetchall() == [('{"name": ["Augusta"]}',)]
