@@ -22,7 +22,7 @@ from eventlog.errors import ConfigError, FormatError
 from eventlog.model import KafkaRecord
 from eventlog.qlik.change_tables import refuse
 from eventlog.qlik.envelope import MAGIC, METADATA, Message, registry_of_writer
-from eventlog.qlik.message_format import line_of, metadata_place, open_reader, read_lines, send, with_password
+from eventlog.qlik.message_files import line_of, metadata_place, open_reader, read_lines, send, with_password
 from eventlog.qlik.message_tables import ReadOptions, WriteOptions
 from eventlog.qlik.message_writer import MessageWriter
 from spark.change_frame import SCHEMA, batches_of, change_of

@@ -6,7 +6,7 @@ import click
 
 from eventlog.cli import Command
 from eventlog.cli.context import Context, print_json, reading
-from eventlog.cloudevents.definition import FORMAT
+from eventlog.cloudevents.format import FORMAT
 from eventlog.cloudevents.schema import schema_of
 from eventlog.cloudevents.values import JsonForm
 from eventlog.config.publishing import options_for

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from eventlog.changes.events import association_text
 from eventlog.changes.publishing import EventWriter, FlightState, Need, Publishing, of_first_row, time_reader
-from eventlog.cloudevents.format import (
+from eventlog.cloudevents.events import (
     DATA_TYPE,
     CloudEvent,
     attribute_writer,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from eventlog.cloudevents.format import schema_uri
+from eventlog.cloudevents.events import schema_uri
 from eventlog.cloudevents.values import JsonForm, element_type, is_json, is_wide
 from eventlog.core.catalog import ObjectClass
 from eventlog.core.values import ColumnType, Kind

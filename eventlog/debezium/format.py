@@ -1,348 +1,38 @@
-"""The format ``debezium`` of the converter: files of JSON, a record a line; and Debezium records -> Change, of any
-connector, with and without schema, with and without key (spec/debezium.md 5).
-
-A line is the value of a record; or ``{"topic": ..., "key": ..., "value": ...}``, where key and value are JSON or its
-text and ``value`` may be called ``payload``, as kcat has it; or key and value with a tab between them, as
-kafka-console-consumer prints them.
-"""
+"""The format ``debezium``: all that others know of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
-from functools import lru_cache, partial
-from pathlib import Path
-from typing import Any, Final
+from collections.abc import Iterable, Iterator
+from typing import Final
 
-from eventlog.changes.format import Key, Report, class_of_change, may_be_one, written
-from eventlog.changes.json_form import CATALOG, CatalogOption, catalog_of
-from eventlog.core.catalog import Catalog, ObjectClass, match_name
-from eventlog.core.json_bytes import json_bytes
-from eventlog.core.moments import EPOCH_UTC
-from eventlog.core.options import LIST_OBJECT, option, shared
-from eventlog.core.values import Kind
-from eventlog.debezium.fields import Decode, decoder_of, field_of, plain
-from eventlog.debezium.writer import OPERATIONS, ConnectorOptions, EnvelopeWriter, WriteOptions
-from eventlog.errors import FormatError, RowError, UnknownOperation, shown
-from eventlog.files.atomic import whole_file
-from eventlog.files.text import parsed_json, parsed_lines, text_of
-from eventlog.model import Change, ChangeOp, KafkaRecord, Row, Value, differing, full_name
+from eventlog.changes.format import Format, Report
+from eventlog.changes.publishing import Publishing
+from eventlog.debezium.publish import DebeziumWriter
+from eventlog.debezium.records import ReadOptions, read, write
+from eventlog.debezium.writer import PublishOptions, WriteOptions
+from eventlog.model import Change
 
 
-@dataclass(frozen=True, slots=True)
-class ReadOptions(ConnectorOptions):
-    """Options of the reader. The two modes count for events without schema. Raises ConfigError."""
+class DebeziumFormat(Format):
+    """Change events of Debezium (spec/debezium.md)."""
 
-    catalog: CatalogOption = shared(CATALOG)
-    keys: Mapping[str, Sequence[str]] = option(
-        {}, LIST_OBJECT, "key columns by schema.table or table, for events without key"
-    )
+    name = "debezium"
+    title = "Debezium's change events"
+    reader_options = (ReadOptions,)
+    writer_options = (WriteOptions,)
+    publish_options = PublishOptions
+    backlog_options = WriteOptions
+    is_read_once = True
+    is_of_rows = True
 
+    def read_changes(self, source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
+        return read(source, options, report)
 
-def read(source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
-    """The changes of a file, or of the files of a directory in the order of their names (``ReadOptions``).
+    def write_changes(self, changes: Iterable[Change], target: str, options: WriteOptions, report: Report) -> None:
+        write(changes, target, options, report)
 
-    A line that cannot be read is passed over; tombstones, and what is no change of a row, are counted.
-    """
-    reader = _EnvelopeReader(options, catalog_of(options.catalog), report.pass_over)
-
-    def change_of(line: bytes) -> Change | None:
-        return reader.change(*_record(line))
-
-    for _, change in parsed_lines(Path(source), "file of records", change_of, report.skip):
-        if change is not None:
-            yield change
+    def publish(self, options: PublishOptions, publishing: Publishing) -> DebeziumWriter:
+        return DebeziumWriter(options, publishing)
 
 
-def _record(line: bytes) -> tuple[Any, Any]:
-    """Key and value of a line. Raises FormatError."""
-    if b"\t" in line:  # JSON of one line has none
-        key, _, value = text_of(line).partition("\t")
-        return parsed_json(key), parsed_json(value)
-    value = parsed_json(text_of(line))
-    if not isinstance(value, dict) or "op" in value or "schema" in value or not value.keys() & {"value", "payload"}:
-        return None, value
-    name = "value" if "value" in value else "payload"
-    return _json_of(value.get("key")), _json_of(value[name])
-
-
-def _json_of(value: Any) -> Any:
-    """What a tool gives as the text of JSON."""
-    return parsed_json(value) if isinstance(value, str) else value
-
-
-# --- records to changes -----------------------------------------------------------------------------------------------
-
-_OPERATIONS: Final = {letter: op for op, letter in OPERATIONS.items()}
-_MESSAGE: Final = "m"
-_TRANSACTION_DIGITS: Final = 32  # as in the change model of the other formats
-
-
-class _EnvelopeReader:
-    """Reads records: their key and value as JSON has them. ``count`` is told what is passed over, by its name."""
-
-    def __init__(self, options: ReadOptions, catalog: Catalog | None, count: Callable[[str], None]) -> None:
-        self._options, self._catalog, self._count = options, catalog, count
-        self._typed: dict[ObjectClass, dict[str, Decode]] = {}
-
-    def change(self, key: Any, value: Any) -> Change | None:
-        """The change of a record, None for a tombstone and for what is no change of a row.
-
-        Raises FormatError.
-        """
-        payload, schema = _taken_apart(value)
-        if payload is None:
-            self._count("tombstones")
-            return None
-        if not isinstance(payload, Mapping):
-            raise FormatError(f"a change event is an object with op, before and after, not {_kind(payload)}")
-        operation = payload.get("op")
-        if operation == _MESSAGE or (operation is None and ("status" in payload or "ddl" in payload)):
-            self._count("other_events")  # a message, the border of a transaction, a change of the schema
-            return None
-        op = _OPERATIONS.get(operation) if isinstance(operation, str) else None
-        if op is None:
-            raise UnknownOperation(f"op is {shown(str(operation))}; known are {', '.join(_OPERATIONS)}")
-        source = payload.get("source") or {}
-        if not isinstance(source, Mapping):
-            raise FormatError(f"source is an object, not {_kind(source)}")
-        return self._of_row(op, payload, source, key, schema)
-
-    def _of_row(
-        self, op: ChangeOp, payload: Mapping[str, Any], source: Mapping[str, Any], key: Any, schema: Any
-    ) -> Change:
-        table = source.get("table")
-        if not isinstance(table, str) or not table:
-            raise FormatError("source.table, the name of the table, is missing")
-        owner = source.get("schema") or source.get("db") or None  # MySQL has databases in place of schemas
-        if not isinstance(owner, str | None):
-            raise FormatError(f"source.schema is text, not {_kind(owner)}")
-        object_class = self._class_of(owner, table)
-        known = self._decoders(object_class)
-        before = self._image("before", payload, schema, known, object_class)
-        after = self._image("after", payload, schema, known, object_class)
-        if op is ChangeOp.DELETE:
-            after = None
-        elif op in (ChangeOp.INSERT, ChangeOp.REFRESH):
-            before = None
-        elif op is ChangeOp.TRUNCATE:
-            before = after = None
-        own_key = None if op is ChangeOp.TRUNCATE else self._key(owner, table, key, before, after, object_class)
-        if op is ChangeOp.DELETE and before is None and own_key is not None:
-            before = dict(own_key)
-        changed = None
-        if op is ChangeOp.UPDATE and before is not None and after is not None:
-            changed = differing(before, after)
-        if op is ChangeOp.REFRESH:  # the place and time of a snapshot are those of reading the row
-            return Change(owner, table, op, own_key, None, after, extras=_extras(source))
-        block = payload.get("transaction")
-        transaction = block if isinstance(block, Mapping) else {}
-        identity = transaction.get("id", source.get("txId"))
-        return Change(
-            schema=owner,
-            table=table,
-            op=op,
-            key=own_key,
-            before=before,
-            after=after,
-            changed=changed,
-            position=_position(source),
-            transaction_id=None if identity is None else str(identity).zfill(_TRANSACTION_DIGITS),
-            event_number=_number(transaction.get("total_order")),
-            commit_time=_moment(source),
-            extras=_extras(source),
-        )
-
-    def _class_of(self, schema: str | None, table: str) -> ObjectClass | None:
-        catalog = self._catalog
-        if catalog is None or not may_be_one(schema, catalog.schema):
-            return None
-        name = match_name(table, [one.name for one in catalog.classes])
-        return None if name is None else catalog.class_named(name)
-
-    def _decoders(self, object_class: ObjectClass | None) -> Mapping[str, Decode]:
-        """Of the columns that the catalog has, for events without schema."""
-        if object_class is None:
-            return {}
-        decoders = self._typed.get(object_class)
-        if decoders is None:
-            options = self._options
-            decoders = self._typed[object_class] = {
-                column.name: field_of(column.type, options.decimal_handling_mode, options.time_precision_mode).decode
-                for column in object_class.table.columns
-            }
-        return decoders
-
-    def _image(
-        self,
-        name: str,
-        payload: Mapping[str, Any],
-        schema: Any,
-        known: Mapping[str, Decode],
-        object_class: ObjectClass | None,
-    ) -> dict[str, Value] | None:
-        image = payload.get(name)
-        if image is None:
-            return None
-        if not isinstance(image, Mapping):
-            raise FormatError(f"{name} is an object, not {_kind(image)}")
-        return self._row(image, _fields_of(_field_named(schema, name), object_class) or known)
-
-    def _row(self, image: Mapping[str, Any], decoders: Mapping[str, Decode]) -> dict[str, Value]:
-        """The columns of an image; one for which the placeholder stands is not known."""
-        row: dict[str, Value] = {}
-        placeholder = self._options.unavailable_value_placeholder
-        for name, value in image.items():
-            if value == placeholder:
-                continue
-            decode = decoders.get(name, plain)
-            try:
-                read = None if value is None else decode(value)
-            except (ValueError, ArithmeticError, RowError) as error:
-                raise FormatError(f"column {name!r}: {shown(str(value))}: {error}") from None
-            if read != placeholder.encode():
-                row[name] = read
-        return row
-
-    def _key(
-        self,
-        schema: str | None,
-        table: str,
-        key: Any,
-        before: Row | None,
-        after: Row | None,
-        object_class: ObjectClass | None,
-    ) -> Key | None:
-        """The key of the row: that of the record, else the columns that the options or the catalog name."""
-        image = (before if after is None else after) or {}
-        if key is not None:
-            payload, own_schema = _taken_apart(key)
-            if not isinstance(payload, Mapping):
-                raise FormatError(f"the key is an object of its columns, not {_kind(payload)}")
-            decoders = _fields_of(own_schema, object_class) or self._decoders(object_class)
-            return tuple(self._row(payload, decoders).items())
-        names = self._options.keys.get(full_name(schema, table)) or self._options.keys.get(table)
-        if names is None and object_class is not None:
-            names = [column.name for column in object_class.key]
-        if names is None or not all(name in image for name in names):
-            return None
-        return tuple((name, image[name]) for name in names)
-
-
-def _taken_apart(value: Any) -> tuple[Any, Any]:
-    """The payload of a key or value, and its schema, None without one."""
-    if isinstance(value, Mapping) and value.keys() == {"schema", "payload"}:
-        return value["payload"], value["schema"]
-    return value, None
-
-
-def _field_named(schema: Any, name: str) -> Any:
-    if schema is None:
-        return None
-    fields = schema.get("fields") if isinstance(schema, Mapping) else None
-    for field in fields if isinstance(fields, list) else ():
-        if isinstance(field, Mapping) and field.get("field") == name:
-            return field
-    raise FormatError(f"the schema has no field {name}")
-
-
-def _fields_of(schema: Any, object_class: ObjectClass | None) -> dict[str, Decode] | None:
-    """How the fields of a struct are read, None without a schema.
-
-    Of a text or a double only the class tells that it is an exact number: ``decimal.handling.mode`` string, double.
-    """
-    if schema is None:
-        return None
-    fields = schema.get("fields") if isinstance(schema, Mapping) else None
-    if not isinstance(fields, list):
-        raise FormatError("the schema of a row has no fields")
-    exact = {} if object_class is None else _exact_columns(object_class)
-    decoders: dict[str, Decode] = {}
-    for field in fields:
-        name = field.get("field") if isinstance(field, Mapping) else None
-        if not isinstance(name, str):
-            raise FormatError("the schema has a field without name")
-        try:
-            decoders[name] = decoder_of(field)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise FormatError(f"the schema of column {name!r}: {error}") from None
-        if name in exact and field.get("name") is None and field.get("type") in _OF_DECIMALS:
-            decoders[name] = exact[name]
-    return decoders
-
-
-_OF_DECIMALS: Final = frozenset({"string", "double", "float64"})
-
-
-@lru_cache(maxsize=1024)
-def _exact_columns(object_class: ObjectClass) -> Mapping[str, Decode]:
-    """How the exact numbers of a class are read where their schema has no name for them."""
-    exact = (
-        one
-        for one in object_class.table.columns
-        if one.type.kind is Kind.EXACT or (one.type.kind is Kind.INTEGER and one.type.sizes)
-    )
-    return {column.name: field_of(column.type, "string").decode for column in exact}
-
-
-def _extras(source: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: source[name] for name in ("connector", "lsn", "record_ids") if source.get(name) is not None}
-
-
-def _position(source: Mapping[str, Any]) -> str | None:
-    """Where the change stands in its source: our event-id, of PostgreSQL the LSN, of MySQL file and offset."""
-    if source.get("event_id") is not None:
-        return str(source["event_id"])
-    if source.get("lsn") is not None:
-        return str(source["lsn"])
-    if source.get("file") is not None:
-        return f"{source['file']}:{source.get('pos')}"
-    number = source.get("change_lsn", source.get("scn"))
-    return None if number is None else str(number)
-
-
-def _number(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _moment(source: Mapping[str, Any]) -> datetime | None:
-    """The time of the change, as exact as it is known; 0 is none."""
-    microseconds = _number(source.get("ts_us"))
-    if microseconds is None:
-        microseconds = (_number(source.get("ts_ms")) or 0) * 1000
-    if microseconds == 0:
-        return None
-    try:
-        return EPOCH_UTC + timedelta(microseconds=microseconds)
-    except OverflowError:
-        raise FormatError(f"source.ts_ms lies beyond the years 1 to 9999: {microseconds} us") from None
-
-
-def _kind(value: Any) -> str:
-    return "null" if value is None else type(value).__name__
-
-
-# --- writing ----------------------------------------------------------------------------------------------------------
-
-
-def write(changes: Iterable[Change], target: str, options: WriteOptions, report: Report) -> None:
-    """Changes to a file, whole or not at all (``WriteOptions``). One that a row cannot hold is passed over."""
-    catalog = catalog_of(options.catalog)
-    writer = EnvelopeWriter(options, catalog, count=report.count)
-
-    def records_of(change: Change, _: str) -> list[KafkaRecord]:
-        complete = options.complete
-        whole_row = None if complete is None else partial(complete, change.schema, change.table, change.key)
-        return writer.records(change, class_of_change(catalog, change), whole_row, change.extras.get("record_ids"))
-
-    with whole_file(target) as file:
-        file.writelines(line_of(record, options.lines) for record in written(changes, records_of, report))
-
-
-def line_of(record: KafkaRecord, lines: str = "records") -> bytes:
-    """A record as a line of a file, with the line break; among ``values`` a tombstone has none."""
-    if lines == "values":
-        return b"" if record.value is None else record.value + b"\n"
-    topic = json_bytes(record.topic or "")
-    return b'{"topic":%b,"key":%b,"value":%b}\n' % (topic, record.key or b"null", record.value or b"null")
+FORMAT: Final = DebeziumFormat()

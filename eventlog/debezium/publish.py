@@ -21,7 +21,7 @@ from eventlog.core.events import CurrentRow, Outgoing
 from eventlog.core.options import same_fields
 from eventlog.core.typed import ReadValue
 from eventlog.core.values import ValueOptions
-from eventlog.debezium.format import line_of
+from eventlog.debezium.records import line_of
 from eventlog.debezium.writer import EnvelopeWriter, PublishOptions, WriteOptions
 from eventlog.errors import FormatError, RowError
 from eventlog.model import Change, KafkaRecord, Level, Row, Verdict

@@ -24,7 +24,8 @@ def event_writer(config: Config, log: LogTable) -> EventWriter[Any]:
 
 def publishing_of(config: Config, log: LogTable) -> Publishing:
     """Return where the events of a log come from, and what takes their documents."""
-    url = parse_url(connection_url(config.database))
+    named = config.database.url is not None
+    url = parse_url(connection_url(config.database) if named else "sqlite://")
     return replace(
         taken_by_sink(config),
         values=value_options(config),

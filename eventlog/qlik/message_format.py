@@ -1,281 +1,57 @@
-"""The format ``qlik-messages`` of the converter: files and Kafka topics.
-
-A file holds one record a line, ``{"topic": ..., "key": ..., "value": ...}``: the value as it is if it is JSON, else
-``{"hex": "00FF"}``; the key as text, or in hex likewise; both may be null. A line that has no ``value`` is read as a
-bare message. A topic is ``kafka://host:port/topic?offset=earliest`` or ``offset=N``; to write, the topic may be left
-out (one a table, or the option ``topic``).
-"""
+"""The format ``qlik-messages``: all that others know of it."""
 
 from __future__ import annotations
 
-import os
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
-from functools import partial
-from itertools import chain
-from json.encoder import encode_basestring
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
+from typing import Any, Final
 
-from eventlog.changes.format import Report
-from eventlog.errors import (
-    ConfigError,
-    FormatError,
-    NeedsQueryBack,
-    NeedsRowCodec,
-    NotExpressible,
-    shown,
-    with_location,
-)
-from eventlog.files.atomic import whole_file
-from eventlog.files.text import parsed_json, parsed_lines, secret_variable
-from eventlog.model import Change, KafkaRecord
-from eventlog.qlik.envelope import Message, RegistryError, UnknownSchema, open_registry, registry_of_writer
-from eventlog.qlik.message_reader import MessageReader
-from eventlog.qlik.message_tables import ReadOptions, WriteOptions
-from eventlog.qlik.message_writer import MessageWriter
-from eventlog.qlik.sequence import count_events
-
-if TYPE_CHECKING:
-    from eventlog.transport.kafka import Place
-
-_REST: Final = 0.2
-"""Seconds between looks at the metadata topic for what a message waits for."""
-
-_FLUSH_INTERVAL: Final = 1.0
-
-_CHANGE_REFUSED: Final = (NotExpressible, NeedsQueryBack, NeedsRowCodec)
-"""What concerns one change alone; a table or a registry that refuses stops the writer."""
+from eventlog.changes.format import Format, Report
+from eventlog.changes.publishing import Publishing
+from eventlog.core.catalog import Database
+from eventlog.model import Change, full_name
+from eventlog.qlik.columns import columns_of
+from eventlog.qlik.message_files import read, write
+from eventlog.qlik.message_tables import PublishOptions, ReadOptions, WriteOptions
+from eventlog.qlik.publish import QlikWriter
 
 
-def read(source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
-    """The changes of a file, of the files of a directory in the order of their names, or of a topic (``ReadOptions``).
+class QlikMessagesFormat(Format):
+    """Qlik messages: lines of a file, or records of Kafka (spec/qlik.md 5)."""
 
-    A line or message that cannot be read is passed over.
-    """
-    if source.startswith("kafka:"):
-        yield from _read_topics(source, options, report)
-        return
-    reader = open_reader(options, report, clock=lambda: 0.0)  # a file has no time: what waits, waits for its end
-    for place, message in _placed_lines(Path(source), report.skip):
-        yield from _given(reader, partial(reader.changes, message), report, place)
-    yield from _finished(reader, report)
+    name = "qlik-messages"
+    title = "Qlik messages"
+    schemes = ("kafka",)
+    reader_options = (ReadOptions,)
+    writer_options = (WriteOptions,)
+    publish_options = PublishOptions
+    backlog_options = WriteOptions
+    is_of_rows = True
+    is_numbered = True
+    is_read_once = True
 
+    def read_changes(self, source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
+        return read(source, options, report)
 
-def write(changes: Iterable[Change], target: str, options: WriteOptions, report: Report) -> None:
-    """Changes to a file, whole or not at all, or to Kafka (``WriteOptions``). One that messages cannot hold is passed
-    over.
-    """
-    if target.startswith("kafka:"):
-        _write_topics(changes, target, options, report)
-        return
-    with whole_file(target) as file:
-        for message in _messages(changes, options, report):
-            file.write(line_of(message))
+    def write_changes(self, changes: Iterable[Change], target: str, options: WriteOptions, report: Report) -> None:
+        write(changes, target, options, report)
 
+    def output_place(self, name: str, options: Mapping[str, Any]) -> str:
+        return f"{name}/messages.jsonl"
 
-def open_reader(options: ReadOptions, report: Report, **more: Any) -> MessageReader:
-    """A reader with the registry that the options name. ``more``: arguments of ``MessageReader``."""
-    registry = None if options.registry is None else open_registry(options.registry)
-    return MessageReader(options, report, registry, **more)
+    def publish(self, options: PublishOptions, publishing: Publishing) -> QlikWriter:
+        return QlikWriter(options, publishing)
 
-
-def _given(
-    reader: MessageReader, give: Callable[[], Iterator[Change]], report: Report, place: str | None = None
-) -> Iterator[Change]:
-    """What the reader gives, and, where a message cannot be read, what stood behind it. ``place``: of the message, for
-    errors, which may be about another one if any waits.
-    """
-    if reader.is_waiting:
-        place = None
-    while True:
-        try:
-            yield from give()
-        except RegistryError:
-            raise
-        except FormatError as error:
-            report.skip(error if place is None else with_location(error, place))
-            give, place = reader.overdue, None
-        else:
-            return
-
-
-def _finished(reader: MessageReader, report: Report) -> Iterator[Change]:
-    """What is left at the end of the input without the messages whose metadata have not come."""
-    while reader.is_waiting:
-        try:
-            reader.finish()
-        except UnknownSchema as error:
-            report.skip(error)
-        yield from _given(reader, reader.overdue, report)
-
-
-def _messages(changes: Iterable[Change], options: WriteOptions, report: Report) -> Iterator[KafkaRecord]:
-    writer = MessageWriter(options, report, registry_of_writer(options))
-    for change in _counted(changes, options):
-        try:
-            messages = list(writer.messages(change))  # the table's metadata may be before the change
-        except _CHANGE_REFUSED as error:
-            report.skip(error)
-            continue
-        yield from messages
-        report.written += bool(messages)
-    report.refuse_nothing()
-
-
-def _counted(changes: Iterable[Change], options: WriteOptions) -> Iterator[Change]:
-    """Changes of a change table get the event counters that it has no columns for (spec/qlik.md 7)."""
-    rest = iter(changes)
-    first = next(rest, None)
-    if first is None:
-        return rest
-    everything = chain((first,), rest)
-    is_row = "change_seq" in first.extras  # spec/change-model.md 2
-    return count_events(everything, input_complete=options.input_complete) if is_row else everything
-
-
-# --- files ------------------------------------------------------------------------------------------------------------
-
-
-def line_of(message: KafkaRecord) -> bytes:
-    """A message as a line of a file, with the line break."""
-    topic, key, value, _ = message
-    assert value is not None
-    name = "null" if topic is None else encode_basestring(topic)
-    text = value if value[:1] == b"{" else _hex(value).encode()
-    return b'{"topic":%b,"key":%b,"value":%b}\n' % (name.encode(), _key_form(key).encode(), text)
-
-
-def _key_form(key: bytes | None) -> str:
-    if key is None:
-        return "null"
-    try:
-        return encode_basestring(key.decode())
-    except UnicodeDecodeError:
-        return _hex(key)
-
-
-def _hex(data: bytes) -> str:
-    return f'{{"hex":"{data.hex().upper()}"}}'
-
-
-def read_lines(path: Path, refuse: Callable[[FormatError], None]) -> Iterator[Message]:
-    """The records of a file, or of the files of a directory in the order of their names.
-
-    A line that is none goes to ``refuse``. Raises FormatError for a file that cannot be read.
-    """
-    return (message for _, message in _placed_lines(path, refuse))
-
-
-def _placed_lines(path: Path, refuse: Callable[[FormatError], None]) -> Iterator[tuple[str, Message]]:
-    """The records with their places."""
-    return parsed_lines(path, "file of messages", _message_of, refuse)
-
-
-def _message_of(line: bytes) -> Message:
-    record = parsed_json(line)
-    if not isinstance(record, dict) or "value" not in record:
-        return Message(None, None, record)
-    topic, value = record.get("topic"), record["value"]
-    if not isinstance(topic, str | None):
-        raise FormatError(f"topic is text, not {shown(str(topic))}")
-    is_hex = isinstance(value, dict) and value.keys() == {"hex"}
-    return Message(topic, _bytes(record.get("key")), _bytes(value) if is_hex else value)
-
-
-def _bytes(value: Any) -> bytes | None:
-    if value is None:
+    def refusal(self, options: PublishOptions, publishing: Publishing) -> tuple[str, str] | None:
+        if options.metadata == "registry" and (options.encoding != "avro" or options.registry is None):
+            return "metadata", "it needs encoding = avro and registry, its URL"
+        if not publishing.in_records:
+            return "type", "messages are records, which need a sink of records: set sink.type = kafka"
         return None
-    try:
-        if isinstance(value, str):
-            return value.encode()
-        return bytes.fromhex(value["hex"])
-    except (TypeError, KeyError, ValueError):
-        raise FormatError(f"{value!r:.60} is neither text nor hex") from None
+
+    def options_of_catalog(self, side: str, database: Database) -> Mapping[str, Any] | None:
+        columns = {full_name(database.schema, table.name): columns_of(table) for table in database.tables}
+        return {"columns": {name: list(map(asdict, each)) for name, each in columns.items()}}
 
 
-# --- Kafka ------------------------------------------------------------------------------------------------------------
-
-
-def _read_topics(url: str, options: ReadOptions, report: Report) -> Iterator[Change]:
-    from eventlog.transport import kafka
-
-    place = kafka.parse_url(url)
-    if not place.topics:
-        raise ConfigError("a topic to read is named in the URL: kafka://host:port/topic")
-    properties = with_password(options.properties)
-    reader = open_reader(options, report)
-    described_in = metadata_place(place, options, properties)
-    if described_in is not None:  # all that is there of the metadata first; what comes later is read along
-        yield from _given_by(reader, kafka.read_topics(described_in, properties), report)
-        if options.follow:
-            place = place._replace(topics=(*place.topics, *described_in.topics))
-    yield from _given_by(reader, kafka.read_topics(place, properties, follow=options.follow), report)
-    while described_in is not None and reader.is_waiting:
-        yield from _given_by(reader, chain(kafka.read_topics(described_in, properties), (None,)), report)
-        time.sleep(_REST)
-    yield from _finished(reader, report)
-
-
-def metadata_place(place: Place, options: ReadOptions, properties: Mapping[str, Any]) -> Place | None:
-    """The topic of the metadata, None if it is read anyway, or is not there."""
-    from eventlog.transport import kafka
-
-    about = options.metadata_topic
-    if about is None or about in place.topics or about not in kafka.topics_of(place, properties):
-        return None
-    return kafka.Place(place.brokers, (about,), None)
-
-
-def _given_by(reader: MessageReader, records: Iterable[Any], report: Report) -> Iterator[Change]:
-    for record in records:
-        if record is None:
-            yield from _given(reader, reader.overdue, report)
-            continue
-        place = f"topic {record.topic}, partition {record.partition}, offset {record.offset}"
-        message = Message(record.topic, record.key, record.value)
-        yield from _given(reader, partial(reader.changes, message), report, place)
-
-
-def _write_topics(changes: Iterable[Change], url: str, options: WriteOptions, report: Report) -> None:
-    from eventlog.transport import kafka
-
-    place = kafka.parse_url(url)
-    if len(place.topics) > 1:
-        raise ConfigError("messages are written to one topic, or, without one in the URL, to one a table")
-    if place.topics:
-        options = replace(options, topic=place.topics[0])
-    send(_messages(changes, options, report), place.brokers, options.properties)
-
-
-def send(messages: Iterable[KafkaRecord], brokers: str, properties: Mapping[str, Any]) -> None:
-    """Messages to their topics. Raises FormatError for one that Kafka refuses, KafkaAway."""
-    from eventlog.transport import kafka
-
-    transmitter = kafka.Transmitter(brokers, with_password(properties))
-
-    def flush() -> float:
-        for reason in transmitter.flush().values():
-            raise FormatError(f"Kafka refuses a message: {reason}")
-        return time.monotonic()
-
-    try:
-        flushed = time.monotonic()
-        for topic, key, value, _ in messages:
-            assert topic is not None
-            try:
-                transmitter.send(topic, key, value)
-            except kafka.RecordRefused as refused:
-                raise FormatError(f"Kafka refuses a message for {topic}: {refused}") from None
-            if time.monotonic() - flushed > _FLUSH_INTERVAL:
-                flushed = flush()
-        flush()
-    finally:
-        transmitter.close()
-
-
-def with_password(properties: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The properties, with sasl.password out of EVENTLOG_KAFKA_PASSWORD or EVENTLOG_KAFKA_PASSWORD_FILE."""
-    password = secret_variable("EVENTLOG_KAFKA_PASSWORD", os.environ)
-    return {"sasl.password": password, **properties} if password else properties
+FORMAT: Final = QlikMessagesFormat()

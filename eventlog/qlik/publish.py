@@ -75,7 +75,7 @@ class QlikWriter(EventWriter[tuple[KafkaRecord, ...]]):
 
     def shown(self, piece: tuple[KafkaRecord, ...]) -> str:
         """Return the records as lines."""
-        from eventlog.qlik.message_format import line_of  # brings the reader too, which nothing else needs
+        from eventlog.qlik.message_files import line_of  # brings the reader too, which nothing else needs
 
         return "".join(line_of(record).decode() for record in piece)
 
@@ -98,7 +98,7 @@ class QlikWriter(EventWriter[tuple[KafkaRecord, ...]]):
 
     def preview(self, catalog: Catalog, flight: FlightState, events: Sequence[Outgoing]) -> str:
         """Return the records as lines; the sequences are those that will be sent if the flight is recorded."""
-        from eventlog.qlik.message_format import line_of  # brings the reader too, which nothing else needs
+        from eventlog.qlik.message_files import line_of  # brings the reader too, which nothing else needs
 
         lines = []
         first = flight.first

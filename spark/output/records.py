@@ -22,7 +22,7 @@ from eventlog.core.options import parse_options
 from eventlog.errors import FormatError, RowError
 from eventlog.model import LogRow
 from eventlog.qlik.envelope import registry_of_writer
-from eventlog.qlik.message_format import line_of as message_line
+from eventlog.qlik.message_files import line_of as message_line
 from eventlog.qlik.message_records import Draft
 from eventlog.qlik.message_tables import WriteOptions
 from eventlog.qlik.message_writer import MessageWriter

@@ -31,7 +31,7 @@ from eventlog.linter.dispatch_tables import DispatchRow
 from eventlog.linter.emulator import ATTRS, Workload, emulate
 from eventlog.linter.format import create_tables, insert_attrs, insert_rows
 from eventlog.model import Change, ChangeOp
-from eventlog.qlik import message_definition
+from eventlog.qlik import message_format
 from eventlog.xds.writer import write_event
 
 Expected = list[tuple[str, str]]
@@ -317,14 +317,10 @@ class Messages:
         return change._replace(changed=frozenset({"v"}))
 
     def reset(self) -> None:
-        message_definition.FORMAT.write(
-            self.parts[0], f"kafka://{self.cluster.brokers}", {"columns": COLUMNS}, Report()
-        )
+        message_format.FORMAT.write(self.parts[0], f"kafka://{self.cluster.brokers}", {"columns": COLUMNS}, Report())
 
     def fill(self) -> None:
-        message_definition.FORMAT.write(
-            self.parts[1], f"kafka://{self.cluster.brokers}", {"columns": COLUMNS}, Report()
-        )
+        message_format.FORMAT.write(self.parts[1], f"kafka://{self.cluster.brokers}", {"columns": COLUMNS}, Report())
 
 
 COLUMNS = {"app.t": [{"name": "id", "type": "INT4", "pk": 1}, {"name": "v", "type": "STRING"}]}

@@ -28,7 +28,7 @@ from eventlog.publisher.liveness import ReportingSink
 from eventlog.publisher.open_log import open_context
 from eventlog.publisher.sinks import open_sink
 from eventlog.publisher.sinks.kafka import KafkaSink
-from eventlog.qlik.message_definition import FORMAT
+from eventlog.qlik.message_format import FORMAT
 from eventlog.transport import kafka
 
 SCHEMA = (

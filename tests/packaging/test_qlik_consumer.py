@@ -13,7 +13,7 @@ from kafka_cluster import cluster
 
 from eventlog.changes.format import Report
 from eventlog.model import Change, ChangeOp
-from eventlog.qlik.message_definition import FORMAT
+from eventlog.qlik.message_format import FORMAT
 
 EXAMPLE = ROOT / "docs" / "examples" / "qlik_consumer.py"
 KEY = (("id", 7),)

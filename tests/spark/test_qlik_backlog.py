@@ -40,7 +40,7 @@ from eventlog.publisher.flight import decode
 from eventlog.publisher.open_log import open_unlocked
 from eventlog.qlik.change_tables import refuse
 from eventlog.qlik.envelope import Message
-from eventlog.qlik.message_format import read_lines
+from eventlog.qlik.message_files import read_lines
 from eventlog.qlik.publish import class_columns
 from eventlog.qlik.sequence import WriterState, next_sequence, sequence_at, time_prefix
 from eventlog.registry import format_named

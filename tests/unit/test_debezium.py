@@ -22,9 +22,9 @@ from eventlog.changes.format import Report
 from eventlog.changes.json_form import database_from_json
 from eventlog.core.catalog import Catalog, build_catalog
 from eventlog.core.values import parse_type
-from eventlog.debezium.definition import FORMAT
 from eventlog.debezium.fields import decoder_of, field_of
-from eventlog.debezium.format import line_of
+from eventlog.debezium.format import FORMAT
+from eventlog.debezium.records import line_of
 from eventlog.debezium.writer import PLACEHOLDER, EnvelopeWriter, WriteOptions, topic_of
 from eventlog.errors import FormatError, NotExpressible, ValueRange
 from eventlog.model import Change, ChangeOp, KafkaRecord, Row, Value

@@ -24,8 +24,8 @@ from eventlog.core.catalog import Catalog, build_catalog
 from eventlog.core.moments import calendar_of, special_date, special_microseconds
 from eventlog.core.typed import value_reader
 from eventlog.core.values import ColumnType, ValueOptions, parse_type, with_special_values
-from eventlog.debezium.definition import FORMAT
 from eventlog.debezium.fields import decoder_of, field_of
+from eventlog.debezium.format import FORMAT
 from eventlog.debezium.writer import EnvelopeWriter, WriteOptions
 from eventlog.model import Change, ChangeOp, KafkaRecord, Value
 from eventlog.registry import format_named

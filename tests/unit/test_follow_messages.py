@@ -42,7 +42,7 @@ from eventlog.publisher.stream.follow import follow
 from eventlog.publisher.stream.position import Saved
 from eventlog.publisher.stream.topics import Topics
 from eventlog.publisher.waiting import StopRequest
-from eventlog.qlik import message_definition
+from eventlog.qlik import message_format
 from eventlog.qlik.envelope import Message, UnknownSchema
 from eventlog.qlik.message_reader import MessageReader
 from eventlog.qlik.message_tables import ReadOptions
@@ -74,7 +74,7 @@ def insert(number: int, key: int | None = None, op: ChangeOp = ChangeOp.INSERT) 
 
 
 def write(brokers: Cluster, *changes: Change, **options: Any) -> None:
-    message_definition.FORMAT.write(changes, f"kafka://{brokers.brokers}", {"columns": COLUMNS, **options}, Report())
+    message_format.FORMAT.write(changes, f"kafka://{brokers.brokers}", {"columns": COLUMNS, **options}, Report())
 
 
 def send(brokers: Cluster, topic: str, *values: bytes) -> None:

@@ -23,8 +23,8 @@ from fuzzing import CASES, ODD, OF_A_FILE, damaged, dumped, read, replaced
 from message_samples import BEFORE, COLUMNS, DATA, HEADERS, UPDATE, envelope, write
 
 from eventlog.changes.format import Format
-from eventlog.qlik import change_table_format, message_definition
-from eventlog.qlik.message_format import line_of
+from eventlog.qlik import change_table_format, message_format
+from eventlog.qlik.message_files import line_of
 
 TYPES = {
     "id": "INT4", "name": "STRING", "price": "NUMERIC", "made": "DATETIME", "day": "DATE", "at": "TIME", "raw": "BYTES",
@@ -82,7 +82,7 @@ def avro_messages(rnd: Random) -> bytes:
 @pytest.mark.parametrize("case", [json_messages, avro_messages])
 def test_no_message_stops_the_reader(tmp_path: Path, cases: int, case: Callable[[Random], bytes]) -> None:
     path = tmp_path / "m.jsonl"
-    run(cases, message_definition.FORMAT, path, path, case, MESSAGE_OPTIONS)
+    run(cases, message_format.FORMAT, path, path, case, MESSAGE_OPTIONS)
 
 
 # --- change tables ----------------------------------------------------------------------------------------------------
@@ -200,4 +200,4 @@ def test_the_good_cases_are_read_whole(tmp_path: Path) -> None:
         assert read(change_table_format.FORMAT, path, {"tables": TYPED}) == 5
     path = tmp_path / "m.jsonl"
     path.write_bytes(b"\n".join([*PLAIN, *DESCRIBED]))
-    assert read(message_definition.FORMAT, path, MESSAGE_OPTIONS[1]) == 4
+    assert read(message_format.FORMAT, path, MESSAGE_OPTIONS[1]) == 4

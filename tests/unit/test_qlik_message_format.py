@@ -16,8 +16,8 @@ from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, FormatError
 from eventlog.model import Change, KafkaRecord
 from eventlog.qlik.envelope import UnknownSchema
-from eventlog.qlik.message_definition import FORMAT
-from eventlog.qlik.message_format import line_of, read_lines
+from eventlog.qlik.message_files import line_of, read_lines
+from eventlog.qlik.message_format import FORMAT
 from eventlog.qlik.sequence import check, first_sequence, sequence_at
 
 

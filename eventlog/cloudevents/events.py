@@ -1,0 +1,533 @@
+"""A change as a CloudEvent, and back; the format ``cloudevents`` of the converter (spec/cloudevents.md 3, 4, 5;
+CloudEvents 1.0.2, JSON format 1.0.2).
+
+A change, and an event of a log, becomes a dict, of which ``json_bytes`` makes bytes. A file holds an event a line, or
+JSON arrays of events: a batch a line, or the whole file one array or one event, as printed for people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO, Final, NamedTuple
+from urllib.parse import quote
+
+from eventlog.changes.events import (
+    association_text,
+    attribute_reader,
+    net_of_rows,
+    operation_of,
+    parse_association,
+)
+from eventlog.changes.format import (
+    Key,
+    Report,
+    class_of,
+    class_of_change,
+    key_reader,
+    may_be_one,
+    refuse_without_row,
+    with_key,
+    written,
+    written_columns,
+)
+from eventlog.changes.json_form import catalog_of, member, typed_change, utc_text
+from eventlog.cloudevents.options import BATCHED, ReadOptions, WriteOptions, is_text
+from eventlog.cloudevents.values import (
+    JSON_FORM,
+    InJson,
+    JsonForm,
+    as_in_key,
+    read_json,
+    value_converter,
+)
+from eventlog.core import table_key
+from eventlog.core.catalog import Attribute, Catalog, ObjectClass
+from eventlog.core.checks import CheckedRow
+from eventlog.core.events import Outgoing, by_attribute
+from eventlog.core.json_bytes import escaped_json_bytes
+from eventlog.core.typed import ReadValue, is_multi_valued
+from eventlog.core.values import ColumnType, ValueOptions
+from eventlog.errors import BadValue, FormatError, NotExpressible, shown, with_location
+from eventlog.files.atomic import whole_file
+from eventlog.files.text import LONGEST, numbered_lines, parsed_json, source_files, text_of
+from eventlog.model import Change, ChangeOp, Operation, Row, Value
+
+_SPECVERSION: Final = "1.0"
+DATA_TYPE: Final = "application/json"
+
+_OPS: Final = {op.lower(): op for op in ChangeOp}
+_new: Final = tuple.__new__  # a NamedTuple from its fields, in less than half the time
+_NOTHING: Final[Mapping[str, Value]] = {}
+_UPDATE, _TRUNCATE = ChangeOp.UPDATE, ChangeOp.TRUNCATE  # bound names: an enumeration's members are looked up slowly
+
+
+class CloudEvent(NamedTuple):
+    """An event: its attributes (CloudEvents 1.0.2, "Context Attributes"), None = left out, and its data."""
+
+    id: str
+    source: str
+    type: str
+    subject: str | None
+    time: str | None
+    data: Mapping[str, Any]
+    dataschema: str | None = None
+
+    def attributes(self) -> dict[str, str]:
+        """All attributes but ``datacontenttype``, in the order in which they are written."""
+        event_id, source, event_type, subject, time, _, dataschema = self
+        written = {"specversion": _SPECVERSION, "id": event_id, "source": source, "type": event_type}
+        if dataschema is not None:
+            written["dataschema"] = dataschema
+        if subject is not None:
+            written["subject"] = subject
+        if time is not None:
+            written["time"] = time
+        return written
+
+    def whole(self) -> dict[str, Any]:
+        """The event in the JSON format (JSON format 1.0.2, 3)."""
+        whole: dict[str, Any] = self.attributes()
+        whole["datacontenttype"], whole["data"] = DATA_TYPE, self.data
+        return whole
+
+    def data_bytes(self) -> bytes:
+        """The data alone, as binary mode has them."""
+        return escaped_json_bytes(self.data)
+
+    def whole_bytes(self) -> bytes:
+        """The event in the JSON format, on one line."""
+        return escaped_json_bytes(self.whole())
+
+
+def batch_line(events: Iterable[CloudEvent]) -> bytes:
+    """A batch (JSON format 1.0.2, 4) as a line of a file."""
+    return b"[%b]\n" % b",".join([event.whole_bytes() for event in events])
+
+
+def event_writer(
+    source: str, event_type: str, form: JsonForm = JSON_FORM, dataschema: str | None = None
+) -> Callable[[Change, str, str | None, ObjectClass | None], CloudEvent]:
+    """The function that makes the event of a change, its id, subject and class given, None = not known; the rest as
+    ``attribute_writer`` has it. Raises NeedsQueryBack and NeedsRowCodec for a change without its row.
+    """
+    with_data = attribute_writer(source, event_type, dataschema)
+
+    def write(
+        change: Change, event_id: str, subject: str | None, object_class: ObjectClass | None = None
+    ) -> CloudEvent:
+        refuse_without_row(change)
+        return with_data(event_id, subject, change.commit_time, data_of(change, object_class, form))
+
+    return write
+
+
+def attribute_writer(
+    source: str, event_type: str, dataschema: str | None
+) -> Callable[[str, str | None, datetime | None, Mapping[str, Any]], CloudEvent]:
+    """The function that makes an event of its id, subject and time, None = not known, and its data. A subject that no
+    attribute may hold is left out. Raises NotExpressible for such an id.
+    """
+    type_of = type_writer(event_type)
+
+    def with_data(event_id: str, subject: str | None, time: datetime | None, data: Mapping[str, Any]) -> CloudEvent:
+        operation, schema, table = data["operation"], data.get("schema"), data["class"]
+        if not event_id or not is_text(event_id):
+            raise NotExpressible(
+                f"{operation} of {table!r} at {shown(event_id)}: no CloudEvent has such an id: it is empty or holds a "
+                "character that attributes may not hold"
+            )
+        named = type_of(operation, schema, table)
+        uri = None if dataschema is None else schema_uri(dataschema, schema, table)
+        moment = None if time is None else utc_text(time)
+        return _new(CloudEvent, (event_id, source, named, subject_of(subject), moment, data, uri))
+
+    return with_data
+
+
+def subject_of(text: str | None) -> str | None:
+    """The subject, None for one that no attribute may hold."""
+    return text if text and is_text(text) else None
+
+
+@lru_cache(maxsize=4096)
+def schema_uri(template: str | None, schema: str | None, table: str) -> str | None:
+    """The attribute ``dataschema``: the option, its names percent-encoded; None without it."""
+    if template is None:
+        return None
+    names = {"schema": schema or "", "class": table}
+    return template.format(**{name: quote(text, safe="", errors="surrogatepass") for name, text in names.items()})
+
+
+def type_writer(template: str) -> Callable[[str, str | None, str], str]:
+    """The function that gives the type of events; of names a character that attributes may not hold stands there
+    percent-encoded.
+    """
+
+    @lru_cache(maxsize=4096)
+    def type_of(operation: str, schema: str | None, table: str) -> str:
+        text = template.format(operation=operation, schema=schema or "", **{"class": table})
+        return "".join(one if is_text(one) else quote(one, errors="surrogatepass") for one in text)
+
+    return type_of
+
+
+class _Converters(dict[str, InJson]):
+    """How the values of a class's columns stand in JSON, by the names that events have for them; those of a column that
+    is not known by themselves.
+    """
+
+    def __init__(self, types: Mapping[str, ColumnType], form: JsonForm) -> None:
+        super().__init__((name, value_converter(type, form)) for name, type in types.items())
+        self._of_unknown = value_converter(None, form)
+
+    def __missing__(self, name: str) -> InJson:
+        return self._of_unknown
+
+
+@lru_cache(maxsize=1024)
+def _converters_of(object_class: ObjectClass | None, form: JsonForm) -> _Converters:
+    return _Converters(types_of(object_class), form)
+
+
+def types_of(object_class: ObjectClass | None) -> Mapping[str, ColumnType]:
+    """The types of the columns of a class by the names that events have for them, none of one that is not known."""
+    if object_class is None:
+        return {}
+    types = {attribute.name: attribute.column.type for attribute in object_class.attributes}
+    return types | {column.name: column.type for column in object_class.key}
+
+
+def data_of(change: Change, object_class: ObjectClass | None, form: JsonForm) -> dict[str, Any]:
+    """The data of an event (spec/cloudevents.md 4). ``object_class``: of its table, None = not known."""
+    schema, table, op, key_parts, before, after, _, _, transaction_id, number, is_last, _, user, extras = change
+    converters, key = _converters_of(object_class, form), dict(key_parts or ())
+    before, after = before or _NOTHING, after or _NOTHING
+
+    def old_and_new(names: Iterable[str], before: Row) -> dict[str, dict[str, Any]]:
+        columns: dict[str, dict[str, Any]] = {}
+        for name in names:
+            convert = converters[name]
+            values = columns[name] = {}
+            if name in before:
+                values["old"] = convert(before[name])
+            if name in after:
+                values["new"] = convert(after[name])
+            if name in key:
+                rows = {"old": before, "new": after}
+                columns[name] = {member: as_in_key(rows[member][name], value) for member, value in values.items()}
+        return columns
+
+    data = _without_columns(op, schema, table, key_parts, converters)
+    if op is _UPDATE:
+        changed = dict.fromkeys((*_changed_key(change), *written_columns(change)))
+        known = before
+        if unknown := extras.get("changed_unknown"):
+            known = {name: value for name, value in before.items() if name not in unknown}
+        columns = data["columns"] = old_and_new(changed, known)
+        for name, values in columns.items():
+            if "old" not in values and is_multi_valued(after.get(name)):
+                values["whole"] = True
+        if unchanged := [name for name in {**after, **before} if name not in changed and name not in key]:
+            data["unchanged"] = old_and_new(unchanged, before)
+    elif op is not _TRUNCATE:
+        data["columns"] = old_and_new([name for name in {**after, **before} if name not in key], before)
+    if user is not None:
+        data["user"] = user
+    if transaction_id is not None:
+        transaction = {"id": transaction_id, "number": number, "last": is_last}
+        data["transaction"] = {name: value for name, value in transaction.items() if value is not None}
+    return data
+
+
+def _without_columns(
+    op: ChangeOp, schema: str | None, table: str, key: Key | None, converters: _Converters
+) -> dict[str, Any]:
+    """The members of data that say what was done to which object."""
+    data: dict[str, Any] = {"operation": op.lower()}
+    if schema is not None:
+        data["schema"] = schema
+    data["class"] = table
+    if key is not None:
+        data["key"] = {name: as_in_key(value, converters[name](value)) for name, value in key}
+    return data
+
+
+def _changed_key(change: Change) -> list[str]:
+    """The key columns that an update changes."""
+    before, changed = change.before or _NOTHING, change.changed or ()
+    return [name for name, value in change.key or () if name in changed or (name in before and before[name] != value)]
+
+
+# --- a log's events ---------------------------------------------------------------------------------------------------
+
+
+def data_reader(catalog: Catalog, values: ValueOptions, form: JsonForm) -> Callable[[Outgoing, str | None], Any]:
+    """The function that gives the data of an event of a log, whose user is given: those of its change.
+
+    They are made of its steps: by way of a Change, its images and what differs in them, an event takes a third more
+    CPU from its rows to its bytes (bench/RESULTS.md, "One path to JSON").
+    test_steps_make_the_data_that_their_changes_make holds both equal.
+
+    ``values``: what the events were written with. A value that Python cannot hold as its type stays text.
+    """
+    schema = catalog.schema
+    reader_of = lru_cache(maxsize=1024)(lambda object_class: _ClassReader(object_class, values, form))
+
+    def data_of_event(event: Outgoing, user: str | None) -> dict[str, Any]:
+        assert event.object_id is not None
+        assert event.operation is not None
+        assert event.steps is not None
+        object_class, key_text = event.object_id
+        reader: _ClassReader = reader_of(object_class)
+        key = reader.key(key_text)
+        data = _without_columns(operation_of(event), schema, object_class.name, key, reader.converters)
+        data["columns"] = reader.columns(event.operation, event.steps, key)
+        if user is not None:
+            data["user"] = user
+        return data
+
+    return data_of_event
+
+
+class _ClassReader:
+    """Reads keys and steps of the events of a class."""
+
+    __slots__ = ("_attributes", "_class", "_values", "converters")
+
+    def __init__(self, object_class: ObjectClass, values: ValueOptions, form: JsonForm) -> None:
+        self.converters = _converters_of(object_class, form)
+        self._class, self._values = object_class, values
+        self._attributes: dict[Attribute, ReadValue] = {}
+
+    def key(self, text: str) -> Key:
+        try:
+            return key_reader(self._class)(text)
+        except BadValue:
+            return tuple((part.name, part.value) for part in table_key.parse(text))
+
+    def columns(self, operation: Operation, steps: Iterable[CheckedRow], key: Key) -> dict[str, dict[str, Any]]:
+        """Old and new values of the columns that an event changes; of those of the key it says the ones that move."""
+        columns: dict[str, dict[str, Any]] = {}
+        is_add, of_key = operation == Operation.ADD, dict(key)
+        for attribute, rows in by_attribute(steps):
+            read = self._attributes.get(attribute)
+            if read is None:
+                read = self._attributes[attribute] = _text_reader(attribute, self._values)
+            is_known, old, new = net_of_rows(attribute, rows, operation, read)
+            name = attribute.name
+            convert = self.converters[name]
+            if name in of_key:
+                if is_add or not is_known or old == of_key[name]:
+                    continue
+                columns[name] = {"old": as_in_key(old, convert(old)), "new": as_in_key(new, convert(new))}
+            elif is_add:
+                columns[name] = {"new": convert(new)}
+            elif is_known:
+                columns[name] = {"old": convert(old), "new": convert(new)}
+            elif attribute.multi_valued:
+                columns[name] = {"new": convert(new), "whole": True}
+            else:
+                columns[name] = {"new": convert(new)}
+        return columns
+
+
+def _text_reader(attribute: Attribute, values: ValueOptions) -> ReadValue:
+    """The function that reads the texts of an attribute. Text that is no value of Python's stays text."""
+    read = attribute_reader(attribute.value_type, attribute, values)
+    if read is str:
+        return read
+
+    def read_or_keep(text: str) -> Value:
+        try:
+            return read(text)
+        except BadValue:
+            return referenced_key(text) if attribute.value_type == "dn" else text
+
+    return read_or_keep
+
+
+def referenced_key(association: str) -> str:
+    """The text of the key value that a reference holds in place of its column's (spec/xds.md 6.4)."""
+    return parse_association(association)[0][0].value
+
+
+# --- events to changes ------------------------------------------------------------------------------------------------
+
+
+def change_of(event: Any, catalog: Catalog | None = None, form: JsonForm = JSON_FORM) -> Change | None:
+    """The change of an event in the JSON format; None if its data are none of ours. Text stays text; by the catalogue
+    JSON and arrays become the text that the database has of them.
+
+    Raises FormatError for what is no CloudEvent, or whose data are not as spec/cloudevents.md 4 says.
+    """
+    if not isinstance(event, dict):
+        raise FormatError(f"a CloudEvent is a JSON object, not {type(event).__name__}")
+    for name in ("specversion", "id", "source", "type"):
+        if not isinstance(event.get(name), str) or not event[name]:
+            raise FormatError(f"{name} of a CloudEvent is a text that is not empty, not {shown(repr(event.get(name)))}")
+    if event["specversion"] != _SPECVERSION:
+        raise FormatError(f"specversion {shown(event['specversion'])} is not {_SPECVERSION}, which is read")
+    data = event.get("data")
+    if not isinstance(data, dict) or "operation" not in data or "class" not in data:
+        return None
+    try:
+        return _change(event, data, catalog, form)
+    except (FormatError, TypeError, ValueError, OverflowError) as error:
+        raise FormatError(f"event {shown(event['id'])} cannot be read: {error}") from error
+
+
+def _change(event: Mapping[str, Any], data: Mapping[str, Any], catalog: Catalog | None, form: JsonForm) -> Change:
+    operation, table = data["operation"], data["class"]
+    if not isinstance(operation, str) or operation not in _OPS:
+        raise FormatError(f"operation {shown(repr(operation))} is none of {', '.join(_OPS)}")
+    if not isinstance(table, str):
+        raise FormatError(f"class is {shown(repr(table))}, which is no text")
+    op = _OPS[operation]
+    key = member(data, "key", dict)
+    named = catalog is not None and may_be_one(member(data, "schema", str), catalog.schema)
+    types = types_of(class_of(catalog, table) if named else None)
+
+    def value_of(name: str, value: Any) -> Value:
+        return read_json(value, types.get(name), form)
+
+    new_key = {} if key is None else {name: value_of(name, value) for name, value in key.items()}
+    columns, unchanged = _cells(data, "columns"), _cells(data, "unchanged")
+    known = [*columns.items(), *unchanged.items()]
+    olds = {name: value_of(name, cell["old"]) for name, cell in known if "old" in cell}
+    news = {name: value_of(name, cell["new"]) for name, cell in known if "new" in cell}
+    before: Row | None = None
+    after: Row | None = None
+    match op:
+        case ChangeOp.INSERT | ChangeOp.REFRESH:
+            after = {**new_key, **news}
+        case ChangeOp.UPDATE:
+            before, after = {**new_key, **olds} if olds else None, {**news, **new_key}
+        case ChangeOp.DELETE:
+            before = {**new_key, **olds} if olds or key is not None else None
+    transaction = member(data, "transaction", dict) or {}
+    time = member(event, "time", str)
+    return Change(
+        member(data, "schema", str),
+        table,
+        op,
+        None if key is None else tuple(new_key.items()),
+        before,
+        after,
+        frozenset(columns) if op is ChangeOp.UPDATE else None,
+        event["id"],
+        member(transaction, "id", str),
+        member(transaction, "number", int),
+        member(transaction, "last", bool),
+        None if time is None else _moment(time),
+        member(data, "user", str),
+        {"source": event["source"], "type": event["type"]},
+    )
+
+
+def _cells(data: Mapping[str, Any], name: str) -> Mapping[str, Mapping[str, Any]]:
+    cells = member(data, name, dict) or {}
+    for column, cell in cells.items():
+        if not isinstance(cell, dict):
+            raise FormatError(f'{name}: {shown(column)} is no object such as {{"old": 1, "new": 2}}')
+    return cells
+
+
+def _moment(text: str) -> datetime:
+    """The moment of ``time`` (RFC 3339)."""
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise FormatError(f"time {shown(text)} says no zone, as RFC 3339 has it")
+    return moment.astimezone(UTC)
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+_ENDINGS: Final = (".json", ".jsonl", ".ndjson")
+
+
+def read(source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
+    """The changes of the events of a file, or of the files of a directory in the order of their names.
+
+    What cannot be read is passed over; events whose data are none of ours are counted as ``other_events``.
+    """
+    catalog, form = catalog_of(options.catalog), JsonForm(nested_values=options.nested_values)
+    for path in source_files(Path(source), f"{', '.join(_ENDINGS)} file", _ENDINGS):
+        with path.open("rb") as file:
+            for place, value in _values(file, path, report):
+                events = enumerate(value, 1) if isinstance(value, list) else ((0, value),)
+                for number, event in events:
+                    try:
+                        change = change_of(event, catalog, form)
+                        if change is None:
+                            report.pass_over("other_events")
+                            continue
+                        change = typed_change(change, catalog)
+                    except FormatError as error:
+                        report.skip(with_location(error, f"{place}, event {number}" if number else place))
+                        continue
+                    yield change
+
+
+def _values(file: BinaryIO, path: Path, report: Report) -> Iterator[tuple[str, Any]]:
+    """The values of a file with their places: one a line, or, if its first line goes on, the file is one."""
+    is_first = True
+    for number, line in numbered_lines(file, path):
+        place = f"{path}, line {number}"
+        if is_first and _goes_on(line):
+            place = str(path)
+            line += file.read(LONGEST + 1 - len(line))
+            if len(line) > LONGEST:
+                raise FormatError(f"{path}: longer than {LONGEST} bytes: write an event, or an array of some, a line")
+        is_first = False
+        try:
+            value = parsed_json(text_of(line))
+        except FormatError as error:
+            report.skip(with_location(error, place))
+            continue
+        yield place, value
+
+
+def _goes_on(line: bytes) -> bool:
+    """Whether a line begins a value that goes on behind it."""
+    text = line.strip().removeprefix(b"\xef\xbb\xbf")
+    return text[:1] in (b"{", b"[") and text[-1:] not in (b"}", b"]")
+
+
+def write(changes: Iterable[Change], target: str, options: WriteOptions, report: Report) -> None:
+    """Changes as events in a file, whole or not at all. One that no event can hold is passed over."""
+    catalog = catalog_of(options.catalog)
+    form = JsonForm(options.integers, options.nested_values)
+    event_of = event_writer(options.source, options.event_type, form, options.dataschema)
+
+    def of_change(change: Change, event_id: str) -> tuple[CloudEvent]:
+        change, subject = _named(change, catalog)
+        return (event_of(change, event_id, subject, class_of_change(catalog, change)),)
+
+    events = written(changes, of_change, report)
+    with whole_file(target) as file:
+        if options.mode != BATCHED:
+            file.writelines(event.whole_bytes() + b"\n" for event in events)
+            return
+        while batch := list(islice(events, options.batch_size)):
+            file.write(batch_line(batch))
+
+
+def _named(change: Change, catalog: Catalog | None) -> tuple[Change, str | None]:
+    """The change with the key that the catalogue knows, and the association of its object; None if there is none."""
+    object_class = class_of_change(catalog, change)
+    if change.op is ChangeOp.TRUNCATE:
+        return change, None
+    if object_class is not None:
+        if change.schema is None and catalog is not None:
+            change = change._replace(schema=catalog.schema)
+        change = with_key(change, object_class)
+    if change.key is None:
+        return change, None
+    try:
+        return change, association_text(change, change.key, object_class)
+    except NotExpressible:  # a key with NULL, or with characters that no association holds: the data have it
+        return change, None
