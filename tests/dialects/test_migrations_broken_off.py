@@ -19,7 +19,8 @@ from eventlog.sql import connection, migrations
 from eventlog.sql.dialects.sqlite import SQLite
 from eventlog.sql.log_table import LogTable
 
-NAMES = [f"eventlog{ending}" for ending in ("", "_epoch", "_error", "_flight", "_inflight", "_resync", "_version")]
+ENDINGS = ("", "_consumer", "_epoch", "_error", "_flight", "_inflight", "_resync", "_version")
+NAMES = [f"eventlog{ending}" for ending in ENDINGS]
 
 
 class CommittingSQLite(SQLite):
