@@ -164,7 +164,7 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "schema": {
         "eventlog schema usr > usr.json": "what the data of the events of usr are",
-        "eventlog --set format.integers=text schema usr": "with integers of wide types as text",
+        "eventlog --set format.cloudevents.integers=text schema usr": "with integers of wide types as text",
     },
     "errors": {
         "eventlog errors": "rows with E and F by cause",

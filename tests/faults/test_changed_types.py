@@ -46,7 +46,7 @@ CHANGES = {
 def watched(engine: sa.Engine, directory: Path, column_type: str) -> Config:
     execute(engine, f"CREATE TABLE usr (id integer PRIMARY KEY, at {column_type})")
     options = {"polling_interval": 1, "allow_loopback": True}
-    form = {"time_zone": ZONE, "time_syntax": "java"}
+    form = {"time_zone": ZONE, "xds": {"time_syntax": "java"}}
     path = write_config(directory, url_of(engine), ({"table": "usr"},), publisher=options, format=form)
     config = load(path, {})
     install(config)

@@ -127,7 +127,9 @@ def server() -> Iterator[tuple[str, list[tuple[dict[str, str], bytes]]]]:
 
 
 def send(server: str, mode: str) -> None:
-    assert cli.run(["--set", f"sink.url={server}", "--set", f"format.mode={mode}", "publish", "--once"]) == 0
+    assert (
+        cli.run(["--set", f"sink.url={server}", "--set", f"format.cloudevents.mode={mode}", "publish", "--once"]) == 0
+    )
 
 
 def test_in_structured_mode_an_event_is_a_request(watched: sa.Engine, server: Any) -> None:
