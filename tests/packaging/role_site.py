@@ -73,7 +73,7 @@ class Site:
             printed = capture.readouterr()
             if ">" in (words := shlex.split(line)):
                 (self.directory / words[-1]).write_text(printed.out, encoding="utf-8")
-            assert code == 0, f"{line}\n{printed.err}"
+            assert code == 0, f"{line}\n{printed.out}{printed.err}"
 
     @contextmanager
     def roles(self, *roles: str) -> Iterator[None]:

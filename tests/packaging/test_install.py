@@ -198,5 +198,5 @@ def test_uninstalling_leaves_the_catalogue_as_it_was(play: Callable[[str], Site]
 def test_the_grants_of_the_compose_file_are_those_of_the_page() -> None:
     granted = "\n".join(block.text for block in SCENARIOS["one owner"].blocks if block.language == "sql")
     statements = re.findall(r"(?m)^GRANT [^;]*;", (ROOT / "docker" / "grants.sql").read_text(encoding="utf-8"))
-    assert len(statements) == 7
+    assert len(statements) == 8
     assert [statement for statement in statements if statement not in granted] == []

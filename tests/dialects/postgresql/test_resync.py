@@ -332,6 +332,7 @@ class TestLogs:
             GRANT SELECT, UPDATE ON hr.eventlog TO {user}; GRANT SELECT ON hr.usr TO {user};
             GRANT SELECT, INSERT, UPDATE, DELETE ON hr.eventlog_inflight, hr.eventlog_error TO {user};
             GRANT SELECT, INSERT, UPDATE ON hr.eventlog_epoch TO {user};
+            GRANT SELECT ON hr.eventlog_consumer TO {user};
             GRANT USAGE ON SEQUENCE hr.eventlog_flight TO {user}""",
         )
         try:
