@@ -114,7 +114,7 @@ def test_an_unknown_user_is_refused(database: Engine) -> None:
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("mysql://u@h/d", "database 'mysql' is not supported: use one of postgresql"),
+        ("mysql://u@h/d", "MySQL is not supported: .* mariadb://"),
         ("postgresql+psycopg2://u@h/d", r"the driver postgresql\+psycopg2; write postgresql\+psycopg://"),
         ("no url hunter2", "the database URL cannot be read"),
         ("postgresql://u:hunter2@h:port/d", "the database URL cannot be read"),
