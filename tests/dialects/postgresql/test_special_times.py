@@ -95,7 +95,7 @@ def test_every_special_value_that_is_stored_is_sent(watched: sa.Engine, time_syn
             f"INSERT INTO price (id, {column}) VALUES ({number}, '{value}')",
             f"UPDATE price SET {column} = NULL WHERE id = {number}",
         )
-    events, counters = publish(watched, time_syntax=time_syntax)
+    events, counters = publish(watched, **{"xds.time_syntax": time_syntax})
     assert letters(watched) == {"S"}
     assert counters.old_unreadable == 0
     removed = [attribute for event in events for attribute in event.attributes if attribute.steps[0].op is Op.REMOVE]
