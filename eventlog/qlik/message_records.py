@@ -236,10 +236,13 @@ def _announcement(table: MessageTable, schema: str, options: WriteOptions, now: 
     message = metadata_message(table, schema, options, now)
     own_schema = metadata_schema(table)
     own_id = id_of_schema(table, own_schema)
-    if options.encoding == "json":
-        value = json_bytes(json_envelope(METADATA, own_id, own_schema, message))
-    else:
-        value = avro_envelope(METADATA, own_id, own_schema)(bytes_writer(own_schema)(message))
+    try:
+        if options.encoding == "json":
+            value = json_bytes(json_envelope(METADATA, own_id, own_schema, message))
+        else:
+            value = avro_envelope(METADATA, own_id, own_schema)(bytes_writer(own_schema)(message))
+    except UnicodeEncodeError as error:  # of a name, or of the options server and task
+        raise _half_a_character(error) from None
     return KafkaRecord(checked_topic(options.metadata_topic), (table.schema_id or "").encode(), value)
 
 
