@@ -46,9 +46,11 @@ CHANGE = {
 
 def error_named(name: str) -> type[FormatError]:
     from eventlog import errors
-    from eventlog.linter import codec, operations, reader, rows
+    from eventlog.linter import codec, dispatch_tables, operations, reader
 
-    found = next(vars(home)[name] for home in (codec, operations, reader, rows, errors) if name in vars(home))
+    found = next(
+        vars(home)[name] for home in (codec, operations, reader, dispatch_tables, errors) if name in vars(home)
+    )
     assert issubclass(found, FormatError)
     return found
 
