@@ -149,5 +149,7 @@ def refused_mode(chosen: str | None, publishing: Publishing) -> str | None:
     if chosen == BINARY and not publishing.has_headers:
         return "the sink has no headers for it: set structured or batched"
     if chosen == STRUCTURED and publishing.layout == "documents" and not publishing.in_messages:
-        return 'a document is an envelope with sink.form = "documents": set batched, or sink.form = "lines"'
+        return (
+            'a document is an envelope with sink.file_layout = "documents": set batched, or sink.file_layout = "lines"'
+        )
     return None

@@ -18,7 +18,7 @@ from eventlog.config.settings import (
     installed_sections,
     variable,
 )
-from eventlog.core.options import Option, nearest, options_of, unknown
+from eventlog.core.options import Option, nearest, nearest_option, options_of, unknown
 from eventlog.errors import ConfigError
 from eventlog.registry import FORMATS, format_named, installed, named, names, own_names
 
@@ -138,9 +138,11 @@ class Keys:
         for other in places:
             if key in installed_options(other):
                 return unknown(source, spelled(other, key))
-        known = [name for name, one in self.of(section).items() if not one.is_alias] if section in SECTIONS else []
         if section in places:
-            return unknown(source, spelled(section, nearest(key, [*known, *installed_options(section)])))
+            targets = self.of(section) if section in SECTIONS else {}
+            known = {name: one.option for name, one in targets.items() if not one.is_alias}
+            known |= {name: one.option for name, one in installed_options(section).items()}
+            return unknown(source, spelled(section, nearest_option(key, known)))
         full = [f"{one}.{name}" for one in places for name in installed_options(one)]
         return unknown(source, nearest(f"{section}.{key}", full))
 

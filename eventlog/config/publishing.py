@@ -54,7 +54,7 @@ def insert_query_back(config: Config) -> str:
 def taken_by_sink(config: Config) -> Publishing:
     """Return what the sink takes; where events come from is not said yet."""
     return replace(
-        taken_by(config.sink.type), topic=getattr(config.sink.options, "topic", None), layout=sink_form(config)
+        taken_by(config.sink.type), topic=getattr(config.sink.options, "topic", None), layout=sink_layout(config)
     )
 
 
@@ -64,10 +64,10 @@ def taken_by(name: str) -> Publishing:
     return Publishing(in_records=sink.takes_records, in_messages=sink.takes_several, has_headers=sink.has_headers)
 
 
-def sink_form(config: Config) -> str:
+def sink_layout(config: Config) -> str:
     """Return how documents are laid out where the sink puts them: as ``lines`` unless it has the option."""
-    form: str = getattr(config.sink.options, "form", "lines")
-    return form
+    layout: str = getattr(config.sink.options, "file_layout", "lines")
+    return layout
 
 
 def refused_format(config: Config) -> str | None:

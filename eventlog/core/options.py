@@ -49,15 +49,18 @@ class Kind:
 class Option:
     """The declaration of one option. Its default is taken as it is.
 
-    ``aliases`` are the vendor's tags, ``alias_values`` what their values mean (by their text). ``idm`` is the
-    default in profile ``idm``, None if the profile does not differ. ``example`` is what ``init`` writes for an option
-    without default. ``secret`` options come from the environment alone and are never shown.
+    ``aliases`` are the vendor's tags, ``alias_values`` what their values mean (by their text).
+    ``was``: the name that the option had before, which is refused with the one of today. ``idm`` is
+    the default in profile ``idm``, None if the profile does not differ. ``example`` is what ``init``
+    writes for an option without default. ``secret`` options come from the environment alone and are
+    never shown.
     """
 
     default: Any
     kind: Kind
     about: str
     aliases: tuple[str, ...] = ()
+    was: str = ""
     alias_values: Mapping[str, str] = field(default_factory=dict)
     idm: Any = None
     example: Any = ""
@@ -106,8 +109,10 @@ def parse_options(kind: type[Options], values: Mapping[str, Any], whose: str) ->
 
 def parse_all_options(kinds: Sequence[type], values: Mapping[str, Any], whose: str) -> list[Any]:
     """As ``parse_options``: one of each class, whose names differ."""
-    known = [name for kind in kinds for name in options_of(kind)]
-    errors: list[ConfigError] = [unknown(name, nearest(str(name), known)) for name in values if name not in known]
+    known = {name: declared for kind in kinds for name, declared in options_of(kind).items()}
+    errors: list[ConfigError] = [
+        unknown(name, nearest_option(str(name), known)) for name in values if name not in known
+    ]
     parsed = []
     for kind in kinds:
         try:
@@ -161,6 +166,11 @@ def unknown(name: str, nearest: str) -> ConfigError:
 def nearest(name: str, known: Iterable[str]) -> str:
     """The most alike of the known names."""
     return difflib.get_close_matches(name, list(known), n=1, cutoff=0.0)[0]
+
+
+def nearest_option(name: str, known: Mapping[str, Option]) -> str:
+    """Return the option that had the name before, else the most alike of the known ones."""
+    return next((one for one, declared in known.items() if declared.was == name), None) or nearest(name, known)
 
 
 _LONGEST: Final = 200
@@ -404,6 +414,6 @@ REFERENTIAL: Final = Option(
     alias_values={"1": "dn", "yes": "dn", "true": "dn", "0": "value", "no": "value", "false": "value"},
 )  # fmt: skip
 INSERT_QUERY_BACK: Final = Option("modify", choice("modify", "add"), "element of events that are only read back")
-INDENT: Final = Option(0, integer(0, 16), "blanks a level with form = documents, 0 = no indentation")
+INDENT: Final = Option(0, integer(0, 16), "blanks a level with file_layout = documents, 0 = no indentation")
 PRODUCT_NAME: Final = Option("eventlog", TEXT, "text of the element product in each document")
 PRODUCT_VERSION: Final = Option(__version__, TEXT, "version in that element")

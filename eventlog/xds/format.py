@@ -337,7 +337,9 @@ class DocumentWriterOptions(DocumentOptions):
     batch_size: int = shared(BATCH_SIZE)
     product_name: str = shared(PRODUCT_NAME, kind=STRING)
     product_version: str = shared(PRODUCT_VERSION, kind=STRING)
-    form: str = option("lines", choice("lines", "directory"), "an envelope a line, or an envelope a file")
+    file_layout: str = option(
+        "lines", choice("lines", "directory"), "an envelope a line, or an envelope a file", was="form"
+    )
     indent: int = shared(INDENT)
     existing_keys: Any = shared(EXISTING_KEYS)
 
@@ -394,7 +396,7 @@ class XdsFormat(Format):
     is_read_once = True
 
     def output_place(self, name: str, options: Mapping[str, Any]) -> str:
-        return name if options.get("form") == "directory" else super().output_place(name, options)
+        return name if options.get("file_layout") == "directory" else super().output_place(name, options)
 
     def read_changes(self, source: str, options: DocumentReaderOptions, report: Report) -> Iterator[Change]:
         """The changes of the events of a file or of the files of a directory, in the order of their names.
@@ -436,7 +438,7 @@ class XdsFormat(Format):
         events_of = partial(change_to_events, catalog=catalog, options=writing)
         events = map(write_event, written(changes, events_of, report))
         with ExitStack() as stack:
-            if options.form == "lines":
+            if options.file_layout == "lines":
                 file = stack.enter_context(whole_file(target))
                 while envelope := list(islice(events, options.batch_size)):
                     file.write(line_form(envelope, header).encode())
@@ -454,8 +456,8 @@ class XdsFormat(Format):
         if options.indent and publishing.in_records:
             return "indent", "on records of Kafka, which are not indented"
         if options.indent and publishing.layout == "lines":
-            why = 'with form = "lines", which writes an envelope on one line'
-            return "indent", f'{why}: set form = "documents" in [sink], or leave indent out'
+            why = 'with file_layout = "lines", which writes an envelope on one line'
+            return "indent", f'{why}: set file_layout = "documents" in [sink], or leave indent out'
         return None
 
     def values(self, options: PublishOptions, shared: ValueOptions) -> ValueOptions:

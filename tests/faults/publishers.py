@@ -77,7 +77,7 @@ def write(engine: sa.Engine, *keys: int) -> None:
 
 
 def settings(engine: sa.Engine, **options: object) -> dict[str, str]:
-    """Flags: options of [publisher] by their name, others as ``sink__form``."""
+    """Flags: options of [publisher] by their name, others as ``sink__file_layout``."""
     return {
         "database.url": url_of(engine),
         **{

@@ -44,7 +44,7 @@ def test_every_event_follows_the_schema_of_its_class(
     sent, place = tmp_path / "sent", "https://hr.example.com/{class}.json"
     path = write_config(
         tmp_path, url_of(database), [{"table": "usr", "style": style}], publisher={"allow_loopback": True},
-        sink={"type": "files", "directory": str(sent), "form": "lines"},
+        sink={"type": "files", "directory": str(sent), "file_layout": "lines"},
         format={"type": "cloudevents", "cloudevents": {"dataschema": place, **options}},
     )  # fmt: skip
     config = load(path, {})

@@ -36,7 +36,8 @@ def test_json_carries_what_xml_cannot(database: sa.Engine, tmp_path: Path, forma
     execute(database, "CREATE TABLE usr (code text PRIMARY KEY, fname text)")
     sent = tmp_path / "sent"
     path = write_config(
-        tmp_path, url_of(database), [{"table": "usr"}], sink={"type": "files", "directory": str(sent), "form": "lines"},
+        tmp_path, url_of(database), [{"table": "usr"}],
+        sink={"type": "files", "directory": str(sent), "file_layout": "lines"},
         publisher={"allow_loopback": True}, format=format,
     )  # fmt: skip
     config = load(path, {})

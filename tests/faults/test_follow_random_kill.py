@@ -128,7 +128,7 @@ class Publisher:
 def publisher(feed: Feed, directory: Path, position: dict[str, Any], url: str) -> Iterator[Publisher]:
     sections: dict[str, dict[str, Any]] = {
         "publisher": {"batch_size": 2, "mark_interval": 0, "concurrency": 3, "retry_initial": 0.005, "retry_max": 0.01},
-        "sink": {"type": "http", "url": url, "timeout": 20, "form": "documents"},
+        "sink": {"type": "http", "url": url, "timeout": 20, "file_layout": "documents"},
         "source": {**feed.settings, **position},
     }
     config = written(directory, sections)

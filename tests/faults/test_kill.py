@@ -44,13 +44,13 @@ class Publisher:
 
     marker = MARKER
 
-    def __init__(self, database: sa.Engine, directory: Path, form: str, **options: Any) -> None:
+    def __init__(self, database: sa.Engine, directory: Path, file_layout: str, **options: Any) -> None:
         self.database = database
         self.documents = directory / "documents"
         self.config_file = write_config(
             directory,
             url_of(database),
-            sink=self.sink(form),
+            sink=self.sink(file_layout),
             publisher={"batch_size": 2, "flight_rows": 5, **options},
         )
         execute(database, *TABLES)
@@ -64,8 +64,8 @@ class Publisher:
             text=True,
         )
 
-    def sink(self, form: str) -> dict[str, Any]:
-        return {"type": "files", "directory": "documents", "form": form}
+    def sink(self, file_layout: str) -> dict[str, Any]:
+        return {"type": "files", "directory": "documents", "file_layout": file_layout}
 
     def clear(self) -> None:
         for path in self.documents.glob("*"):
@@ -146,19 +146,19 @@ class Publisher:
 
 
 @contextmanager
-def publisher(database: sa.Engine, directory: Path, form: str, **options: Any) -> Iterator[Publisher]:
-    started = Publisher(database, directory, form, **options)
+def publisher(database: sa.Engine, directory: Path, file_layout: str, **options: Any) -> Iterator[Publisher]:
+    started = Publisher(database, directory, file_layout, **options)
     try:
         yield started
     finally:
         started.close()
 
 
-@pytest.mark.parametrize(("form", "mark_interval"), [("lines", 0), ("documents", 1000)])
+@pytest.mark.parametrize(("file_layout", "mark_interval"), [("lines", 0), ("documents", 1000)])
 def test_killed_at_any_step_everything_is_published_and_no_event_id_has_two_meanings(
-    database: sa.Engine, tmp_path: Path, form: str, mark_interval: int
+    database: sa.Engine, tmp_path: Path, file_layout: str, mark_interval: int
 ) -> None:
-    with publisher(database, tmp_path, form, mark_interval=mark_interval) as killed:
+    with publisher(database, tmp_path, file_layout, mark_interval=mark_interval) as killed:
         killed.publish()
         step, names = 0, set()
         while True:
@@ -188,9 +188,9 @@ def test_killed_at_any_step_everything_is_published_and_no_event_id_has_two_mean
     }
 
 
-@pytest.mark.parametrize("form", ["lines", "documents"])
-def test_killed_again_and_again_everything_is_published(database: sa.Engine, tmp_path: Path, form: str) -> None:
-    with publisher(database, tmp_path, form) as killed:
+@pytest.mark.parametrize("file_layout", ["lines", "documents"])
+def test_killed_again_and_again_everything_is_published(database: sa.Engine, tmp_path: Path, file_layout: str) -> None:
+    with publisher(database, tmp_path, file_layout) as killed:
         deaths = []
         for seed in range(6):
             chance = random.Random(seed)

@@ -79,8 +79,8 @@ def beating(context: Context) -> Context:
     return replace(context, options=replace(context.options, heartbeat_interval=0.02))
 
 
-@pytest.mark.parametrize("form", ["lines", "documents"])
-def test_a_heartbeat_is_sent_when_nothing_else_is(log: sa.Engine, form: str) -> None:
+@pytest.mark.parametrize("file_layout", ["lines", "documents"])
+def test_a_heartbeat_is_sent_when_nothing_else_is(log: sa.Engine, file_layout: str) -> None:
     counted: list[Counters] = []
 
     def change(context: Context) -> Context:
@@ -88,7 +88,7 @@ def test_a_heartbeat_is_sent_when_nothing_else_is(log: sa.Engine, form: str) -> 
         return beating(context)
 
     sink = Judge(most=3)
-    run(log, sink, change, sink__form=form, format__xds__indent=2)
+    run(log, sink, change, sink__file_layout=file_layout, format__xds__indent=2)
     assert [read_events(document.body).heartbeat for document in sink.seen] == [True] * 3
     assert [document.events for document in sink.seen] == [()] * 3
     assert len({document.flight for document in sink.seen}) == 3  # so that no file replaces another one

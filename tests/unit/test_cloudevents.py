@@ -437,7 +437,7 @@ def config_of(**flags: str) -> Config:
         ({"sink__type": "python", "sink__function": "m:f"}, "batched", False),
         ({"sink__type": "kafka", "sink__brokers": "b:1"}, "binary", False),
         ({"sink__type": "files", "sink__directory": "d"}, "structured", False),
-        ({"sink__type": "files", "sink__directory": "d", "sink__form": "documents"}, "batched", False),
+        ({"sink__type": "files", "sink__directory": "d", "sink__file_layout": "documents"}, "batched", False),
         ({}, "structured", False),
     ],
 )

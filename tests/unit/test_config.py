@@ -154,7 +154,7 @@ def test_options_of_documents_are_taken_in_both_sections(file: Any, section: str
         (f'{CLOUDEVENTS}mode = "batched"\n[sink]\ntype = "kafka"\nbrokers = "b:1"', {},
          "a record of Kafka is one event"),
         (f'{CLOUDEVENTS}mode = "structured"\n[sink]\ntype = "files"\ndirectory = "d"\n'
-         'form = "documents"', {}, "a document is an envelope"),
+         'file_layout = "documents"', {}, "a document is an envelope"),
         ('[format.cloudevents]\nsource = "a b"', {}, "stands in no URI"),
         ('[format.cloudevents]\nevent_type = "a.{table}"', {},
          r"\{table\} is none of \{operation\}, \{schema\}, \{class\}"),
@@ -545,6 +545,11 @@ def test_a_wrong_value_is_refused_for_another_type_too(file: Any) -> None:
         ('[sink]\ntype = "htp"', {}, r"sink\.type: sink 'htp' is not known; the nearest known one is http"),
         ('[sink]\ntype = "htp"\nurl = "https://r/"', {}, "sink 'htp' is not known"),
         ('[sink]\ntype = "http"\nurll = "x"', {}, r"sink\.urll is not known; the nearest known one is sink\.url"),
+        (
+            '[sink]\ntype = "files"\nform = "lines"',
+            {},
+            r"sink\.form is not known; the nearest known one is sink\.file_layout",
+        ),
         ("[sink]\nbrokrs = 1", {}, r"the nearest known one is sink\.brokers"),
         ("", {"EVENTLOG_SINK_TYPE": "kafka", "EVENTLOG_SINK_BROKER": "b"}, "EVENTLOG_SINK_BROKERS"),
         ('[sink]\ntype = "http"', {}, r"sink\.type: http needs sink\.url, where the documents are posted to"),

@@ -25,9 +25,10 @@ from eventlog.registry import format_named, sink_named
 _log = logging.getLogger("eventlog.publisher")
 
 
-FORM: Final = Option(
-    "lines", choice("lines", "documents"), "an envelope a line (a file a flight), or a file an envelope"
-)
+FILE_LAYOUT: Final = Option(
+    "lines", choice("lines", "documents"), "an envelope a line (a file a flight), or a file an envelope",
+    was="form",
+)  # fmt: skip
 TIMEOUT: Final = Option(
     30.0, number(0.001, 3600),
     "seconds until a document has its answer, or Kafka a record acknowledged (2 at least)",
@@ -55,13 +56,15 @@ class Opening(NamedTuple):
 class Sink:
     """A receiver of documents. Each type of sink extends it, and says what differs.
 
-    ``name``: as ``sink.type`` has it; ``title``: for help and pages. ``options``: the dataclass that declares its
-    options, which stand in ``[sink]`` beside ``type``; one that is called ``form`` says how documents are laid out, and
-    one called ``topic`` where records go that name no topic. ``needs``: options that it cannot do without, and what
-    each says. ``takes_records``: it takes the records of a document, not its body. ``takes_several``: it may be sent
-    several documents at once, and each goes out alone; a file or a stream is written in order, by one thread, since its
-    lines would mix and its names depend on luck. ``has_headers``: headers go with each document. ``is_terminal``: it
-    writes where people may look. ``span_kind``: OpenTelemetry's kind of the span of sending.
+    ``name``: as ``sink.type`` has it; ``title``: for help and pages. ``options``: the dataclass
+    that declares its options, which stand in ``[sink]`` beside ``type``; one that is called
+    ``file_layout`` says how documents are laid out, and one called ``topic`` where records go that
+    name no topic. ``needs``: options that it cannot do without, and what each says.
+    ``takes_records``: it takes the records of a document, not its body. ``takes_several``: it may
+    be sent several documents at once, and each goes out alone; a file or a stream is written in
+    order, by one thread, since its lines would mix and its names depend on luck. ``has_headers``:
+    headers go with each document. ``is_terminal``: it writes where people may look. ``span_kind``:
+    OpenTelemetry's kind of the span of sending.
 
     ``send`` raises ReceiverAway when there is no usable answer. What has been answered counts only after ``flush``,
     which makes it durable and is called before rows are marked; it raises ReceiverAway too. A sink that learns only

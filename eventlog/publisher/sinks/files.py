@@ -21,7 +21,7 @@ from eventlog.core.options import PATH, option, shared
 from eventlog.errors import ConfigError, ReceiverAway
 from eventlog.files.atomic import sync_file, sync_path
 from eventlog.model import Answer, Document
-from eventlog.publisher.sinks import FORM, Opening, Owner, Sink, as_receiver_away
+from eventlog.publisher.sinks import FILE_LAYOUT, Opening, Owner, Sink, as_receiver_away
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +29,11 @@ class FileOptions:
     """Options of ``[sink]`` of type ``files``."""
 
     directory: Path | None = option(None, PATH, "the directory, beside this file unless absolute", example="documents")
-    form: str = shared(FORM)
+    file_layout: str = shared(FILE_LAYOUT)
 
 
 class FilesSink(Sink):
-    """Writes documents to files of a directory, in one of two forms."""
+    """Writes documents to files of a directory, in one of two layouts."""
 
     name = "files"
     title = "files of a directory"
@@ -43,8 +43,8 @@ class FilesSink(Sink):
     @classmethod
     def open(cls, options: FileOptions, opening: Opening) -> FilesSink:
         assert options.directory is not None
-        kind = LineFiles if options.form == "lines" else DocumentFiles
-        return kind(options.directory, opening.format.endings[options.form])
+        kind = LineFiles if options.file_layout == "lines" else DocumentFiles
+        return kind(options.directory, opening.format.endings[options.file_layout])
 
     @classmethod
     def claim(cls, options: FileOptions, owner: Callable[[], Owner], newest_flight: Callable[[int], int]) -> None:

@@ -31,7 +31,7 @@ from eventlog.core.options import MANY, PATH, choice, integer, option, shared
 from eventlog.errors import ConfigError, ReceiverAway
 from eventlog.files.text import referenced_secret
 from eventlog.model import LEVELS, Answer, Document, Level, Verdict, answer_of
-from eventlog.publisher.sinks import FORM, TIMEOUT, Opening, Sink
+from eventlog.publisher.sinks import FILE_LAYOUT, TIMEOUT, Opening, Sink
 
 if TYPE_CHECKING:
     from email.message import Message
@@ -65,7 +65,7 @@ class HttpOptions:
     """Options of ``[sink]`` of type ``http``."""
 
     url: str | None = option(None, WEB_URL, "where documents are posted to", example="https://receiver/xds")
-    form: str = shared(FORM)
+    file_layout: str = shared(FILE_LAYOUT)
     answer: str | None = option(
         None, choice("xds", "status", "json"), "where the answer stands: in XDS, in the status alone, in JSON with a "
         "result an event; default: xds for the format xds, status for others", example="status",

@@ -14,7 +14,7 @@ from typing import Any
 from eventlog.core.options import TEXT, option, shared
 from eventlog.errors import ConfigError, ReceiverAway
 from eventlog.model import Answer, Document, Event
-from eventlog.publisher.sinks import FORM, Opening, Sink
+from eventlog.publisher.sinks import FILE_LAYOUT, Opening, Sink
 
 Receive = Callable[[bytes, Sequence[Event]], str | bytes | Answer | None]
 """Takes the bytes of a document and its events. Returns None (success for all), an XDS answer (spec/xds.md 7) or an
@@ -31,7 +31,7 @@ class FunctionOptions:
     function: str | None = option(
         None, TEXT, "module:function, called with each document and its events", example="receivers.hr:receive"
     )
-    form: str = shared(FORM)
+    file_layout: str = shared(FILE_LAYOUT)
 
 
 class CallableSink(Sink):

@@ -7,14 +7,14 @@ from typing import TextIO
 
 from eventlog.core.options import shared
 from eventlog.model import Answer, Document
-from eventlog.publisher.sinks import FORM, Opening, Sink, as_receiver_away
+from eventlog.publisher.sinks import FILE_LAYOUT, Opening, Sink, as_receiver_away
 
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
     """Options of ``[sink]`` of type ``stdout``."""
 
-    form: str = shared(FORM)
+    file_layout: str = shared(FILE_LAYOUT)
 
 
 class StreamSink(Sink):

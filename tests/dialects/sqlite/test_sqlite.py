@@ -325,8 +325,8 @@ def test_a_file_is_found_beside_its_configuration_wherever_a_command_is_run(
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ("[format.xds]\nindent = 2\n", 'format.xds.indent has no effect with form = "lines"'),
-        ('[sink]\nform = "documents"\n[format.xds]\nindent = 2\n', None),
+        ("[format.xds]\nindent = 2\n", 'format.xds.indent has no effect with file_layout = "lines"'),
+        ('[sink]\nfile_layout = "documents"\n[format.xds]\nindent = 2\n', None),
         ("[format.xds]\nindent = 0\n", None),
     ],
 )
