@@ -261,7 +261,6 @@ _UNBUILT: Final = {
     ("gbase-cdc.md", "7"): "tests/conformance/vectors/gbase.json",
     ("qlik.md", "2.3"): "tests/conformance/vectors/qlik.json",
     ("triggers.md", "7.3"): "not built: SQL Server",
-    ("triggers.md", "7.4"): "not built: MySQL, MariaDB",
 }
 """Sections that no function holds, and where they are instead."""
 

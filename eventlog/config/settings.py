@@ -92,7 +92,7 @@ class PublisherSettings:
     )
     event_time_zone: str = option("utc", choice("utc", "local"), "the clock that event_time is of")
     polling_interval: int = option(
-        10, integer(1, 604800), "seconds of rest between cycles", aliases=("polling-interval",)
+        10, integer(1, 604800), "seconds of rest between cycles, at most", aliases=("polling-interval",)
     )
     time_of_day: tuple[time, ...] | None = option(
         None, TIMES, "the server's local times to start at, in place of the interval",

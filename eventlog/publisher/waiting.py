@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import random
 import selectors
@@ -25,6 +26,9 @@ _log = logging.getLogger("eventlog.publisher")
 
 _LOOKS: Final = (0.05, 1.0)
 """Seconds until the queue is read again while a writer is open that will not notify: doubling from the first on."""
+
+_FIRST_REST: Final = 0.05
+"""Seconds until the queue is read again after a cycle that sent something, where nobody notifies."""
 
 _LOCK_PATIENCE: Final = 60.0
 """Seconds that a publisher which lost its connection waits for the server to notice, before it takes the lock again."""
@@ -84,16 +88,17 @@ class StopRequest:
 class Idle:
     """What a publisher does while it has nothing to send. ``wake`` is None if the queue is only polled."""
 
-    __slots__ = ("_context", "_is_asleep", "_refused", "wake")
+    __slots__ = ("_context", "_is_asleep", "_refused", "_rested", "wake")
 
     def __init__(self, context: Context, wake: Wake | None) -> None:
         self._context, self.wake = context, wake
+        self._rested = math.inf  # seconds of rest since something was sent
         self._is_asleep = False  # this session has the lock that makes writers notify
         self._refused = 0  # how often in a row the lock was not to be had
 
     def wake_up(self) -> None:
         """Writers need not notify: the publisher is about to send, or will look again by itself."""
-        self._refused = 0
+        self._refused, self._rested = 0, 0.0
         if self.wake is not None and self._is_asleep:
             self._give_back(self.wake)
             self._context.connection.commit()
@@ -102,12 +107,16 @@ class Idle:
         """Wait after a cycle that left nothing to be sent: for ``seconds`` at most, until ``stop`` or a notification.
 
         The first call after ``wake_up`` may return at once: what was written before the lock was got is notified by
-        nobody, so the queue is to be read once more.
+        nobody, so the queue is to be read once more. Where nobody notifies, a rest is as long as all rests since
+        something was sent: a row waits no longer than the queue was empty before it.
         """
         context, connection = self._context, self._context.connection
         if connection.in_transaction():
             connection.rollback()
         if self.wake is None:
+            if not context.options.time_of_day:
+                seconds = min(seconds, max(_FIRST_REST, self._rested))
+            self._rested += seconds
             stop.wait(seconds)
         elif self._is_asleep:
             self._sleep(self.wake, stop, seconds)
@@ -155,7 +164,7 @@ def begin_idle(context: Context) -> Idle:
     if reason is None:
         wake.listen(context.connection, context.log)
     else:
-        _log.info("the queue is read every %g s: %s", context.options.polling_interval, reason)
+        _log.info("the queue is read every %g s at least: %s", context.options.polling_interval, reason)
     context.connection.commit()
     return Idle(context, wake if reason is None else None)
 

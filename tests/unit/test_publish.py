@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from datetime import time
 from pathlib import Path
 from typing import Any
 
@@ -54,14 +55,25 @@ def rests(fake: FakePublisher, receiver: Receiver, count: int) -> list[float]:
 
 
 def test_it_rests_for_the_polling_interval_when_the_queue_is_empty() -> None:
-    with world_of(deletes("1", "2")) as fake:
+    with world_of([]) as fake:
         assert rests(fake, Receiver(), 2) == [7, 7]
+
+
+def test_where_nobody_notifies_it_rests_as_long_as_the_queue_was_empty_before() -> None:
+    with world_of(deletes("1", "2")) as fake:
+        found = rests(fake, Receiver(), 11)
+        assert found == pytest.approx([0.05, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 7, 7])
         assert set(fake.statuses().values()) == {"S"}
+
+
+def test_times_of_the_day_are_waited_for_whatever_was_sent() -> None:
+    with world_of(deletes("1"), time_of_day=(time(0, 0),)) as fake:
+        assert all(rest > 1 for rest in rests(fake, Receiver(), 2))
 
 
 def test_it_goes_on_at_once_while_windows_are_full() -> None:
     with world_of(deletes(*map(str, range(10))), query_limit=3) as fake:
-        assert rests(fake, Receiver(), 1) == [7]
+        assert rests(fake, Receiver(), 1) == [0.05]
         assert set(fake.statuses().values()) == {"S"}
 
 
@@ -81,7 +93,7 @@ def test_an_answer_without_retry_resets_the_back_off() -> None:
         receiver = Receiver(judge(e1="retry retry", e2="retry retry", e3="retry"))
         *pauses, rest = rests(fake, receiver, 6)
         assert are_pauses(pauses, [1, 2, 1, 2, 1])
-        assert rest == 7
+        assert rest == 0.05
         assert receiver.sent == [["1"], ["1"], ["1"], ["2"], ["2"], ["2"], ["3"], ["3"]]
 
 
@@ -132,7 +144,7 @@ def test_once_it_has_begun_it_connects_again(then: DatabaseError) -> None:
         assert len(tried) == 4
         *pauses, rest = stop.rests
         assert are_pauses(pauses, [1, 2, 4])
-        assert rest == 7
+        assert rest == 0.05
         assert set(fake.statuses().values()) == {"S"}
         assert receiver.sent == [["1"], ["2"], ["1"], ["2"]]
 
