@@ -257,7 +257,8 @@ def test_a_log_that_does_not_notify_is_polled_and_that_is_said(
         write(log, 1)
         assert inbox.take() == [1]
         assert not sleeps(log)
-    assert "the queue is read every 1 s at least: the log has no trigger that notifies, or it is disabled" in caplog.text
+    said = "the queue is read every 1 s at least: the log has no trigger that notifies, or it is disabled"
+    assert said in caplog.text
 
 
 def test_a_stop_request_is_waited_for_without_a_look() -> None:
