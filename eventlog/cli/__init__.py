@@ -19,7 +19,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from eventlog import __version__
-from eventlog.cli.context import FILE, Context, configure_logging, error_line
+from eventlog.cli.context import FILE, CommandContext, configure_logging, error_line
 from eventlog.config.settings import LogSettings
 from eventlog.errors import ConfigError, EventlogError, FatalAnswer
 
@@ -368,7 +368,7 @@ def cli(
     flags = _settings(
         assignments, database__url=database_url, database__schema_name=schema, database__log_table=log_table
     )
-    ctx.obj = Context(config_file, flags, quiet, verbose)
+    ctx.obj = CommandContext(config_file, flags, quiet, verbose)
 
 
 def run(arguments: Sequence[str]) -> int:

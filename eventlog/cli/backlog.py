@@ -14,7 +14,7 @@ import click
 from eventlog.cli import Command
 from eventlog.cli.context import (
     FILE,
-    Context,
+    CommandContext,
     json_option,
     master_of,
     master_option,
@@ -85,7 +85,7 @@ class _Size(click.ParamType[int]):
 @json_option
 @click.pass_obj
 def backlog(
-    context: Context,
+    context: CommandContext,
     config_file: Path | None,
     file_format: str,
     map_file: Path | None,

@@ -6,7 +6,17 @@ import click
 from sqlalchemy import Connection
 
 from eventlog.cli import Group
-from eventlog.cli.context import Context, confirm, json_option, print_json, reading, result, session, table, yes_option
+from eventlog.cli.context import (
+    CommandContext,
+    confirm,
+    json_option,
+    print_json,
+    reading,
+    result,
+    session,
+    table,
+    yes_option,
+)
 from eventlog.config.kinds import BEGIN
 from eventlog.errors import ConfigError, ConsumerRuns
 from eventlog.publisher.consumers import standings
@@ -27,7 +37,7 @@ def consumers() -> None:
 @consumers.command("list")
 @json_option
 @click.pass_obj
-def show(context: Context, as_json: bool) -> None:
+def show(context: CommandContext, as_json: bool) -> None:
     """Show each consumer: whether it runs, how many rows it has to do, and how its set stands."""
     config = context.config()
     with reading(config) as (conn, dialect):
@@ -63,7 +73,7 @@ def show(context: Context, as_json: bool) -> None:
 @click.option("--begin", default="now", metavar="WHERE", help="Where it begins: now, first, snapshot or a record_id.")
 @yes_option
 @click.pass_obj
-def reset(context: Context, name: str, begin: str, yes: bool) -> None:
+def reset(context: CommandContext, name: str, begin: str, yes: bool) -> None:
     """Take the consumer NAME back to a beginning: what it has done and what is in flight for it is forgotten."""
     config = context.config()
     try:
@@ -85,7 +95,7 @@ def reset(context: Context, name: str, begin: str, yes: bool) -> None:
 @click.argument("name")
 @yes_option
 @click.pass_obj
-def drop(context: Context, name: str, yes: bool) -> None:
+def drop(context: CommandContext, name: str, yes: bool) -> None:
     """Forget the consumer NAME and what is in flight for it. Purge keeps no rows for it any more."""
     config = context.config()
     with session(config) as (conn, dialect):

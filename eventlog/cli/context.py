@@ -35,7 +35,7 @@ DEFAULT_FILE: Final = Path("eventlog.toml")
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class CommandContext:
     """The global options. ``config_file`` is None without --config; ``flags``: ``section.key`` -> text."""
 
     config_file: Path | None

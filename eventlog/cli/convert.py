@@ -27,7 +27,7 @@ from eventlog.changes.json_form import value_to_json
 from eventlog.cli import Command
 from eventlog.cli.context import (
     FILE,
-    Context,
+    CommandContext,
     json_option,
     master_of,
     master_option,
@@ -74,7 +74,7 @@ _map_option = click.option("--map", "map_file", type=FILE, metavar="FILE", help=
 @click.argument("target", metavar="OUT")
 @click.pass_obj
 def convert(
-    context: Context,
+    context: CommandContext,
     source_format: str,
     target_format: str,
     map_file: Path | None,
@@ -233,7 +233,7 @@ def _progress(quiet: bool) -> Iterator[Callable[[Report], None]]:
 @click.option("--strict", is_flag=True, help="Stop at the first thing that cannot be read.")
 @click.argument("source", metavar="IN")
 @click.pass_obj
-def decode(context: Context, source_format: str, map_file: Path | None, strict: bool, source: str) -> None:
+def decode(context: CommandContext, source_format: str, map_file: Path | None, strict: bool, source: str) -> None:
     """Show the changes of IN, a path or `-` for standard input, as text for people.
 
     Of gbase and linter each record is listed with its place in the file.
@@ -370,7 +370,7 @@ def _pipe() -> str | None:
         return None
 
 
-def _url_with_password(context: Context, format: str, place: str) -> str:
+def _url_with_password(context: CommandContext, format: str, place: str) -> str:
     """The URL of a source or target, with the configured password if it names the configured database."""
     is_database = "://" in place and format_named(format).schemes is None
     if not is_database or not {_PASSWORD, f"{_PASSWORD}_FILE"} & os.environ.keys():
@@ -396,7 +396,7 @@ def with_configured_password(url: str, database: DatabaseSettings) -> str:
     return named.set(password=database.password).render_as_string(hide_password=False)
 
 
-def _map_with_password(context: Context, format: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
+def _map_with_password(context: CommandContext, format: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
     """The options of a map, whose reader's ``database_url`` gets the configured password likewise."""
     reader = options.get("reader", options)
     if not isinstance(reader, Mapping) or not isinstance(reader.get("database_url"), str):

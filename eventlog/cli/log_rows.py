@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 
 from eventlog.cli import Command
 from eventlog.cli.context import (
-    Context,
+    CommandContext,
     confirm,
     json_option,
     note,
@@ -81,7 +81,7 @@ consumer_option = click.option(
 @json_option
 @source_option
 @click.pass_obj
-def errors(context: Context, consumer: str | None, limit: int, as_json: bool, source: str | None) -> None:
+def errors(context: CommandContext, consumer: str | None, limit: int, as_json: bool, source: str | None) -> None:
     """Show the rows of status E and F, grouped by cause, with the command that puts them back into the queue.
 
     Correct the cause first, or the rows are refused again. `eventlog show` explains a single row. With --consumer: the
@@ -151,7 +151,7 @@ def _print_failures(config: Config, limit: int, *, as_json: bool) -> None:
 @consumer_option
 @json_option
 @click.pass_obj
-def show(context: Context, record_id: int, consumer: str | None, as_json: bool) -> None:
+def show(context: CommandContext, record_id: int, consumer: str | None, as_json: bool) -> None:
     """Explain the row RECORD_ID of the log: its checks, its group, what precedence did, and what became of it.
 
     Last comes the document of its event, or the one that it would make now. Nothing is marked or sent.
@@ -222,7 +222,7 @@ def _short(value: str | None, most: int = 40) -> str | None:
 @json_option
 @click.pass_obj
 def requeue(
-    context: Context,
+    context: CommandContext,
     statuses: str | None,
     loopback: bool,
     ids: str | None,
@@ -315,7 +315,7 @@ _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w":
 @click.option("--dry-run", "dry", is_flag=True, help="Count what would go; remove nothing.")
 @json_option
 @click.pass_obj
-def purge(context: Context, age: str, size: int, pause: float, yes: bool, dry: bool, as_json: bool) -> None:
+def purge(context: CommandContext, age: str, size: int, pause: float, yes: bool, dry: bool, as_json: bool) -> None:
     """Remove rows of status S and W that are older than AGE, and error lines whose rows are gone.
 
     Rows of any other status, rows in flight and rows that a consumer has not done stay. A publisher may run

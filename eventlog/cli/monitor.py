@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from eventlog.cli import Command
-from eventlog.cli.context import Context, error_line, json_option, note, reading, result, source_option
+from eventlog.cli.context import CommandContext, error_line, json_option, note, reading, result, source_option
 from eventlog.cli.status import publishing_status
 from eventlog.config.load import Config
 from eventlog.errors import ConfigError, DatabaseError, EventlogError, number_of
@@ -61,7 +61,7 @@ _url_option = click.option(
               help="Pause between two looks.")  # fmt: skip
 @source_option
 @click.pass_obj
-def top(context: Context, url: str | None, from_database: bool, interval: float, source: str | None) -> None:
+def top(context: CommandContext, url: str | None, from_database: bool, interval: float, source: str | None) -> None:
     """Show live what a publisher does, until Ctrl-C: its state, the queue, rates, parked objects, the newest envelopes.
 
     The publisher's monitor knows all of it. The database alone knows the queue and what is in flight, of a followed
@@ -225,7 +225,7 @@ def _figures(status: Status, before: tuple[float, Status] | None) -> Table:
               help="Pause between two looks.")  # fmt: skip
 @json_option
 @click.pass_obj
-def tail(context: Context, url: str | None, lines: int, follow: bool, interval: float, as_json: bool) -> None:
+def tail(context: CommandContext, url: str | None, lines: int, follow: bool, interval: float, as_json: bool) -> None:
     """Show the envelopes that were sent lately, with their answers, and those that follow until Ctrl-C.
 
     Only the publisher's monitor knows them: the database keeps what became of each row, not what was sent when.

@@ -18,7 +18,7 @@ import click
 
 from eventlog.changes.format import Report
 from eventlog.cli import Command
-from eventlog.cli.context import Context, name_option, source_option
+from eventlog.cli.context import CommandContext, name_option, source_option
 from eventlog.cli.context import progress as progress_bar
 from eventlog.config.load import Config, effective
 from eventlog.config.publishing import ignored_option
@@ -26,6 +26,7 @@ from eventlog.core.options import toml
 from eventlog.errors import number_of
 from eventlog.publisher.context import (
     SILENT,
+    Context,
     Counters,
     Observer,
     Used,
@@ -34,7 +35,6 @@ from eventlog.publisher.context import (
     stream_summary,
     warn_of_loopback,
 )
-from eventlog.publisher.context import Context as Opened
 from eventlog.publisher.cycle import dry_run
 from eventlog.publisher.daemon import publish as run_daemon
 from eventlog.publisher.daemon import publish_once
@@ -67,7 +67,7 @@ _DONE: Final = (
              help="What is sent: {names}; in place of format.type.")  # fmt: skip
 @source_option
 @click.pass_obj
-def publish(context: Context, once: bool, dry: bool, form: str | None, source: str | None) -> None:
+def publish(context: CommandContext, once: bool, dry: bool, form: str | None, source: str | None) -> None:
     """Read the log, send its events to the receiver, and mark the rows by the answers.
 
     Runs until SIGTERM or SIGINT. What is on its way is then still answered and marked. One publisher works on a log.
@@ -117,7 +117,7 @@ def publish(context: Context, once: bool, dry: bool, form: str | None, source: s
 
 
 @contextmanager
-def _bar(opened: Opened, *, quiet: bool) -> Iterator[None]:
+def _bar(opened: Context, *, quiet: bool) -> Iterator[None]:
     """Show on a terminal, while the block runs, how many of the rows that wait now are done."""
     if quiet or not sys.stderr.isatty():
         yield

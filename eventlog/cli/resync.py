@@ -15,7 +15,7 @@ import click
 from sqlalchemy import Connection
 
 from eventlog.cli import Command
-from eventlog.cli.context import FILE, Context, json_option, note, print_json, progress, result, session
+from eventlog.cli.context import FILE, CommandContext, json_option, note, print_json, progress, result, session
 from eventlog.config.load import Config
 from eventlog.core.catalog import Catalog, ObjectClass
 from eventlog.errors import BadTableKey, ConfigError, DatabaseAway, DatabaseError, LogTableError, number_of
@@ -93,7 +93,7 @@ class Report:
 @json_option
 @click.pass_obj
 def resync(
-    context: Context,
+    context: CommandContext,
     class_name: str,
     keys: tuple[str, ...],
     keys_file: Path | None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from eventlog.cli import Command
-from eventlog.cli.context import Context, print_json, reading
+from eventlog.cli.context import CommandContext, print_json, reading
 from eventlog.cloudevents.format import FORMAT
 from eventlog.cloudevents.schema import schema_of
 from eventlog.cloudevents.values import JsonForm
@@ -19,7 +19,7 @@ from eventlog.sql.log_table import new_log, split_name
 @click.command(cls=Command)
 @click.argument("class_name", metavar="CLASS")
 @click.pass_obj
-def schema(context: Context, class_name: str) -> None:
+def schema(context: CommandContext, class_name: str) -> None:
     """Print the JSON Schema of the data of CloudEvents of CLASS, a watched table or view.
 
     The options of [format.cloudevents] count: integers, nested_values, and dataschema, which names it.

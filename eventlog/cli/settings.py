@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from eventlog.cli import Command
-from eventlog.cli.context import DEFAULT_FILE, FILE, Context, json_option, note, print_json, reading, table
+from eventlog.cli.context import DEFAULT_FILE, FILE, CommandContext, json_option, note, print_json, reading, table
 from eventlog.config.kinds import BASE, COLUMN_MAP, URL, WEB_URL, masked
 from eventlog.config.load import Config, Effective, effective, load
 from eventlog.config.publishing import chosen_format
@@ -42,7 +42,7 @@ SELF_EXPLAINING: Final = (BASE, BOOLEAN, COLUMN_MAP, NAMES, PATH, TEXT, URL, WEB
 @click.option("--tables", "fill", is_flag=True,
               help="Write a [[watch]] for each table of the database that has a primary key.")  # fmt: skip
 @click.pass_obj
-def init(context: Context, force: bool, from_driver: Path | None, fill: bool) -> None:
+def init(context: CommandContext, force: bool, from_driver: Path | None, fill: bool) -> None:
     """Write a commented eventlog.toml, or the FILE of --config, with every option and its default.
 
     With --from-driver the file has the parameters of the driver. What cannot be taken over is named, in the file too.
@@ -72,7 +72,7 @@ def init(context: Context, force: bool, from_driver: Path | None, fill: bool) ->
         note(f"{path} written. {then}")
 
 
-def _fill(context: Context, path: Path) -> None:
+def _fill(context: CommandContext, path: Path) -> None:
     """Add a watch for each table to the file, which is written first if it is not there. Raises ConfigError."""
     # Imports what asks the database; the rest of this command does without.
     from eventlog.publisher.open_log import class_schema
@@ -229,7 +229,7 @@ def _help(declared: Declared) -> str:
 @click.command(cls=Command)
 @json_option
 @click.pass_obj
-def config(context: Context, as_json: bool) -> None:
+def config(context: CommandContext, as_json: bool) -> None:
     """Show the settings in effect and where each came from. Secrets are masked."""
     settings = list(effective(context.config()))
     if as_json:

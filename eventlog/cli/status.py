@@ -17,7 +17,16 @@ import click
 from sqlalchemy import Connection
 
 from eventlog.cli import Command
-from eventlog.cli.context import Context, error_line, json_option, print_json, reading, result, source_option, table
+from eventlog.cli.context import (
+    CommandContext,
+    error_line,
+    json_option,
+    print_json,
+    reading,
+    result,
+    source_option,
+    table,
+)
 from eventlog.cli.settings import print_settings
 from eventlog.cli.triggers import planned_triggers, refused_watches
 from eventlog.config.load import Config, Effective, effective
@@ -54,7 +63,7 @@ _SHOWN: Final = 20
 @click.option("--watch", type=click.FloatRange(min=0.2), is_flag=False, flag_value=2.0, metavar="[SECONDS]",
               help="Show it anew every so many seconds, 2 if no number is given, until Ctrl-C.")  # fmt: skip
 @click.pass_obj
-def status(context: Context, as_json: bool, source: str | None, watch: float | None) -> None:
+def status(context: CommandContext, as_json: bool, source: str | None, watch: float | None) -> None:
     """Show rows by status, what is in flight or parked, and whether a publisher runs.
 
     With --from: the position in the source, when it was saved, what lies behind it, and what failed.
@@ -246,7 +255,7 @@ _COLOURS: Final = {"error": "red", "warning": "yellow", "info": "cyan"}
 @click.option("--ignore", multiple=True, metavar="CODE", help="Leave out findings with this code; repeatable.")
 @json_option
 @click.pass_obj
-def doctor(context: Context, sample: int, ignore: tuple[str, ...], as_json: bool) -> int:
+def doctor(context: CommandContext, sample: int, ignore: tuple[str, ...], as_json: bool) -> int:
     """Say what is wrong with the log, its triggers and its rows, and what mends it. Nothing is changed.
 
     A finding is an error (changes are lost, or nothing is published), a warning (something needs mending) or an info

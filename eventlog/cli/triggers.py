@@ -17,7 +17,7 @@ from eventlog.changes.json_form import database_from_json, read_catalog
 from eventlog.cli import Group
 from eventlog.cli.context import (
     FILE,
-    Context,
+    CommandContext,
     confirm,
     error_line,
     json_option,
@@ -77,7 +77,7 @@ def triggers() -> None:
 @json_option
 @click.option("--check", is_flag=True, help="End with exit code 1 if something is to be done.")
 @click.pass_obj
-def plan(context: Context, as_sql: bool, as_json: bool, check: bool) -> int:
+def plan(context: CommandContext, as_sql: bool, as_json: bool, check: bool) -> int:
     """Show what `triggers apply` would do, table by table, and why; nothing is changed.
 
     It can be read before `db upgrade` makes the log, too.
@@ -107,7 +107,7 @@ def plan(context: Context, as_sql: bool, as_json: bool, check: bool) -> int:
 @json_option
 @_lock_timeout
 @click.pass_obj
-def apply(context: Context, yes: bool, dry: bool, as_sql: bool, as_json: bool, lock_timeout: float) -> int:
+def apply(context: CommandContext, yes: bool, dry: bool, as_sql: bool, as_json: bool, lock_timeout: float) -> int:
     """Make the triggers as they are declared; a second run finds nothing to do.
 
     On a terminal it asks before it drops the triggers of a table that no [[watch]] names any longer. All is done in one
@@ -213,7 +213,7 @@ def _unwatched(planned: TriggerPlan) -> str:
 @_lock_timeout
 @click.pass_obj
 def drop(
-    context: Context, drop_log: bool, force: bool, yes: bool, dry: bool, as_sql: bool, lock_timeout: float
+    context: CommandContext, drop_log: bool, force: bool, yes: bool, dry: bool, as_sql: bool, lock_timeout: float
 ) -> None:
     """Drop all triggers and functions that write the log; the log itself stays without --drop-log.
 
@@ -274,7 +274,9 @@ def _confirm_drop(planned: TriggerPlan, log: str | None) -> None:
 @click.option("--catalog", "catalog_file", type=FILE, metavar="FILE",
               help="With --sql --dialect: the tables, in JSON as for the option `catalog` of formats.")  # fmt: skip
 @click.pass_obj
-def show(context: Context, as_sql: bool, as_json: bool, dialect_name: str | None, catalog_file: Path | None) -> None:
+def show(
+    context: CommandContext, as_sql: bool, as_json: bool, dialect_name: str | None, catalog_file: Path | None
+) -> None:
     """Show the triggers that are installed for the log, declared or not.
 
     With --sql --dialect NAME --catalog FILE it asks no database: it prints the SQL of what the configuration declares
@@ -304,7 +306,7 @@ def show(context: Context, as_sql: bool, as_json: bool, dialect_name: str | None
         note("No triggers are installed; `eventlog triggers plan` shows what is declared.")
 
 
-def _print_compiled(context: Context, dialect: Dialect, catalog_file: Path) -> None:
+def _print_compiled(context: CommandContext, dialect: Dialect, catalog_file: Path) -> None:
     """Print the script that makes the declared triggers, for a database that is not asked. Raises ConfigError."""
     config = context.config()
     try:
