@@ -57,7 +57,7 @@ _BUILT_IN: Final[Mapping[str, Mapping[str, str]]] = {
 }
 """By group, each name with the place of what it stands for, as ``module:attribute``."""
 
-_BASES: Final = {SINKS: "eventlog.publisher.sinks:Sink"}
+_BASES: Final = {SINKS: "eventlog.publisher.sinks:Sink", SOURCES: "eventlog.publisher.stream:Source"}
 """By group of classes, the place of the class that those of packages extend."""
 
 _KINDS: Final = {FORMATS: "format", SINKS: "sink", SOURCES: "source"}
@@ -66,7 +66,7 @@ _KINDS: Final = {FORMATS: "format", SINKS: "sink", SOURCES: "source"}
 _KNOWN_PACKAGES: Final[Mapping[str, Mapping[str, str]]] = {
     FORMATS: {"messagepack": "eventlog-messagepack"},
     SINKS: {"sqlite": "eventlog-sqlite-sink"},
-    SOURCES: {},
+    SOURCES: {"jsonl-file": "eventlog-jsonl-source"},
 }
 """By group, names that are not ours and the package that brings them: those of ``examples/plugins``."""
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import subprocess
 import sys
 import sysconfig
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from documents import ROOT
@@ -42,7 +44,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
         )  # fmt: skip
         assert built.returncode == 0, built.stderr
     wheels = sorted(directory.glob("*.whl"))
-    assert len(wheels) == 2
+    assert len(wheels) == 3
     installed = run(
         sys.executable, "-m", "pip", "--python", python, "install", "--no-index", "--no-deps", *wheels, cwd=directory
     )
@@ -53,8 +55,8 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-@pytest.mark.parametrize("name", ["eventlog-messagepack", "eventlog-sqlite-sink"])
-def test_a_plugin_is_short_and_passes_the_kit(name: str, environment: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["eventlog-messagepack", "eventlog-sqlite-sink", "eventlog-jsonl-source"])
+def test_a_plugin_is_short_and_passes_its_tests(name: str, environment: Path, tmp_path: Path) -> None:
     files = [path for path in (PLUGINS / name).iterdir() if path.suffix in (".py", ".toml")]
     assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in files) < SIZE
     (tests,) = (PLUGINS / name).glob("test_*.py")
@@ -100,3 +102,27 @@ def test_a_log_is_published_in_the_format_to_the_sink_by_their_names(environment
     eventlog("publish", "--once", "--format", "messagepack")
     with closing(sqlite3.connect(tmp_path / "copy.db")) as db:
         assert db.execute("SELECT attributes FROM object").fetchall() == [('{"name": ["Augusta"]}',)]
+
+
+def test_the_source_is_followed_by_its_name_with_types_of_a_catalogue(environment: Path, tmp_path: Path) -> None:
+    (tmp_path / "changes.jsonl").write_text(CHANGE)
+    column = {"name": "id", "type": "integer"}
+    table = {"name": "item", "kind": "table", "columns": [column, {"name": "name", "type": "varchar(20)"}]}
+    tables = [{**table, "primary_key": ["id"], "foreign_keys": []}]
+    (tmp_path / "catalog.json").write_text(json.dumps({"dialect": "postgresql", "schema": "app", "tables": tables}))
+    (tmp_path / "eventlog.toml").write_text(
+        '[source]\ntype = "jsonl-file"\npath = "changes.jsonl"\ncatalog = "catalog.json"\n'
+        f'position_url = "sqlite:///{tmp_path / "position.db"}"\n'
+        '[format]\ntype = "cloudevents"\n[sink]\ntype = "stdout"\n'
+    )
+
+    def published() -> list[dict[str, Any]]:
+        done = run(environment / "bin" / "python", "-c", MAIN, "publish", "--once", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    (event,) = published()
+    assert (event["data"]["key"], event["data"]["columns"]) == ({"id": 7}, {"name": {"new": "Ada"}})
+    assert published() == []
+    status = run(environment / "bin" / "python", "-c", MAIN, "status", cwd=tmp_path)
+    assert f"byte {len(CHANGE)}" in status.stdout, status.stdout + status.stderr

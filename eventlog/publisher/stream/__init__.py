@@ -141,13 +141,15 @@ class StreamOptions(CheckedOptions):
 class Source:
     """All that is known of one kind of source. A kind extends it in a module of its name.
 
-    ``options``: the class that declares its options of ``[source]``. ``gives``: what it knows of every change.
-    ``is_log``: it is the event log, which has a queue and marks in place of a position, and options in ``[database]``.
+    ``options``: the class that declares its options of ``[source]``. ``reader_format``: the format whose reader's
+    options stand in ``[source.reader]``, None if it has none. ``gives``: what it knows of every change. ``is_log``: it
+    is the event log, which has a queue and marks in place of a position, and options in ``[database]``.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
     options: ClassVar[type] = StreamOptions
+    reader_format: ClassVar[str | None] = None
     gives: ClassVar[frozenset[Gives]]
     is_log: ClassVar[bool] = False
 

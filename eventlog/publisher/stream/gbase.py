@@ -43,6 +43,7 @@ class Gbase(Source):
     name = "gbase"
     title = "a CDC stream of GBase 8s"
     options = GbaseOptions
+    reader_format = "gbase"
     gives = frozenset(Gives)
 
     def open(self, options: Any, reader: Mapping[str, Any], report: Report) -> Stream:

@@ -39,6 +39,7 @@ class Linter(Source):
     name = "linter"
     title = "a Linter dispatch queue"
     options = LinterOptions
+    reader_format = "linter"
     gives = frozenset({Gives.TYPES, Gives.TIMES, Gives.WHOLE_ROWS})
 
     def open(self, options: Any, reader: Mapping[str, Any], report: Report) -> Stream:

@@ -131,8 +131,9 @@ def source_of(settings: SourceSettings, report: Report) -> Stream:
     reader = dict(options.reader or {})
     for name in _NOT_GIVEN & reader.keys():
         raise ConfigError(f"source.reader.{name} does not go with following: {_INSTEAD.get(name, 'leave it out')}")
-    if options.catalog is not None:
-        reader = dict(in_own_options(kind.name, "reader", {**reader, "catalog": read_catalog(options.catalog)}))
+    if options.catalog is not None and kind.reader_format is not None:
+        reader["catalog"] = read_catalog(options.catalog)
+        reader = dict(in_own_options(kind.reader_format, "reader", reader))
     return kind.open(options, reader, report)
 
 

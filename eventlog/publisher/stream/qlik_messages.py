@@ -39,6 +39,7 @@ class QlikMessages(Source):
     name = "qlik-messages"
     title = "topics of Qlik messages"
     options = QlikMessagesOptions
+    reader_format = "qlik-messages"
     gives = frozenset({Gives.TYPES, Gives.TIMES})
 
     def open(self, options: Any, reader: Mapping[str, Any], report: Report) -> Stream:
