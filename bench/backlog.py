@@ -108,8 +108,8 @@ def _against_to_xml(bench: common.Server, directory: Path, rows: int, ours: Sequ
 def _to_xml_job(url_file: str, out: str) -> None:
     from pyspark.sql import functions as f
 
-    from spark.log_source import register
-    from spark.session import open_session
+    from eventlog.spark.log_source import register
+    from eventlog.spark.session import open_session
 
     spark = open_session("local[2]")
     spark.conf.set("spark.sql.shuffle.partitions", "8")

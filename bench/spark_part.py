@@ -23,11 +23,11 @@ import rows as bench_rows
 from eventlog.config.load import load
 from eventlog.model import QUEUE_FIELDS, LogRow
 from eventlog.publisher.context import PublisherOptions
+from eventlog.spark import job as jobs
+from eventlog.spark.fold import Builder, read_parts
+from eventlog.spark.job import Job, Output
+from eventlog.spark.session import tune_collector
 from eventlog.sql.dialect import Part
-from spark import job as jobs
-from spark.fold import Builder, read_parts
-from spark.job import Job, Output
-from spark.session import tune_collector
 
 _PIECE = 1000
 

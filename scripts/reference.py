@@ -28,7 +28,6 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import eventlog  # noqa: E402
-import spark  # noqa: E402
 from eventlog import cli  # noqa: E402
 from eventlog.cli import examples_of, grouped_options  # noqa: E402
 from eventlog.cli.settings import SELF_EXPLAINING  # noqa: E402
@@ -161,10 +160,9 @@ def _metric_table(metrics: Collector, common: Iterable[str], place: str) -> Iter
 
 
 def _errors() -> Iterator[str]:
-    for package in (eventlog, spark):
-        for module in walk_packages(package.__path__, f"{package.__name__}."):
-            if ".migrations." not in module.name:  # what Alembic alone can import
-                import_module(module.name)
+    for module in walk_packages(eventlog.__path__, "eventlog."):
+        if ".migrations." not in module.name:  # what Alembic alone can import
+            import_module(module.name)
     of_row = "A row of the log"
     entries = [(code, of_row, cause, cure) for code, (cause, cure) in ROW_CODES.items()]
     for error in (EventlogError, *_below(EventlogError)):
@@ -203,7 +201,7 @@ ROW_CODES: Final = {
 
 def _below(error: type[EventlogError]) -> Iterator[type[EventlogError]]:
     for one in error.__subclasses__():
-        if one.__module__.startswith(("eventlog.", "spark.")):  # no errors of tests, which may run in this process
+        if one.__module__.startswith("eventlog."):  # no errors of tests, which may run in this process
             yield one
         yield from _below(one)
 
@@ -296,7 +294,7 @@ def _holders() -> dict[tuple[str, str], list[str]]:
     """By page and section: the modules, classes and functions whose docstrings refer to it, functions first."""
     found: dict[tuple[str, str], dict[str, None]] = {}
     modules: dict[tuple[str, str], dict[str, None]] = {}
-    for file in sorted(file for folder in ("eventlog", "spark") for file in (ROOT / folder).rglob("*.py")):
+    for file in sorted((ROOT / "eventlog").rglob("*.py")):
         module = ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if not isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef) or not ast.get_docstring(node):

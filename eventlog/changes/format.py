@@ -167,7 +167,7 @@ class Format:
         raise self.lacks("publish")
 
     def tables(self) -> None:
-        """Say that a backlog job writes tables of the format: ``spark.output.tables`` makes their rows."""
+        """Say that a backlog job writes tables of the format: ``eventlog.spark.output.tables`` makes their rows."""
         raise self.lacks("tables")
 
     # --- what is not as here, a format says ---

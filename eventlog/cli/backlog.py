@@ -116,20 +116,20 @@ def backlog(
         context = replace(context, config_file=config_file)
     if estimate:
         config = context.config(format__type=DEFAULT_FORMAT)
-        expected = spark_module("spark.preflight").estimate(config, master_of(master), partition_rows)
+        expected = spark_module("eventlog.spark.preflight").estimate(config, master_of(master), partition_rows)
         print_json(asdict(expected)) if as_json else _print_estimate(expected)
         return
     if abandon:
         if mark:
             raise ConfigError("--mark and --abandon exclude each other")
-        held = spark_module("spark.hold").abandon(context.config(format__type=DEFAULT_FORMAT), out, force=yes)
+        held = spark_module("eventlog.spark.hold").abandon(context.config(format__type=DEFAULT_FORMAT), out, force=yes)
         result(
             f"{number_of(held.rows, 'row')} up to record_id {held.last} given back to the publisher; {held.directory} "
             "counts no more"
         )
         return
-    spark = spark_module("spark.backlog")
-    location = spark_module("spark.directory").masked(out)  # keys may stand in a URI
+    spark = spark_module("eventlog.spark.backlog")
+    location = spark_module("eventlog.spark.directory").masked(out)  # keys may stand in a URI
     request = spark.Request(
         out=out,
         master=master_of(master),

@@ -157,7 +157,7 @@ def reading(config: Config) -> Iterator[tuple[Connection, Dialect]]:
 
 
 def spark_module(name: str) -> Any:
-    """A module of the package ``spark``, imported by name since eventlog works without Spark. Raises ConfigError."""
+    """Import a module of ``eventlog.spark`` by its name, since eventlog works without Spark. Raises ConfigError."""
     try:
         return import_module(name)
     except ImportError as error:

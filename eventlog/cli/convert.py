@@ -104,7 +104,7 @@ def convert(
     if on_spark:
         if _STANDARD in (source, target):
             raise ConfigError("with --spark IN and OUT are directories, not standard input or output")
-        run = spark_module("spark.convert").convert
+        run = spark_module("eventlog.spark.convert").convert
         converted = run(source_format, target_format, source, target, options, strict=strict,
                         master=master_of(master), quiet=context.quiet)  # fmt: skip
         if as_json:

@@ -399,8 +399,8 @@ def _show_backlog(console: Console, *, file: Path, directory: Path) -> None:
     """
     console.rule("A backlog, by Spark", align="left")
     try:
-        spark = import_module("spark.backlog")
-        import_module("spark.session").check_java()
+        spark = import_module("eventlog.spark.backlog")
+        import_module("eventlog.spark.session").check_java()
     except (ImportError, ConfigError) as error:
         console.print(f"left out: {error}")
         return

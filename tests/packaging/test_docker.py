@@ -160,7 +160,7 @@ def test_the_context_is_enough_to_build_the_wheel(context: Path, tmp_path: Path)
     assert built.returncode == 0, built.stderr
     (wheel,) = tmp_path.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
-    for pattern in ("eventlog/cli/publish.py", "eventlog/sql/dialects/postgresql/*.sql", "spark/__init__.py"):
+    for pattern in ("eventlog/cli/publish.py", "eventlog/sql/dialects/postgresql/*.sql", "eventlog/spark/__init__.py"):
         assert fnmatch.filter(names, pattern), pattern
 
 

@@ -21,8 +21,8 @@ from eventlog.publisher.context import Counters
 from eventlog.publisher.cycle import recover, run_cycle
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.open_log import open_context
+from eventlog.spark.backlog import Report, Request, run
 from eventlog.sql import migrations
-from spark.backlog import Report, Request, run
 
 SCHEMA = "hr"
 LOG = f"{SCHEMA}.eventlog"

@@ -11,7 +11,7 @@ from documents import ROOT, blocks
 
 BACKLOG = ROOT / "docs" / "convert-a-backlog.md"
 SIZING = ROOT / "docs" / "sizing.md"
-SOURCES = "pyproject.toml", "README.md", "LICENSE", "eventlog", "spark"
+SOURCES = "pyproject.toml", "README.md", "LICENSE", "eventlog"
 
 
 def block(heading: str, number: int = 0, here: Mapping[str, str] | None = None, page: Path = BACKLOG) -> str:

@@ -15,7 +15,7 @@ import loss_forms
 from loss_forms import FORMS
 from pyspark.cloudpickle import register_pickle_by_value
 
-from spark.convert import Conversion, convert
+from eventlog.spark.convert import Conversion, convert
 
 HELD: str = "HELD_CONVERSION_TARGET"
 """The environment variable of the workers: the target."""

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from shared import url_of
 
 from eventlog import cli
-from spark.preflight import CORE_SECONDS_A_ROW, DELETE_SECONDS_A_ROW, MARK_SECONDS_A_ROW, START_SECONDS
+from eventlog.spark.preflight import CORE_SECONDS_A_ROW, DELETE_SECONDS_A_ROW, MARK_SECONDS_A_ROW, START_SECONDS
 
 _CLUSTER, _HERE, _STORE = "test_cluster", "test_backlog_page", "test_object_store"
 RUN_BY = {
@@ -94,7 +94,7 @@ def test_the_first_line_installs_what_a_job_needs(tmp_path: Path) -> None:
     )
     skip_without_index(done.stderr)
     assert done.returncode == 0, done.stderr
-    needs = "import pyspark, pyarrow, adbc_driver_postgresql, spark.backlog"
+    needs = "import pyspark, pyarrow, adbc_driver_postgresql, eventlog.spark.backlog"
     subprocess.run([tmp_path / "env" / "bin" / "python", "-c", needs], cwd=tmp_path / "env", check=True)
 
 

@@ -13,8 +13,8 @@ from eventlog.core.catalog import build_catalog
 from eventlog.core.checks import CheckedRow
 from eventlog.core.events import ids_of
 from eventlog.core.fold import Group, RowFolder, fold
+from eventlog.spark.fold import Boundary
 from eventlog.sql.dialect import Part
-from spark.fold import Boundary
 
 _TABLE = {"name": "t", "kind": "table", "columns": [{"name": "id", "type": "integer"}], "primary_key": ["id"]}
 _CATALOG = build_catalog(database_from_json({"dialect": "postgresql", "schema": None, "tables": [_TABLE]}))

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from backlog_page import block
 
-from spark import session
-from spark.session import archive_of, check_java
+from eventlog.spark import session
+from eventlog.spark.session import archive_of, check_java
 
 
 @pytest.fixture
@@ -32,8 +32,10 @@ def test_java_is_told_of_an_archive_that_has_been_made_for_its_version(environme
 
 
 _IN_PREFIX = "import sys; sys.prefix = sys.argv[1]; "
-_MAKE = _IN_PREFIX + "import runpy; runpy.run_module('spark.class_archive', run_name='__main__')"
-_COUNT = _IN_PREFIX + "from spark.session import open_session; print(open_session('local[1]').range(7).count())"
+_MAKE = _IN_PREFIX + "import runpy; runpy.run_module('eventlog.spark.class_archive', run_name='__main__')"
+_COUNT = (
+    _IN_PREFIX + "from eventlog.spark.session import open_session; print(open_session('local[1]').range(7).count())"
+)
 
 
 def run(program: str, prefix: Path, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -44,7 +46,7 @@ def run(program: str, prefix: Path, **environ: str) -> subprocess.CompletedProce
 
 @pytest.mark.soak
 def test_the_archive_that_the_command_makes_is_taken_and_one_that_is_cut_is_passed_over(tmp_path: Path) -> None:
-    assert block("Start sooner") == "python -m spark.class_archive\n"
+    assert block("Start sooner") == "python -m eventlog.spark.class_archive\n"
     prefix = tmp_path / "an environment"
     made = run(_MAKE, prefix)
     (archive,) = (prefix / "share/eventlog").glob("*.jsa")

@@ -32,7 +32,7 @@ from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.open_log import open_context
 from eventlog.registry import format_named
-from spark.convert import convert as convert_on_spark
+from eventlog.spark.convert import convert as convert_on_spark
 
 ROWS = 20_000
 TIMES = f"""

@@ -16,10 +16,10 @@ from pyspark.sql import SparkSession
 
 from eventlog.config.load import load
 from eventlog.errors import ConfigError, DatabaseError
-from spark import backlog, session
-from spark import job as jobs
-from spark.directory import TEMPORARY, Directory
-from spark.session import SparkFailed, as_spark_failed, check_java, cores_of
+from eventlog.spark import backlog, session
+from eventlog.spark import job as jobs
+from eventlog.spark.directory import TEMPORARY, Directory
+from eventlog.spark.session import SparkFailed, as_spark_failed, check_java, cores_of
 
 ROOT = Path(__file__).parents[2]
 

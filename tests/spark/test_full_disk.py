@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from eventlog.errors import EventlogError
-from spark.directory import Directory
+from eventlog.spark.directory import Directory
 
 
 def test_a_full_disk_is_named_with_its_directory(tmp_path: Path) -> None:

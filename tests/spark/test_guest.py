@@ -17,12 +17,12 @@ from pyspark.sql import DataFrame, SparkSession
 from shared import url_of
 
 from eventlog.errors import ConfigError
-from spark import change_frame, change_tables
-from spark.captures import captures
-from spark.convert import convert as convert_captures
-from spark.log_source import register
-from spark.messages import read_messages, write_messages
-from spark.session import context_of, open_session, running_session, tune_collector
+from eventlog.spark import change_frame, change_tables
+from eventlog.spark.captures import captures
+from eventlog.spark.convert import convert as convert_captures
+from eventlog.spark.log_source import register
+from eventlog.spark.messages import read_messages, write_messages
+from eventlog.spark.session import context_of, open_session, running_session, tune_collector
 
 
 def settings_of(spark: SparkSession) -> dict[str, str]:
@@ -48,10 +48,10 @@ def test_no_function_that_takes_a_session_changes_a_setting_of_it_or_the_job_gro
         ("backlog.run", lambda: convert(config, tables, format="qlik-change-table", mark=True)),
         ("captures", lambda: captures("qlik-change-table", str(tables), {})),
         ("convert", lambda: convert_captures("qlik-change-table", "jsonl", str(tables), converted, spark=spark)),
-        ("change_frame.read_changes", lambda: change_frame.read_changes(spark, "jsonl", converted).collect()),
-        ("change_tables.read_changes", lambda: change_tables.read_changes(spark, str(tables)).collect()),
+        ("change_frame.read_captures", lambda: change_frame.read_captures(spark, "jsonl", converted).collect()),
+        ("change_tables.read_change_table", lambda: change_tables.read_change_table(spark, str(tables)).collect()),
         ("live_view", lambda: change_tables.live_view(users().select("idu").limit(0), users(), key=["idu"]).collect()),
-        ("write_messages", lambda: write_messages(change_frame.read_changes(spark, "jsonl", converted), messages)),
+        ("write_messages", lambda: write_messages(change_frame.read_captures(spark, "jsonl", converted), messages)),
         ("read_messages", lambda: read_messages(spark, messages).collect()),
     ]
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "777")
@@ -68,7 +68,7 @@ def test_no_function_that_takes_a_session_changes_a_setting_of_it_or_the_job_gro
 
 
 def group_of(spark: SparkSession) -> list[str | None]:
-    names = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
+    names = ("spark.jobGroup.id", "eventlog.spark.job.description", "eventlog.spark.job.interruptOnCancel")
     return [spark.sparkContext.getLocalProperty(name) for name in names]
 
 
@@ -112,8 +112,8 @@ _BY_CONNECT = """
 import os, sys
 from pyspark.sql import SparkSession
 from eventlog.config.load import load
-from spark.backlog import Request, run
-from spark.log_source import register
+from eventlog.spark.backlog import Request, run
+from eventlog.spark.log_source import register
 
 spark = SparkSession.builder.remote("local[2]").getOrCreate()
 settings = lambda: dict(spark.conf.getAll)

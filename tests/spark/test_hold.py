@@ -30,10 +30,10 @@ from eventlog.publisher.context import Counters
 from eventlog.publisher.doctor import examine
 from eventlog.publisher.open_log import open_unlocked
 from eventlog.publisher.queue import read_recorded
-from spark import hold
-from spark.directory import Directory, masked
-from spark.hold import abandon, differences
-from spark.preflight import estimate
+from eventlog.spark import hold
+from eventlog.spark.directory import Directory, masked
+from eventlog.spark.hold import abandon, differences
+from eventlog.spark.preflight import estimate
 
 
 def add_row(log: sa.Engine, key: str, value: str = "later") -> int:

@@ -26,7 +26,7 @@ from backlog_job import (
 from eventlog.errors import AnotherPublisher, EventlogError
 from eventlog.publisher.context import Counters
 from eventlog.publisher.open_log import open_context
-from spark import backlog, hold
+from eventlog.spark import backlog, hold
 
 _LATE = (
     f"INSERT INTO {LOG} (event_type, table_name, table_key, column_name, new_value) VALUES (1, 'usr', %s, 'fname', 'x')"

@@ -24,8 +24,8 @@ from shared import execute, url_of
 
 from eventlog import cli
 from eventlog.errors import ConfigError
-from spark import job as jobs
-from spark.directory import SUCCESS, Claim, Directory, begin, finish, job_in, resume
+from eventlog.spark import job as jobs
+from eventlog.spark.directory import SUCCESS, Claim, Directory, begin, finish, job_in, resume
 
 CLAIM = Claim("backlog job", {"log": "hr.eventlog"}, lambda said: f"documents of {said['log']}")
 

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from backlog_job import config_of, convert, copy, documents_of, events_of, files_of, log_rows, random_rows, statuses
 
 from eventlog.errors import ConfigError
-from spark import backlog
+from eventlog.spark import backlog
 
 
 @pytest.fixture

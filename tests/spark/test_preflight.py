@@ -18,13 +18,13 @@ from pyspark.sql import SparkSession
 from shared import wait_until
 
 import eventlog
+from eventlog.spark import preflight as module
+from eventlog.spark.directory import Directory
+from eventlog.spark.log_source import Place
+from eventlog.spark.preflight import counting_cores, preflight
+from eventlog.spark.session import SparkFailed
 from eventlog.sql.connection import connect, dialect_of
 from eventlog.sql.log_table import locate_log
-from spark import preflight as module
-from spark.directory import Directory
-from spark.log_source import Place
-from spark.preflight import counting_cores, preflight
-from spark.session import SparkFailed
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = {path.name: path for place in sys.path if place.endswith("site-packages") for path in Path(place).iterdir()}
@@ -101,7 +101,7 @@ def python_with(place: Path, sources: Sequence[Path]) -> str:
 
 def packages_but(*left_out: str) -> list[Path]:
     found = [path for name, path in PACKAGES.items() if path.suffix != ".pth" and not name.startswith(left_out)]
-    return [*found, ROOT / "eventlog", ROOT / "spark"]
+    return [*found, ROOT / "eventlog"]
 
 
 def arrow() -> list[Path]:
@@ -111,9 +111,9 @@ def arrow() -> list[Path]:
 _LOOK = """
 import pickle, sys
 from pathlib import Path
-from spark.preflight import preflight
-from spark.directory import Directory
-from spark.session import SparkFailed, open_session
+from eventlog.spark.preflight import preflight
+from eventlog.spark.directory import Directory
+from eventlog.spark.session import SparkFailed, open_session
 
 place, out, *pythons = sys.argv[1:]
 spark = open_session("local[1]")

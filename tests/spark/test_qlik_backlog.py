@@ -44,11 +44,11 @@ from eventlog.qlik.message_files import read_lines
 from eventlog.qlik.publish import class_columns
 from eventlog.qlik.sequence import WriterState, next_sequence, sequence_at, time_prefix
 from eventlog.registry import format_named
-from spark import backlog
-from spark.backlog import Report as BacklogReport
-from spark.change_frame import change_of
-from spark.change_tables import read_changes
-from spark.messages import read_messages
+from eventlog.spark import backlog
+from eventlog.spark.backlog import Report as BacklogReport
+from eventlog.spark.change_frame import change_of
+from eventlog.spark.change_tables import read_change_table
+from eventlog.spark.messages import read_messages
 
 ROWS = 3_000
 
@@ -112,7 +112,7 @@ def test_change_tables_are_those_of_the_converter_number_by_number(
         report = copy(
             config_of(full_log), out, format="qlik-change-table", partition_rows=chance.randint(ROWS // 9, ROWS // 3)
         )
-        assert changes_of(out) == expected if number else of_frame(read_changes(spark, str(out))) == expected
+        assert changes_of(out) == expected if number else of_frame(read_change_table(spark, str(out))) == expected
         assert report.manifest.last_sequence == expected[-1]["position"]
         assert (out / "_change_sequence.json").read_text() == (tmp_path / "rows" / "_change_sequence.json").read_text()
 
@@ -264,7 +264,7 @@ def test_forms_partitions_and_sizes(spark: SparkSession, log: sa.Engine, tmp_pat
     listed = changes_of(tmp_path / "rows", partitioned=True)
     assert changes_of(out, partitioned=True) == listed
     assert changes_of(out) == changes_of(tmp_path / "rows") != listed
-    assert of_frame(read_changes(spark, str(out), {"partitioned": True})) == listed
+    assert of_frame(read_change_table(spark, str(out), {"partitioned": True})) == listed
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 from eventlog import cli
 from eventlog.conversion import convert as convert_alone
 from eventlog.errors import ConfigError
-from spark.captures import captures
-from spark.convert import CaptureFailed, Conversion, convert
+from eventlog.spark.captures import captures
+from eventlog.spark.convert import CaptureFailed, Conversion, convert
 
 MAP = {"reader": FORMS["G"].reader}
 

@@ -1,4 +1,4 @@
-"""Bulk conversion (spark/convert.py): the same changes as row by row, each capture by itself, whole or not at all."""
+"""Bulk conversion (spark.convert): the same changes as row by row, each capture by itself, whole or not at all."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from eventlog.conversion import in_own_options
 from eventlog.errors import ConfigError
 from eventlog.model import Change, LogRow
 from eventlog.registry import format_named
-from spark.captures import captures
-from spark.change_frame import change_of, read_changes
-from spark.convert import CaptureFailed, convert
+from eventlog.spark.captures import captures
+from eventlog.spark.change_frame import change_of, read_captures
+from eventlog.spark.convert import CaptureFailed, convert
 
 register_pickle_by_value(loss_forms)  # its function complete goes to workers that do not know the module
 
@@ -78,7 +78,7 @@ def source(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("format", NAMES)
 def test_reading_gives_the_rows_of_the_row_by_row_reader(spark: SparkSession, source: Path, format: str) -> None:
     make_captures(source, format)
-    frame = read_changes(spark, format, str(source), options_of(format, "reader"))
+    frame = read_captures(spark, format, str(source), options_of(format, "reader"))
     found = [change_of(row.asDict()) for row in frame.collect()]
     expected = [change for path in sorted(source.iterdir()) for change in read_row_by_row(format, path)]
     assert len(expected) > 4
@@ -95,7 +95,7 @@ ITEM = t.StructType([
 
 def test_with_the_columns_of_the_table_images_are_structs(spark: SparkSession, source: Path) -> None:
     make_captures(source, "qlik-messages")
-    frame = read_changes(spark, "qlik-messages", str(source / "a.jsonl"), {"catalog": CATALOG}, columns=ITEM)
+    frame = read_captures(spark, "qlik-messages", str(source / "a.jsonl"), {"catalog": CATALOG}, columns=ITEM)
     assert frame.schema["before"].dataType == ITEM
     native = read_row_by_row("qlik-messages", source / "a.jsonl")
     rows = frame.collect()
@@ -134,7 +134,7 @@ def test_what_a_type_of_a_struct_does_not_hold_is_null_and_counted(spark: SparkS
     with (tmp_path / "log.jsonl").open("w") as file:
         file.writelines(json.dumps(row._asdict()) + "\n" for row in rows)
     nulled = spark.sparkContext.accumulator(0)
-    frame = read_changes(
+    frame = read_captures(
         spark, "eventlog", str(tmp_path / "log.jsonl"), {"catalog": catalog}, columns=ITEM, nulled=nulled
     )
     found = {row.after.id: (row.after.made, row.after_present) for row in frame.collect()}
@@ -185,7 +185,7 @@ def test_files_that_continue_one_another_are_one_capture(spark: SparkSession, so
     SAMPLES["G"](source / "hr.cdc")
     (capture, other) = captures("gbase", str(source), {})
     assert (capture.name, other.name) == ("hr", "shop")
-    frame = read_changes(spark, "gbase", str(source), FORMS["G"].reader)
+    frame = read_captures(spark, "gbase", str(source), FORMS["G"].reader)
     found = with_extras([change_of(row.asDict()) for row in frame.collect()])
     whole = with_extras(FORMS["G"].read(tmp_path / "whole.cdc"))
     assert found == whole + whole
@@ -203,7 +203,7 @@ def test_the_export_of_a_queue_may_be_in_several_files(
     queue.rename(source / f"export-1{suffix}")
     (capture,) = captures("linter", str(source), {})
     assert [path.name for path in capture.beside] == [f"dispatch_attrs{suffix}"]
-    frame = read_changes(spark, "linter", str(source), FORMS["L"].reader)
+    frame = read_captures(spark, "linter", str(source), FORMS["L"].reader)
     assert frame.count() == len(native)
 
 

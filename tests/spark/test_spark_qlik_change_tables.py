@@ -22,10 +22,10 @@ from eventlog.changes.json_form import to_json
 from eventlog.errors import ConfigError, FormatError
 from eventlog.model import Change, ChangeOp
 from eventlog.registry import format_named
-from spark import change_tables as module
-from spark.change_frame import SCHEMA, change_of
-from spark.change_tables import change_tables, live_view, read_changes, read_rows
-from spark.session import READS_TIMES
+from eventlog.spark import change_tables as module
+from eventlog.spark.change_frame import SCHEMA, change_of
+from eventlog.spark.change_tables import change_tables, live_view, read_change_table, read_rows
+from eventlog.spark.session import READS_TIMES
 
 NOON = datetime(2026, 5, 10, 12, tzinfo=UTC)
 AT = [{"name": "at", "type": "TIME"}] if READS_TIMES else []
@@ -88,7 +88,7 @@ def test_the_same_changes_as_row_by_row(
     change_table = format_named("qlik-change-table")
     change_table.write(changes(), str(tmp_path), {"tables": TABLES, **writer}, Report(strict=True))
     expected = [to_json(change) for change in change_table.read(str(tmp_path), reader, Report(strict=True))]
-    assert as_json(read_changes(spark, str(tmp_path), reader)) == expected
+    assert as_json(read_change_table(spark, str(tmp_path), reader)) == expected
 
 
 @pytest.mark.parametrize("file_format", ["csv", "json"])
@@ -102,21 +102,21 @@ def test_compressed_files_are_read_beside_others(spark: SparkSession, tmp_path: 
         part.unlink()
     expected = [to_json(change) for change in change_table.read(str(tmp_path), {"tables": TABLES}, Report(strict=True))]
     assert len(expected) == 60
-    assert as_json(read_changes(spark, str(tmp_path), {"tables": TABLES})) == expected
+    assert as_json(read_change_table(spark, str(tmp_path), {"tables": TABLES})) == expected
     part = part.with_name(f"{part.name}.gz")
     part.rename(part.with_suffix(".zst"))
     with pytest.raises(FormatError, match=r"does not read \.zst"):
-        read_changes(spark, str(tmp_path))
+        read_change_table(spark, str(tmp_path))
 
 
 def test_a_table_of_which_no_file_is_read_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "app.item__ct").mkdir()
     (tmp_path / "app.item__ct" / "part.dfm").write_text("{}", encoding="utf-8")
     with pytest.raises(FormatError, match="no file that is read"):
-        read_changes(spark, str(tmp_path))
+        read_change_table(spark, str(tmp_path))
     (tmp_path / "app.item__ct" / "part.csv.bz2").write_bytes(b"")
     with pytest.raises(FormatError, match="decompress it"):
-        read_changes(spark, str(tmp_path))
+        read_change_table(spark, str(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_json_that_would_pass_for_text_is_refused(
     place.parent.mkdir()
     place.write_text(json.dumps({**row, "id": 1}) + "\n" + json.dumps({**row, **member}) + "\n", encoding="utf-8")
     with pytest.raises(PythonException, match=f"{code}: part.json: "):
-        read_changes(spark, str(tmp_path)).collect()
+        read_change_table(spark, str(tmp_path)).collect()
 
 
 def test_metadata_beside_the_data_give_types_and_key(spark: SparkSession, tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_metadata_beside_the_data_give_types_and_key(spark: SparkSession, tmp_pa
         part.with_suffix(".dfm").write_text(json.dumps({"dataInfo": {"columns": columns}}), encoding="utf-8")
     expected = [to_json(change) for change in change_table.read(str(tmp_path), {"tables": TABLES}, Report(strict=True))]
     assert [to_json(change) for change in change_table.read(str(tmp_path), {}, Report(strict=True))] == expected
-    assert as_json(read_changes(spark, str(tmp_path))) == expected
+    assert as_json(read_change_table(spark, str(tmp_path))) == expected
 
 
 def test_text_that_is_not_utf_8_is_an_error_of_its_row(spark: SparkSession, tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_text_that_is_not_utf_8_is_an_error_of_its_row(spark: SparkSession, tmp_
     (tmp_path / "item__ct").mkdir()
     pq.write_table(pa.table(columns), tmp_path / "item__ct" / "1.parquet")
     with pytest.raises(PythonException, match="FormatError: a batch of item: record 1: column 'c2' has no value"):
-        read_changes(spark, str(tmp_path)).collect()
+        read_change_table(spark, str(tmp_path)).collect()
 
 
 def test_a_time_of_day_that_this_spark_does_not_read_is_named(
@@ -172,7 +172,7 @@ def test_a_time_of_day_that_this_spark_does_not_read_is_named(
     pq.write_table(pa.table(columns), tmp_path / "item__ct" / "1.parquet")
     monkeypatch.setattr(module, "READS_TIMES", False)
     with pytest.raises(FormatError, match=r"1\.parquet: column 'at' is a time of day, which Spark reads from 4\.1 on"):
-        read_changes(spark, str(tmp_path))
+        read_change_table(spark, str(tmp_path))
 
 
 def test_files_of_csv_with_other_columns_are_not_read_by_place(spark: SparkSession, tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_files_of_csv_with_other_columns_are_not_read_by_place(spark: SparkSessi
         row = f"2024051012000000{number:019},I,1,a"
         (tmp_path / "item__ct" / f"{number}.csv").write_text(f"{head},{names}\n{row}\n", encoding="utf-8")
     with pytest.raises(Exception, match="CSV header does not conform to the schema"):
-        read_changes(spark, str(tmp_path)).collect()
+        read_change_table(spark, str(tmp_path)).collect()
 
 
 def test_members_that_only_later_objects_of_json_have_are_not_lost(spark: SparkSession, tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_members_that_only_later_objects_of_json_have_are_not_lost(spark: SparkS
     place.parent.mkdir()
     rows = [{"header__change_seq": f"2024051012000000{n:019}", "header__change_oper": "I", "id": n} for n in (1, 2)]
     place.write_text("".join(json.dumps(row) + "\n" for row in (rows[0], {**rows[1], "name": "a"})), encoding="utf-8")
-    found = as_json(read_changes(spark, str(tmp_path)))
+    found = as_json(read_change_table(spark, str(tmp_path)))
     assert [one["after"] for one in found] == [{"id": "1", "name": None}, {"id": "2", "name": "a"}]
 
 
@@ -207,8 +207,8 @@ def test_rows_are_as_they_are_stored_and_the_live_view_takes_them(spark: SparkSe
 
 def test_what_is_no_directory_of_change_tables_is_named(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="no directory of change tables"):
-        read_changes(spark, str(tmp_path / "nowhere"))
+        read_change_table(spark, str(tmp_path / "nowhere"))
     with pytest.raises(FormatError, match="names end in __ct"):
-        read_changes(spark, str(tmp_path))
+        read_change_table(spark, str(tmp_path))
     with pytest.raises(ConfigError, match="nearest known one is suffix"):
-        read_changes(spark, str(tmp_path), {"sufix": "_x"})
+        read_change_table(spark, str(tmp_path), {"sufix": "_x"})

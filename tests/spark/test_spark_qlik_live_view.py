@@ -17,7 +17,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from eventlog.qlik.change_rows import ChangeRow, new_layout, row_writer
 from eventlog.qlik.change_tables import live_view as row_by_row
-from spark.change_tables import live_view
+from eventlog.spark.change_tables import live_view
 
 NOON = datetime(2024, 5, 10, 12, tzinfo=UTC)
 DATA = {"shop": pa.string(), "id": pa.int32(), "name": pa.string(), "price": pa.decimal128(9, 2), "day": pa.date32()}

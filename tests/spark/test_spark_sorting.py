@@ -1,4 +1,4 @@
-"""What Spark sorts (spark/sorting.py) comes in the order into which the readers bring it in memory."""
+"""What Spark sorts (eventlog/spark/sorting.py) comes in the order into which the readers bring it in memory."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from eventlog.linter.emulator import TABLES, Workload, emulate
 from eventlog.linter.format import write_export
 from eventlog.model import Change, ChangeOp
 from eventlog.registry import format_named
-from spark.captures import captures, read_capture
-from spark.change_frame import change_of, read_changes
-from spark.convert import CaptureFailed, convert
-from spark.sorting import sorted_format
+from eventlog.spark.captures import captures, read_capture
+from eventlog.spark.change_frame import change_of, read_captures
+from eventlog.spark.convert import CaptureFailed, convert
+from eventlog.spark.sorting import sorted_format
 
 CODEC = {"codec": "eventlog-emulator-1"}
 
@@ -158,7 +158,7 @@ def test_rows_of_a_log_in_any_order_are_sorted_if_that_is_asked_for(
 
 def test_the_frame_of_changes_is_sorted_as_well(spark: SparkSession, tmp_path: Path) -> None:
     export_in_disorder(tmp_path, seed=4, files=2, suffix=".jsonl")
-    rows = read_changes(spark, "linter", str(tmp_path), CODEC).collect()
+    rows = read_captures(spark, "linter", str(tmp_path), CODEC).collect()
     (capture,) = captures("linter", str(tmp_path), {})
     in_memory = list(read_capture(capture, "linter", CODEC, Report()))
     assert [change_of(row.asDict()).position for row in rows] == [change.position for change in in_memory]

@@ -25,8 +25,8 @@ def lines_and_imports(*arguments: str) -> tuple[list[str], str]:
     """What a command prints, and which of the heavy modules it loads."""
     script = (
         f"import sys; from eventlog.cli import run; run({list(arguments)!r});"
-        "print([name for name in sys.modules if name.partition('.')[0] in"
-        " ('sqlalchemy', 'alembic', 'lxml', 'rich', 'psycopg', 'pyspark', 'spark', 'oracledb', 'confluent_kafka')])"
+        "print([name for name in sys.modules if name.startswith('eventlog.spark') or name.partition('.')[0] in"
+        " ('sqlalchemy', 'alembic', 'lxml', 'rich', 'psycopg', 'pyspark', 'oracledb', 'confluent_kafka')])"
     )
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     *lines, imported = result.stdout.splitlines()

@@ -64,8 +64,7 @@ def comparisons() -> set[tuple[str, str]]:
     names = {name for group in (FORMATS, SINKS, SOURCES) for name in own_names(group)}
     files = {
         file.relative_to(ROOT).as_posix(): ast.parse(file.read_text(encoding="utf-8"))
-        for folder in ("eventlog", "spark")
-        for file in sorted((ROOT / folder).rglob("*.py"))
+        for file in sorted((ROOT / "eventlog").rglob("*.py"))
     }
     shared: dict[str, str] = {}
     for tree in files.values():

@@ -25,9 +25,9 @@ from eventlog.qlik.envelope import MAGIC, METADATA, Message, registry_of_writer
 from eventlog.qlik.message_files import line_of, metadata_place, open_reader, read_lines, send, with_password
 from eventlog.qlik.message_tables import ReadOptions, WriteOptions
 from eventlog.qlik.message_writer import MessageWriter
-from spark.change_frame import SCHEMA, batches_of, change_of
-from spark.session import task_numbers, tune_collector
-from spark.sorting import numbered_tasks
+from eventlog.spark.change_frame import SCHEMA, batches_of, change_of
+from eventlog.spark.session import task_numbers, tune_collector
+from eventlog.spark.sorting import numbered_tasks
 
 RECORDS: Final = t.StructType([
     t.StructField("topic", t.StringType()),

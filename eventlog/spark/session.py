@@ -82,11 +82,11 @@ _ATTEMPTS: Final = 4
 _FIRST_COMPILER: Final = "-XX:TieredStopAtLevel=1"
 """Java only moves bytes between workers, which does not pay for the second compiler's time."""
 LOCAL_JAVA_OPTIONS: Final = (
-    f"-Dlog4j2.configurationFile={resources.files('spark').joinpath('log4j2.properties')} "
+    f"-Dlog4j2.configurationFile={resources.files('eventlog.spark').joinpath('log4j2.properties')} "
     f"-XX:+UseParallelGC {_FIRST_COMPILER}"
 )
 """Of the Java of a job on this machine."""
-_DAEMON: Final = "spark.worker_daemon"
+_DAEMON: Final = "eventlog.spark.worker_daemon"
 """The module that starts Python workers."""
 
 
@@ -110,7 +110,7 @@ def context_of(spark: SparkSession) -> SparkContext | None:
         return None
 
 
-_GROUP: Final = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
+_GROUP: Final = ("spark.jobGroup.id", "eventlog.spark.job.description", "eventlog.spark.job.interruptOnCancel")
 
 
 @contextmanager

@@ -35,8 +35,8 @@ from eventlog.qlik.file_tables import TableFiles
 from eventlog.qlik.masks import HISTORY_TABLE
 from eventlog.qlik.sequence import LENGTH, last_sequence_of
 from eventlog.qlik.stored_tables import Reading, ReadOptions, layout_of, reading, stored_row_reader
-from spark.change_frame import SCHEMA, batches_of
-from spark.session import READS_TIMES, arrow_schema, new_session, tune_collector
+from eventlog.spark.change_frame import SCHEMA, batches_of
+from eventlog.spark.session import READS_TIMES, arrow_schema, new_session, tune_collector
 
 _TOGETHER: Final = 10_000
 """Rows of whole objects that are brought up to date together."""
@@ -228,7 +228,7 @@ def _named(frame: DataFrame, column: str) -> Column:
 # --- changes ----------------------------------------------------------------------------------------------------------
 
 
-def read_changes(spark: SparkSession, source: str, options: Mapping[str, Any] | None = None) -> DataFrame:
+def read_change_table(spark: SparkSession, source: str, options: Mapping[str, Any] | None = None) -> DataFrame:
     """The changes of all change tables of a directory (spec/change-model.md 1.2), the same as row by row.
 
     ``options``: those of the reader of ``qlik-change-table``. A query fails with FormatError for what cannot be read.

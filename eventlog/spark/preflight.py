@@ -26,12 +26,12 @@ from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.cycle import recover
 from eventlog.publisher.open_log import open_unlocked
 from eventlog.publisher.queue import build_events, read_window
+from eventlog.spark.directory import TEMPORARY, Directory
+from eventlog.spark.log_source import LAST_ID, Place
+from eventlog.spark.session import SparkFailed, as_spark_failed, context_of, cores_of
 from eventlog.sql.connection import as_database_errors
 from eventlog.sql.dialect import Part
 from eventlog.xds.writer import write_outgoing
-from spark.directory import TEMPORARY, Directory
-from spark.log_source import LAST_ID, Place
-from spark.session import SparkFailed, as_spark_failed, context_of, cores_of
 
 # --- what it would take -----------------------------------------------------------------------------------------------
 
@@ -186,10 +186,10 @@ def _checker(place: Place, uri: str, asked: str, answered: str, nonce: str) -> C
                 if eventlog.__version__ != version:
                     return f"eventlog is {eventlog.__version__} there and {version} on the driver"
                 from eventlog.errors import EventlogError
+                from eventlog.spark import fold, write  # noqa: F401 - what tasks will import
+                from eventlog.spark.directory import Directory
+                from eventlog.spark.log_source import worker_url
                 from eventlog.sql.connection import connect
-                from spark import fold, write  # noqa: F401 - what tasks will import
-                from spark.directory import Directory
-                from spark.log_source import worker_url
             except ImportError as error:
                 return f"{error}: {ship}"
             try:

@@ -30,6 +30,9 @@ from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.ledger import Writers, are_registered
 from eventlog.publisher.open_log import open_context
 from eventlog.publisher.queue import HOLD_WAYS_OUT, Hold, encode_hold, open_writers, read_recorded
+from eventlog.spark.directory import MANIFEST, SUCCESS, Directory, job_in, masked
+from eventlog.spark.job import BadLine, FlightReport, OutputFile, PartReport, part_report
+from eventlog.spark.session import Done, Progress, shown
 from eventlog.sql.connection import as_database_errors
 from eventlog.sql.epoch import note_removed
 from eventlog.sql.rows import (
@@ -42,9 +45,6 @@ from eventlog.sql.rows import (
     write_inflight,
 )
 from eventlog.sql.windows import to_ranges
-from spark.directory import MANIFEST, SUCCESS, Directory, job_in, masked
-from spark.job import BadLine, FlightReport, OutputFile, PartReport, part_report
-from spark.session import Done, Progress, shown
 
 # --- the manifest -----------------------------------------------------------------------------------------------------
 
@@ -54,7 +54,7 @@ class Manifest:
     """What a finished directory holds. ``totals``: counters of spec/event-log.md 11, and events by operation.
 
     ``job``: the name of the run, which stands in the names of its files. ``settings``: what decided on documents and
-    marks. ``format``: one of ``spark.output``; of those that number ``last_sequence`` is the highest change
+    marks. ``format``: one of ``eventlog.spark.output``; of those that number ``last_sequence`` is the highest change
     sequence, else empty. ``others``: the SHA-256 of files that hold no events.
     """
 

@@ -20,8 +20,8 @@ from eventlog.errors import ConfigError
 from eventlog.model import LogRow
 from eventlog.qlik.sequence import WriterState
 from eventlog.registry import format_named
-from spark.directory import Directory, FileStream
-from spark.job import BadLine, Columns, Counts, Job, Numbered, OutputFile
+from eventlog.spark.directory import Directory, FileStream
+from eventlog.spark.job import BadLine, Columns, Counts, Job, Numbered, OutputFile
 
 RECEIVER: Final = "receiver"
 """The code of a row whose event the format cannot hold (spec/event-log.md 10)."""
@@ -85,11 +85,11 @@ def output_format(name: str, form: str | None = None) -> OutputFormat:
     """
     format = format_named(name)
     if format.can("tables"):
-        module = "spark.output.tables"
+        module = "eventlog.spark.output.tables"
     elif format.is_numbered:
-        module = "spark.output.records"
+        module = "eventlog.spark.output.records"
     else:
-        module = "spark.output.published"
+        module = "eventlog.spark.output.published"
     output: OutputFormat = import_module(module).output_of(format)
     if form is not None and form not in output.forms:
         raise ConfigError(f"form {form!r} is unknown: files of {name} are {', '.join(output.forms)}")

@@ -28,10 +28,8 @@ from eventlog.core.events import CurrentRow, Decided, decide, ids_of
 from eventlog.core.fold import Group, RowFolder, first_id, open_groups
 from eventlog.model import ALL, QUEUE_FIELDS, LogRow, log_row, queue_rows
 from eventlog.publisher.context import Context
-from eventlog.sql.dialect import Part
-from eventlog.sql.windows import Window, to_ranges
-from spark.directory import Directory
-from spark.job import (
+from eventlog.spark.directory import Directory
+from eventlog.spark.job import (
     BEFORE,
     EVENTS,
     FATES,
@@ -54,8 +52,10 @@ from spark.job import (
     unpack_numbered,
     write_run,
 )
-from spark.output import output_format
-from spark.session import task_numbers, tune_collector
+from eventlog.spark.output import output_format
+from eventlog.spark.session import task_numbers, tune_collector
+from eventlog.sql.dialect import Part
+from eventlog.sql.windows import Window, to_ranges
 
 # --- read a part ------------------------------------------------------------------------------------------------------
 

@@ -49,9 +49,9 @@ from eventlog.qlik.sequence import (
 )
 from eventlog.qlik.stored_tables import WriteOptions, ended_partition, layout_of_new
 from eventlog.qlik.values import arrow_type, converter
-from spark.directory import Directory
-from spark.job import NOTHING, BadLine, Columns, Job, Numbered, OutputFile, arrow_bytes, catalog
-from spark.output import COMPRESS, PARQUET_FOOTER, RECEIVER, OutputFormat, PartFiles, Render, Rendered
+from eventlog.spark.directory import Directory
+from eventlog.spark.job import NOTHING, BadLine, Columns, Job, Numbered, OutputFile, arrow_bytes, catalog
+from eventlog.spark.output import COMPRESS, PARQUET_FOOTER, RECEIVER, OutputFormat, PartFiles, Render, Rendered
 
 _OPERATIONS: Final = {
     ChangeOp.INSERT: Operation.ADD,

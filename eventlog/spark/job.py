@@ -29,10 +29,10 @@ from eventlog.errors import EventlogError
 from eventlog.publisher.context import Context, Counters, PublisherOptions
 from eventlog.publisher.open_log import catalog_of
 from eventlog.qlik.sequence import WriterState
+from eventlog.spark.directory import TEMPORARY, Directory
+from eventlog.spark.log_source import Place, worker_url
 from eventlog.sql.connection import as_database_errors, connect, dialect_of
 from eventlog.sql.dialect import Part
-from spark.directory import TEMPORARY, Directory
-from spark.log_source import Place, worker_url
 
 # --- numbering --------------------------------------------------------------------------------------------------------
 
@@ -87,7 +87,7 @@ class Output:
 
     ``directory``: a path or a URI that driver and workers all reach. ``form``: lines, documents or parquet, of change
     tables parquet, csv or json; ``compression``: none, gzip or zstd; ``max_bytes`` of a file; ``batch_size`` events an
-    envelope. ``format``: one of ``spark.output``; ``options``: its writer's.
+    envelope. ``format``: one of ``eventlog.spark.output``; ``options``: its writer's.
     """
 
     directory: str

@@ -23,10 +23,19 @@ from eventlog.errors import ConfigError
 from eventlog.model import LogRow, Verdict, origins_of
 from eventlog.publisher.flight import Flight
 from eventlog.registry import format_named
+from eventlog.spark.directory import Directory
+from eventlog.spark.job import NOTHING, BadLine, Columns, Counts, Job, Numbered, OutputFile, catalog
+from eventlog.spark.output import (
+    PARQUET_FOOTER,
+    OutputFormat,
+    PartFiles,
+    Render,
+    Rendered,
+    RenderSent,
+    counts_of,
+    refuse,
+)
 from eventlog.sql.connection import parse_url
-from spark.directory import Directory
-from spark.job import NOTHING, BadLine, Columns, Counts, Job, Numbered, OutputFile, catalog
-from spark.output import PARQUET_FOOTER, OutputFormat, PartFiles, Render, Rendered, RenderSent, counts_of, refuse
 
 FORMS: Final = ("lines", "documents", "parquet")
 

@@ -1,8 +1,8 @@
 """Java's class data archive: the classes of Spark as Java has them in memory, in place of loading them from jars anew.
 
-``python -m spark.class_archive`` makes it, once for an environment and its Java, from a small job that it runs. Every
-later job of the environment starts with it. Java itself refuses an archive of another Java or of other jars, and then
-loads classes as ever.
+``python -m eventlog.spark.class_archive`` makes it, once for an environment and its Java, from a small job that it
+runs. Every later job of the environment starts with it. Java itself refuses an archive of another Java or of other
+jars, and then loads classes as ever.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from pyspark.sql import SparkSession
 
 from eventlog.config.load import load
 from eventlog.errors import EventlogError
+from eventlog.spark import backlog
+from eventlog.spark.session import LOCAL_JAVA_OPTIONS, SparkFailed, archive_of, check_java, open_session, size_of
 from eventlog.sql.connection import connect
 from eventlog.sql.migrations import upgrade
-from spark import backlog
-from spark.session import LOCAL_JAVA_OPTIONS, SparkFailed, archive_of, check_java, open_session, size_of
 
 _JAVA_SECONDS: Final = 600
 """Java's time to write the archive; it takes some twenty seconds."""

@@ -28,9 +28,9 @@ from eventlog.qlik.message_tables import WriteOptions
 from eventlog.qlik.message_writer import MessageWriter
 from eventlog.qlik.publish import EventMessages
 from eventlog.qlik.sequence import WriterState, next_sequence, raise_to, timestamp_prefix
-from spark.directory import Directory
-from spark.job import NOTHING, Columns, Job, Numbered, OutputFile, catalog
-from spark.output import OutputFormat, PartFiles, Render, Rendered, counts_of, refuse
+from eventlog.spark.directory import Directory
+from eventlog.spark.job import NOTHING, Columns, Job, Numbered, OutputFile, catalog
+from eventlog.spark.output import OutputFormat, PartFiles, Render, Rendered, counts_of, refuse
 
 _COLUMNS: Final = ("place", "table", "key", "body", "headers", "prefix", "numbers")
 """The columns of a blob of messages that lack their change sequences: the place of the event in the queue, the class,

@@ -23,9 +23,8 @@ from eventlog.publisher.context import Context
 from eventlog.publisher.cycle import Rebuilt, build_recorded
 from eventlog.publisher.flight import Flight
 from eventlog.qlik.sequence import is_sequence, sequence_at
-from eventlog.sql.windows import Ranges, to_ranges
-from spark.directory import Directory
-from spark.job import (
+from eventlog.spark.directory import Directory
+from eventlog.spark.job import (
     BEFORE,
     EVENTS,
     FATES,
@@ -47,8 +46,9 @@ from spark.job import (
     unpack_columns,
     unpack_numbered,
 )
-from spark.output import OutputFormat, RenderSent, WriteSent, output_format
-from spark.session import tune_collector
+from eventlog.spark.output import OutputFormat, RenderSent, WriteSent, output_format
+from eventlog.spark.session import tune_collector
+from eventlog.sql.windows import Ranges, to_ranges
 
 REPORT_SCHEMA: Final = "report string"
 

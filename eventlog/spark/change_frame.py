@@ -21,9 +21,9 @@ from eventlog.core.moments import aware_utc, is_special
 from eventlog.core.typed import to_text, values_of
 from eventlog.errors import FormatError
 from eventlog.model import Change, Lob, Row, Value
-from spark.captures import captures
-from spark.session import arrow_schema, arrow_type, tune_collector
-from spark.sorting import work_on
+from eventlog.spark.captures import captures
+from eventlog.spark.session import arrow_schema, arrow_type, tune_collector
+from eventlog.spark.sorting import work_on
 
 _TEXTS: Final = t.ArrayType(t.StringType())
 _BATCH: Final = 1000
@@ -60,7 +60,7 @@ def _schema_with(columns: t.StructType | None) -> t.StructType:
     return t.StructType(fields + [t.StructField(f"{name}_present", _TEXTS) for name in _IMAGES])
 
 
-def read_changes(
+def read_captures(
     spark: SparkSession,
     format: str,
     source: str,
@@ -70,7 +70,7 @@ def read_changes(
     strict: bool = True,
     nulled: Accumulator[int] | None = None,
 ) -> DataFrame:
-    """The changes of a file or of a directory of captures (``spark.captures``), a task a capture.
+    """The changes of a file or of a directory of captures (``eventlog.spark.captures``), a task a capture.
 
     ``options``: those of the format's reader, as in ``--map``. ``columns``: those of the table, for structs in place of
     JSON; what an image holds beyond them is left out. ``strict``: what cannot be read fails the query, else it is
@@ -103,7 +103,7 @@ def batches_of(
 def batch_of(
     changes: Sequence[Change], columns: t.StructType | None = None, nulled: Accumulator[int] | None = None
 ) -> pa.RecordBatch:
-    """Changes as a batch of rows with the columns of ``_schema_with``. ``nulled`` as of ``read_changes``.
+    """Changes as a batch of rows with the columns of ``_schema_with``. ``nulled`` as of ``read_captures``.
 
     Raises FormatError for a value that the type of its column does not hold.
     """

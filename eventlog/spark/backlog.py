@@ -1,0 +1,397 @@
+"""Converts all waiting rows of the log to files, by Spark: ``eventlog backlog``.
+
+The log is read in parts from one snapshot and folded into the same events that the publisher would send; rows near the
+ends of a part, which may fold with rows of the next one, are shuffled by object first. The events are sorted into queue
+order and written to files. Afterwards exactly the rows that were read are marked.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from eventlog.config.load import Config
+from eventlog.core.event_ids import raised_at
+from eventlog.errors import ConfigError, number_of
+from eventlog.publisher.context import Context, Counters, warn_of_loopback
+from eventlog.publisher.cycle import recorded_ids
+from eventlog.publisher.open_log import class_names, class_schema, open_context, with_tables
+from eventlog.publisher.queue import read_recorded
+from eventlog.qlik import sequence
+from eventlog.qlik.file_tables import STATE_FILE
+from eventlog.qlik.sequence import SequenceExhausted
+from eventlog.spark.directory import MANIFEST, Claim, Directory, begin, finish, resume
+from eventlog.spark.fold import fold_bucket, read_parts
+from eventlog.spark.hold import (
+    ACKNOWLEDGED,
+    MARKED,
+    Extent,
+    Manifest,
+    extent_of,
+    hold_rows,
+    manifest_of,
+    mark,
+    refuse_if_held,
+    refuse_other_settings,
+    settings_of,
+)
+from eventlog.spark.job import BLOB_SCHEMA, Job, Numbered, Output, PartReport, part_report, without_settings_of_others
+from eventlog.spark.log_source import PARTITION_ROWS, Place, place_for
+from eventlog.spark.output import COMPRESSIONS, output_format
+from eventlog.spark.preflight import counting_cores, preflight, waiting_parts
+from eventlog.spark.session import (
+    Done,
+    Progress,
+    as_spark_failed,
+    by_number,
+    context_of,
+    cores_of,
+    is_local,
+    job_group,
+    no_progress,
+    open_session,
+    running_session,
+    shown,
+    spark_progress,
+)
+from eventlog.spark.write import IDS, REPORT_SCHEMA, Recorded, write_flights, write_part
+from eventlog.sql.connection import as_database_errors, describe
+
+_log = logging.getLogger("eventlog.backlog")
+
+_BUCKETS_A_CORE = 2
+_BUCKET_ROWS = 2_000_000
+_LEAST_FILE_BYTES = 128 * 1024
+_NAMES = re.compile(
+    rf"{IDS}|{MARKED}|{re.escape(STATE_FILE)}|part-\d{{6,}}-\d{{5,}}(?:-[0-9a-f]{{12}})?\.(?:xmll|xml|parquet|jsonl)(?:\.gz|\.zst)?"
+)
+"""What the files and folders of an output directory are called, beside the folders of change tables."""
+_NUMBERS = 10**19
+"""Change numbers that there are (spec/qlik.md 3)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a job is asked to do. ``out``: a path or URI. ``master``: None = what spark-submit says.
+
+    ``format``: xds, cloudevents, debezium, qlik-messages or qlik-change-table; ``options`` of its writer, if any, as
+    ``eventlog convert`` takes them, and, of the Qlik formats, ``last_sequence``: the change sequence behind which they
+    are numbered. ``form`` (None = the format's usual one), ``compression``, ``max_file_bytes``: of the files.
+    ``partition_rows`` at most are read by one task; ``connections`` at most are open at once beside the driver's two,
+    0 = as many as tasks run at once. ``copy``: no row is held, and none can be marked. ``conf``: settings of the Spark
+    that is started. ``acknowledge``: mark or delete, in place of what ``delete_from_log`` says. ``progress``: the
+    monitor, or another that is told how far the job is.
+    """
+
+    out: str
+    master: str | None = "local[*]"
+    mark: bool = False
+    copy: bool = False
+    acknowledge: str | None = None
+    conf: Mapping[str, str] = field(default_factory=dict)
+    format: str = "xds"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    last_sequence: str | None = None
+    form: str | None = None
+    compression: str = "none"
+    max_file_bytes: int = 256 * 2**20
+    partition_rows: int = PARTITION_ROWS
+    connections: int = 0
+    quiet: bool = False
+    progress: Progress = no_progress
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was done. ``resumed``: the documents were there already. ``marked``: rows that got their letter now.
+
+    Seconds: of all, and of reading to ``_SUCCESS``, and of marking.
+    """
+
+    manifest: Manifest
+    resumed: bool
+    marked: int | None
+    seconds: float
+    converting_seconds: float
+    marking_seconds: float
+
+
+def run(config: Config, request: Request) -> Report:
+    """Convert the rows N of the log to files in ``request.out``, and mark them if asked to.
+
+    Nothing is marked before all documents are complete. Run again, the same command completes the marks or begins anew.
+    Raises ConfigError for what cannot be, AnotherPublisher when the log is held, DatabaseError, SparkFailed, and
+    FormatError for classes or a sequence that the format cannot hold.
+    """
+    _check(config, request)
+    config = replace(config, format=replace(config.format, type=request.format))
+    if request.acknowledge is not None:
+        deletes = request.acknowledge == "delete"
+        config = replace(config, publisher=replace(config.publisher, delete_from_log=deletes))
+    began = time.monotonic()
+    directory = Directory(request.out)
+    with open_context(config, Counters()) as context:
+        settings = _settings(config, request, context)
+        manifest = _resume(context, directory, settings, ACKNOWLEDGED if request.acknowledge else ())
+        is_resumed = manifest is not None
+        converted = began
+        if manifest is None:
+            if not request.copy:
+                refuse_if_held(context, directory)
+            manifest = _convert(config, request, context, directory, settings)
+            converted = time.monotonic()
+        marked = None
+        if request.mark:
+            marked = mark(context, directory, manifest, request.connections, request.quiet, request.progress)
+        if marked:
+            warn_of_loopback(context, manifest.totals.get("rows_loopback", 0))
+    ended = time.monotonic()
+    return Report(manifest, is_resumed, marked, ended - began, converted - began, ended - converted)
+
+
+def _claim(context: Context) -> Claim:
+    """The claim on an output directory: of which log its documents are."""
+    log, database = str(context.log), describe(context.connection.engine.url)
+
+    def describe_other(said: Mapping[str, Any]) -> str:
+        return f"documents of the log {said['log']} of {said['database']}, not of {log} of {database}"
+
+    return Claim("backlog job", {"log": log, "database": database}, describe_other, _NAMES)
+
+
+def _settings(config: Config, request: Request, context: Context) -> dict[str, str]:
+    """The settings that decide on documents and marks."""
+    options = {f"map.{name}": value for name, value in request.options.items()}
+    form = request.form or output_format(request.format).forms[0]
+    compression, last_sequence = request.compression, request.last_sequence
+    return settings_of(config, context, form=form, compression=compression, last_sequence=last_sequence, **options)
+
+
+def _resume(
+    context: Context, directory: Directory, settings: Mapping[str, str], explicit: Collection[str]
+) -> Manifest | None:
+    """The manifest of a directory that is finished. Raises ConfigError as ``eventlog.spark.directory.resume``, and for
+    one that is finished under other settings.
+    """
+    value = resume(directory, _claim(context))
+    if value is None:
+        return None
+    try:
+        manifest = manifest_of(value)
+    except (KeyError, TypeError) as error:
+        raise ConfigError(f"{directory.location}/{MANIFEST} is damaged ({error}); give another directory") from None
+    refuse_other_settings(directory, manifest, settings, explicit)
+    return manifest
+
+
+def _check(config: Config, request: Request) -> None:
+    output_format(request.format, request.form)
+    if request.compression not in COMPRESSIONS:
+        raise ConfigError(f"compression {request.compression!r} is unknown: use {', '.join(COMPRESSIONS)}")
+    if request.max_file_bytes < _LEAST_FILE_BYTES:
+        raise ConfigError(f"files of at most {request.max_file_bytes} bytes are too small: {_LEAST_FILE_BYTES} or more")
+    if request.copy and request.mark:
+        raise ConfigError("--copy holds no row, so that --mark can mark none: give one of them")
+    if request.partition_rows < 1 or request.connections < 0:
+        raise ConfigError("partition rows are to be 1 or more, connections 0 (no bound) or more")
+    if config.publisher.handle_future_events:
+        raise ConfigError(
+            "handle_future_events orders the queue by event_time, which a backlog job does not; publish it instead"
+        )
+    if config.of_log.consumer is not None:
+        raise ConfigError(
+            "source.consumer: a backlog job converts the rows N of the publisher's queue; a consumer reads what it has "
+            'not done by `eventlog publish`, from begin = "first" if it is to have all'
+        )
+    if config.publisher.publisher_disabled:
+        raise ConfigError("publisher_disabled is set: nothing is published; take it out to convert the backlog")
+
+
+def _convert(
+    config: Config, request: Request, context: Context, directory: Directory, settings: Mapping[str, str]
+) -> Manifest:
+    started = datetime.now(UTC)
+    form = output_format(request.format)
+    file_form = request.form or form.forms[0]
+    output = Output(
+        directory.uri,
+        file_form,
+        request.compression,
+        request.max_file_bytes,
+        config.publisher.batch_size,
+        request.format,
+        form.read_options(config, request.options, file_form),
+    )
+    engine = context.connection.engine
+    with ExitStack() as stack:
+        session, place, cores = _open(stack, request, context, directory)
+        holder = stack.enter_context(engine.connect()).execution_options(**context.dialect.snapshot_options)
+        stack.enter_context(as_database_errors(holder))
+        snapshot = context.dialect.export_snapshot(holder)
+        parts = tuple(waiting_parts(context, holder, request.partition_rows, cores))
+        rows = sum(part.rows for part in parts)
+        flights, _ = read_recorded(holder, context.log)
+        extent = extent_of(context, holder)
+        spark = session()
+        database = context.dialect.reflect(holder, class_schema(config))
+        config = with_tables(config, database, context.log)
+        job = Job(
+            name=uuid.uuid4().hex[:12],
+            place=place,
+            snapshot=snapshot,
+            config=without_settings_of_others(config),
+            database=database,
+            tables=class_names(config)[1],
+            options=context.options,
+            parts=parts,
+            in_flight=recorded_ids(flights),
+            buckets=_buckets(request, cores, rows),
+            output=output,
+            started=started,
+            before=_before(request, output, rows, context.epoch),
+        )
+        begin(directory, _claim(context), form.folders(job), job.name)
+        directory.make(IDS)
+        recorded, before = write_flights(job, directory, flights)
+        job = replace(job, before=before)
+        reports = _run_job(spark, job, request) if parts else []
+    return _finish(context, directory, job, recorded, reports, settings, None if request.copy else extent)
+
+
+def _before(request: Request, output: Output, rows: int, epoch: str) -> Numbered:
+    """Where numbering begins: not before the log's epoch was drawn, and 10^12 numbers behind what was numbered before
+    that (spec/qlik.md 3). Raises BadSequence, SequenceExhausted.
+    """
+    last = request.last_sequence
+    if last is None:
+        last = getattr(output.options, "last_sequence", None)  # which change tables do not have
+    prefix, number = sequence.raised_to(sequence.resume(last), raised_at(epoch))
+    if number + 2 * rows >= _NUMBERS:
+        raise SequenceExhausted(f"no numbers are left for {number_of(rows, 'row')} behind {last}; begin a new task")
+    return Numbered(number, prefix)
+
+
+def _open(
+    stack: ExitStack, request: Request, context: Context, directory: Directory
+) -> tuple[Callable[[], SparkSession], Place, int]:
+    """Begin to start Spark, which takes seconds, and wait only for a cluster, whose executors are looked at; a function
+    that waits for the session, the log as workers reach it, and how many tasks run at once.
+    """
+    running = running_session()
+    threads = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="eventlog-spark"))
+    future: Future[SparkSession] = threads.submit(open_session, request.master, running=running, conf=request.conf)
+    started = None if running is None and is_local(request.master or "") else future.result()
+    spark_context = None if started is None else context_of(started)
+    is_near = started is None or (spark_context is not None and is_local(str(spark_context.master)))
+    url = context.connection.engine.url
+    place = stack.enter_context(place_for(url, context.log, on_this_machine=is_near))
+    if started is not None and not is_near:
+        with counting_cores(started) as cores_of_executors:
+            preflight(started, place, directory)
+            return future.result, place, cores_of_executors()
+    cores = cores_of(request.master) if spark_context is None else int(spark_context.defaultParallelism)
+    return future.result, place, cores
+
+
+def _buckets(request: Request, cores: int, rows: int) -> int:
+    buckets = max(_BUCKETS_A_CORE * cores, -(-rows // _BUCKET_ROWS))
+    return min(buckets, request.connections) if request.connections else buckets
+
+
+def _run_job(spark: SparkSession, job: Job, request: Request) -> list[PartReport]:
+    """The three stages (``eventlog.spark.fold``, ``eventlog.spark.write``); the reports of the parts in their order."""
+    context = context_of(spark)
+    rows = sum(part.rows for part in job.parts)
+    count: Callable[[int], None]
+    progress: Callable[[], Done]
+    if context is None:  # Spark Connect does not tell
+        count, progress = _nowhere, partial(Done, 0.0, 0, 0, total=rows)
+    else:
+        events = context.accumulator(0)
+        count, progress = events.add, spark_progress(context, job.name, rows, lambda: events.value)
+    # A row here is a blob of many: Spark must not put ten thousand of them into one batch.
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "16")
+    parts = len(job.parts)
+    at_once = min(parts, request.connections) if request.connections else parts
+    numbers = spark.range(1, parts + 1, numPartitions=at_once)
+    blobs = numbers.mapInArrow(partial(read_parts, job), BLOB_SCHEMA)
+    in_buckets = by_number(blobs, job.buckets, "target").sortWithinPartitions("kind", "target", "first_id")
+    folded = in_buckets.mapInArrow(partial(fold_bucket, job), BLOB_SCHEMA)
+    reports = by_number(folded, parts + 1, "target").mapInArrow(partial(write_part, job, count), REPORT_SCHEMA)
+    what_then = "nothing was marked and nothing is lost; run the same command again"
+    with (
+        job_group(spark, job.name, "event log to documents"),
+        shown("converting", progress, request.quiet, request.progress),
+        as_spark_failed(what_then),
+    ):
+        written = reports.collect()
+    return sorted((part_report(json.loads(row.report)) for row in written), key=lambda report: report.part)
+
+
+def _nowhere(_number: int) -> None:
+    pass
+
+
+def _finish(
+    context: Context,
+    directory: Directory,
+    job: Job,
+    recorded: Recorded,
+    reports: Sequence[PartReport],
+    settings: Mapping[str, str],
+    extent: Extent | None,
+) -> Manifest:
+    flights, flight_files, flight_counts = recorded
+    counts = Counter(flight_counts)
+    for report in reports:
+        counts.update(report.counts)
+    files = [*flight_files, *(file for report in reports for file in report.files)]
+    totals = {
+        **counts,
+        "rows_read": sum(report.rows_read for report in reports),
+        "rows_loopback": sum(report.rows_loopback for report in reports),
+        "events": sum(file.events for file in files),
+        "documents": sum(file.documents for file in files),
+        "files": len(files),
+        "bytes": sum(file.bytes for file in files),
+    }
+    state = max([job.before.state, *(sequence.WriterState(*report.state) for report in reports)])
+    sizes: dict[str, int | None] = {file.name: file.bytes for file in files}
+    written = [*(flight.ids for flight in flights), *(report.ids for report in reports)]
+    others = output_format(job.output.format).finish(job, directory, files, state)
+    claim = _claim(context)
+    manifest = Manifest(
+        job=job.name,
+        settings=settings,
+        **claim.identity,
+        snapshot=job.snapshot,
+        started=job.started.isoformat(timespec="seconds"),
+        finished=datetime.now(UTC).isoformat(timespec="seconds"),
+        totals=dict(sorted(totals.items())),
+        in_flight=tuple(flights),
+        in_flight_files=tuple(flight_files),
+        parts=tuple(reports),
+        format=job.output.format,
+        last_sequence=f"{state.prefix}{state.number:019}" if state.prefix else "",
+        others={name: directory.sha256(name) for name in others},
+    )
+
+    def before_success(sha256: str) -> None:
+        if extent is not None:
+            hold_rows(context, directory, manifest, sha256, extent)
+
+    finish(directory, claim, asdict(manifest), sizes | dict.fromkeys([*written, *others]), before_success)
+    return manifest

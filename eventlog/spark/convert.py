@@ -1,0 +1,313 @@
+"""``eventlog convert --spark``: directories of captures to files of any format, a task a capture.
+
+A task reads its capture and writes its changes with the functions of the row-by-row converter. What a target numbers
+(record_ids, change sequences, log sequences, addresses) it numbers within the capture: each is a log, a stream, a queue
+of its own, in a directory of its own. In the output
+
+* a file of XDS, CloudEvents, Debezium or JSON lines a capture stands at the top, ``<capture>.xmll``,
+  ``<capture>.jsonl``;
+* in the other formats ``<capture>/`` holds ``rows.jsonl``, ``messages.jsonl``, ``capture.cdc``, the queue's or the
+  change tables' files;
+* ``_manifest.json`` lists the captures by name, with their reports, and ``_SUCCESS`` is written last.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from eventlog.changes.format import PROBLEMS_KEPT, Report
+from eventlog.conversion import in_own_options, read_options, write
+from eventlog.errors import ConfigError, EventlogError, FormatError, number_of
+from eventlog.model import Change
+from eventlog.registry import format_named
+from eventlog.spark.captures import Capture, captures
+from eventlog.spark.directory import TEMPORARY, Claim, Directory, abandon, begin, finish, reopen, resume
+from eventlog.spark.session import Done, as_spark_failed, open_session, shown, tune_collector
+from eventlog.spark.sorting import Read, work_on
+
+
+class CaptureFailed(EventlogError):
+    """A capture that cannot be converted; the message names it and says why."""
+
+    code = "capture"
+    cure = "Do what the message says of the capture; without --strict the others are converted all the same."
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureReport:
+    """What a capture became: ``output`` within the target, and the report of its conversion.
+
+    ``failed``: why there is no output, None if there is; ``failed_by_options``: it is a ConfigError that says so.
+    """
+
+    name: str
+    output: str
+    read: int
+    written: int
+    counters: Mapping[str, int]
+    problems: Sequence[str]
+    failed: str | None = None
+    failed_by_options: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """A finished conversion. ``captures`` by name; ``resumed``: it was finished before, and nothing was done."""
+
+    captures: tuple[CaptureReport, ...]
+    resumed: bool
+
+    def report(self) -> Report:
+        """The reports of all captures in one, their problems with the captures' names."""
+        counters: Counter[str] = Counter()
+        for one in self.captures:
+            counters.update(one.counters)
+        failed = [one for one in self.captures if one.failed is not None]
+        if failed:
+            counters["captures_failed"] = len(failed)
+        problems = [f"{one.name}, not converted: {one.failed}" for one in failed]
+        problems += [f"{one.name}: {problem}" for one in self.captures for problem in one.problems]
+        return Report(
+            sum(one.read for one in self.captures),
+            sum(one.written for one in self.captures),
+            counters,
+            problems=problems[:PROBLEMS_KEPT],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What every task knows."""
+
+    source_format: str
+    target_format: str
+    reader: Mapping[str, Any]
+    writer: Mapping[str, Any]
+    target: str
+    strict: bool
+    quiet: bool
+
+
+def convert(
+    source_format: str,
+    target_format: str,
+    source: str,
+    target: str,
+    map: Mapping[str, Any] | None = None,
+    *,
+    strict: bool = False,
+    master: str | None = None,
+    spark: SparkSession | None = None,
+    quiet: bool = True,
+) -> Conversion:
+    """Convert all captures of ``source`` to files in the directory ``target``, both reached by driver and workers.
+
+    ``map``, ``strict``: as of ``eventlog.convert``. ``spark``: the session, else that of ``master``. A capture
+    that cannot be converted has no output, and the others go on. A target that is finished is left as it is, but for
+    such captures, which are tried again; what an unfinished run left in it is discarded. Raises ConfigError,
+    SparkFailed and, if it is ``strict`` or none could be converted, CaptureFailed for the first by name; the target has
+    no ``_SUCCESS`` then.
+    """
+    if "://" in target:  # not repeated: a password may stand in it
+        raise ConfigError("OUT is a URL and no path: Spark converts files, to a file system that all workers share")
+    options = read_options(map or {})
+    job = _Job(
+        source_format,
+        target_format,
+        in_own_options(source_format, "reader", options["reader"]),
+        in_own_options(target_format, "writer", options["writer"]),
+        str(Path(target).resolve()),
+        strict,
+        quiet,
+    )
+    if Path(source).resolve() in Path(job.target).parents:
+        raise ConfigError(
+            f"OUT {target} lies in IN {source}: what is written there would be read by the next conversion"
+        )
+    _check_writer(job)
+    waiting = captures(source_format, source, job.reader)
+    outputs = [_output_place(job, capture).parts[0] for capture in waiting]
+    identity = {
+        "from": source_format,
+        "to": target_format,
+        "source": str(Path(source).resolve()),
+        "options": _digest({"strict": strict, **options}),
+    }
+    claim = Claim("conversion", identity, _described)
+    directory = Directory(job.target)
+    known = resume(directory, claim, outputs)
+    kept: list[CaptureReport] = []
+    if known is not None:
+        reports = [CaptureReport(**one) for one in known["captures"]]
+        failed = {one.name for one in reports if one.failed is not None}
+        waiting = [capture for capture in waiting if capture.name in failed]
+        if not waiting:
+            return Conversion(tuple(reports), resumed=True)
+        kept = [one for one in reports if one.name not in {capture.name for capture in waiting}]
+    session = open_session(master, "eventlog convert", running=spark)
+    if known is None:
+        begin(directory, claim, outputs)
+    else:
+        reopen(directory, claim, outputs)
+    try:
+        done = sorted([*kept, *_run(session, job, waiting)], key=lambda report: report.name)
+        _check(done, strict)
+    except ConfigError:
+        if known is None:
+            abandon(directory)  # so that the command with better options may use it
+        raise
+    written = {report.output: None for report in done if report.failed is None}
+    finish(directory, claim, {"captures": [asdict(report) for report in done]}, written)
+    return Conversion(tuple(done), resumed=False)
+
+
+def _described(said: Mapping[str, Any]) -> str:
+    return f"{said['source']} converted from {said['from']} to {said['to']} with its own options"
+
+
+def _check_writer(job: _Job) -> None:
+    """Raise ConfigError for options of the writer before anything begins, by writing no change to a temporary place."""
+    with tempfile.TemporaryDirectory(prefix="eventlog-") as directory, suppress(FormatError):
+        written = Path(directory, _output_place(job, Capture("capture", ())))
+        written.parent.mkdir(exist_ok=True)
+        write(format_named(job.target_format), iter(()), str(written), job.writer, Report())
+
+
+def _digest(options: Mapping[str, Any]) -> str:
+    """A text that differs where options differ; a function counts by its name."""
+    text = json.dumps(options, sort_keys=True, default=lambda other: getattr(other, "__qualname__", repr(other)))
+    return sha256(text.encode()).hexdigest()[:32]
+
+
+def _output_place(job: _Job, capture: Capture) -> Path:
+    """Where the output of a capture goes within the target. Raises ConfigError for an option that names one place."""
+    return Path(format_named(job.target_format).output_place(capture.name, job.writer))
+
+
+def _run(spark: SparkSession, job: _Job, waiting: Sequence[Capture]) -> list[CaptureReport]:
+    frame, taken = work_on(spark, waiting, job.source_format, job.reader, strict=job.strict)
+
+    def convert_all(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        tune_collector()
+        for capture, read in taken(batches):
+            report = _convert(job, capture, read)
+            yield pa.RecordBatch.from_pydict({"report": [json.dumps(asdict(report))]})
+
+    what_then = f"nothing in {job.target} counts; run the same command again"
+    with shown("converting", _progress_of(job, waiting), job.quiet), as_spark_failed(what_then):
+        rows = frame.mapInArrow(convert_all, "report string").collect()
+    return [CaptureReport(**json.loads(row.report)) for row in rows]
+
+
+def _check(reports: Sequence[CaptureReport], strict: bool) -> None:
+    """Raise the first failure, by name, if the conversion is ``strict`` or all captures failed.
+
+    A failure of options comes before others: mostly it is the same for all captures.
+    """
+    failed = [report for report in reports if report.failed is not None]
+    if failed and (strict or len(failed) == len(reports)):
+        first = next((report for report in failed if report.failed_by_options), failed[0])
+        raise (ConfigError if first.failed_by_options else CaptureFailed)(f"{first.name}: {first.failed}")
+
+
+def _convert(job: _Job, capture: Capture, read: Read) -> CaptureReport:
+    """Convert a capture in a place of its own, then move it to where it belongs: whole, or not there."""
+    report = Report(strict=job.strict)
+    place = Path(job.target, TEMPORARY, uuid.uuid4().hex)
+    place.mkdir(parents=True)
+    within = _output_place(job, capture)
+    output = within.parts[0]
+    changes = read(report)
+    failed, by_options = None, False
+    try:
+        written = place / within
+        written.parent.mkdir(exist_ok=True)
+        followed = changes if job.quiet else _followed(changes, job, capture)
+        write(format_named(job.target_format), followed, str(written), job.writer, report)
+        _move(place / output, Path(job.target, output))
+    except EventlogError as error:  # foreseeable: another attempt would say the same
+        failed, by_options = str(error), isinstance(error, ConfigError)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+    written_changes = 0 if failed is not None else report.written
+    counted = report.read, written_changes, dict(report.counters), tuple(report.problems)
+    return CaptureReport(capture.name, output, *counted, failed, by_options)
+
+
+def _move(written: Path, final: Path) -> None:
+    """Give an output its name, in place of what an earlier attempt left there."""
+    if final.is_dir():
+        # Moved, not removed: an attempt that outlives the job finds _temporary gone, and harms nothing.
+        final.replace(written.with_name(f"{written.name}-before"))
+    written.replace(final)
+
+
+# --- progress ---------------------------------------------------------------------------------------------------------
+
+_CHANGES: Final = 500
+_SECONDS: Final = 0.5
+
+
+def _followed(changes: Iterable[Change], job: _Job, capture: Capture) -> Iterator[Change]:
+    """The changes as they come; now and then a file of the capture says how many there were.
+
+    Accumulators would not do, since Spark brings them to the driver when a task has ended.
+    """
+    file = _progress_file(job, capture)
+    said = time.monotonic()
+    number = 0
+    for change in changes:
+        yield change
+        number += 1
+        if number % _CHANGES == 0 and time.monotonic() - said > _SECONDS:
+            said = time.monotonic()
+            file.write_text(json.dumps((number, False)))
+    file.write_text(json.dumps((number, True)))
+
+
+def _progress_of(job: _Job, waiting: Sequence[Capture]) -> Callable[[], Done]:
+    """A function that tells how far the conversion of these captures is.
+
+    The share is that of the captures' bytes. Of a capture that is being read it is reckoned from its changes, as soon
+    as another has shown how many bytes a change takes.
+    """
+    sizes: list[int] = []
+
+    def now() -> Done:
+        if not sizes:
+            sizes.extend(max(capture.size(), 1) for capture in waiting)
+        said = [(*_changes_so_far(job, capture), size) for capture, size in zip(waiting, sizes, strict=True)]
+        ended = [(changes, size) for changes, has_ended, size in said if has_ended]
+        bytes_of_change = sum(size for _, size in ended) / max(sum(changes for changes, _ in ended), 1)
+        done = sum(size if has_ended else min(changes * bytes_of_change, size) for changes, has_ended, size in said)
+        changes = sum(changes for changes, _, _ in said)
+        return Done(done / sum(sizes), changes, 0, "changes", f"{len(ended)} of {number_of(len(waiting), 'capture')}")
+
+    return now
+
+
+def _changes_so_far(job: _Job, capture: Capture) -> tuple[int, bool]:
+    """How many changes of a capture have been read, and whether there are no more."""
+    try:
+        changes, has_ended = json.loads(_progress_file(job, capture).read_text())
+    except (OSError, ValueError):  # not begun, or being written just now
+        return 0, False
+    return changes, has_ended
+
+
+def _progress_file(job: _Job, capture: Capture) -> Path:
+    return Path(job.target, TEMPORARY, f"{capture.name}.progress")
