@@ -6,6 +6,7 @@ envelope the document: a body of bytes, or records of Kafka.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -81,8 +82,9 @@ class Publishing:
 P = TypeVar("P")
 
 
-class EventWriter(Generic[P]):
-    """Events to documents. A format's writer extends it: it has ``write``, and says what is not as here.
+class EventWriter(ABC, Generic[P]):
+    """Events to documents. A format's writer extends it: it has ``write``, ``body`` and ``piece_of``, and
+    says what is not as here.
 
     ``media_type``: that of bodies. ``heartbeat``: the body that is sent when nothing else was for long, empty if the
     format has no such thing. ``is_framed``: a body is more than its pieces one after the other. ``is_text``: bodies
@@ -99,16 +101,16 @@ class EventWriter(Generic[P]):
     in_records: bool = False
     joins_new_key: ClassVar[bool] = False
 
+    @abstractmethod
     def write(self, catalog: Catalog, flight: FlightState, events: Sequence[Outgoing]) -> list[P | Verdict]:
         """Return the piece of each event, or the verdict, error, of one that the format cannot hold.
 
         Every event has an operation. Raises ReceiverAway, of a registry that does not answer.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def body(self, pieces: Sequence[P]) -> bytes:
         """Return the body that holds these pieces, one at least."""
-        raise NotImplementedError
 
     def records(self, key: bytes, piece: P) -> tuple[KafkaRecord, ...]:
         """Return the records of an event. ``key``: its association."""
@@ -141,13 +143,13 @@ class EventWriter(Generic[P]):
 
     # --- the changes of a followed source ---
 
+    @abstractmethod
     def piece_of(self, change: Change, event_id: str, object_class: ObjectClass | None) -> P | None:
         """Return the piece of a change, None if the format writes nothing for it. Changes come in their order.
 
         ``object_class``: of the change's table, None = not known. Raises FormatError, RowError; ReceiverAway, of a
         registry that does not answer.
         """
-        raise NotImplementedError
 
     @property
     def numbered(self) -> str:
@@ -192,6 +194,19 @@ class EventWriter(Generic[P]):
 
     def close(self) -> None:
         """Release what the writer holds, such as the connection to a registry."""
+
+
+class NoWriter(EventWriter[None]):
+    """The writer of what writes no documents, such as a job that makes tables."""
+
+    def write(self, catalog: Catalog, flight: FlightState, events: Sequence[Outgoing]) -> list[Verdict | None]:
+        return [None] * len(events)
+
+    def body(self, pieces: Sequence[None]) -> bytes:
+        return b""
+
+    def piece_of(self, change: Change, event_id: str, object_class: ObjectClass | None) -> None:
+        return None
 
 
 # --- what several formats need of events ------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from eventlog.changes.publishing import EventWriter, Publishing
+from eventlog.changes.publishing import EventWriter, NoWriter, Publishing
 from eventlog.config.load import Config, connection_url
 from eventlog.config.publishing import chosen_format, publish_options, taken_by_sink, value_options
 from eventlog.sql.connection import parse_url
@@ -18,7 +18,7 @@ def event_writer(config: Config, log: LogTable) -> EventWriter[Any]:
     A backlog job of a format that has tables alone reads the log by it, and writes nothing.
     """
     if not chosen_format(config).can("publish"):
-        return EventWriter()
+        return NoWriter()
     return chosen_format(config).publish(publish_options(config), publishing_of(config, log))
 
 

@@ -73,11 +73,11 @@ class QlikWriter(EventWriter[tuple[KafkaRecord, ...]]):
     def resume(self, numbered: str) -> None:
         self._writer.state = resume(numbered or None)
 
-    def shown(self, piece: tuple[KafkaRecord, ...]) -> str:
-        """Return the records as lines."""
+    def body(self, pieces: Sequence[tuple[KafkaRecord, ...]]) -> bytes:
+        """Return the records as lines, for people: sinks take the records themselves."""
         from eventlog.qlik.message_files import line_of  # brings the reader too, which nothing else needs
 
-        return "".join(line_of(record).decode() for record in piece)
+        return b"".join(line_of(record) for piece in pieces for record in piece)
 
     def first(self, flight: int, before: str, raised: datetime | None) -> str:
         now = self._utc_now()
@@ -98,8 +98,6 @@ class QlikWriter(EventWriter[tuple[KafkaRecord, ...]]):
 
     def preview(self, catalog: Catalog, flight: FlightState, events: Sequence[Outgoing]) -> str:
         """Return the records as lines; the sequences are those that will be sent if the flight is recorded."""
-        from eventlog.qlik.message_files import line_of  # brings the reader too, which nothing else needs
-
         lines = []
         first = flight.first
         if not first:
@@ -109,7 +107,7 @@ class QlikWriter(EventWriter[tuple[KafkaRecord, ...]]):
             if isinstance(records, Verdict):
                 lines.append(json.dumps({"error": records.message}, ensure_ascii=False) + "\n")
             else:
-                lines += [line_of(record).decode() for record in records]
+                lines.append(self.shown(records))
         return "".join(lines)
 
     def _records(

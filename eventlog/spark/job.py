@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 from sqlalchemy import Connection
 
-from eventlog.changes.publishing import EventWriter
+from eventlog.changes.publishing import NoWriter
 from eventlog.config.load import Config
 from eventlog.config.settings import SinkSettings
 from eventlog.core.catalog import Catalog, Database
@@ -77,7 +77,7 @@ def before_each(taken: dict[int, Numbered], parts: int) -> Iterator[tuple[int, N
 # --- the job ----------------------------------------------------------------------------------------------------------
 
 
-_NO_WRITER: Final[EventWriter[Any]] = EventWriter()
+_NO_WRITER: Final = NoWriter()
 """The context of a task reads rows back, and sends nothing."""
 
 

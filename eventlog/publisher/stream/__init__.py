@@ -7,6 +7,7 @@ answered; ``follow`` sends them.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -138,7 +139,7 @@ class StreamOptions(CheckedOptions):
     position_table: str = option("eventlog_position", TEXT, "table of the position, one a publisher")
 
 
-class Source:
+class Source(ABC):
     """All that is known of one kind of source. A kind extends it in a module of its name.
 
     ``options``: the class that declares its options of ``[source]``. ``reader_format``: the format whose reader's
@@ -153,13 +154,13 @@ class Source:
     gives: ClassVar[frozenset[Gives]]
     is_log: ClassVar[bool] = False
 
+    @abstractmethod
     def open(self, options: Any, reader: Mapping[str, Any], report: Report) -> Stream:
         """Return the stream that the options name; it is read when it is asked for steps.
 
         ``reader``: the options of ``[source.reader]``, not parsed yet. ``report`` gets what the reader counts. Raises
         ConfigError for what is missing, wrong, or does not go together.
         """
-        raise NotImplementedError
 
     @classmethod
     def contradictions(cls, options: Any, source_of: Callable[[str], str]) -> Iterator[str]:
@@ -176,4 +177,4 @@ class Source:
 
     def in_words(self, token: Any) -> str:
         """Return a position, which is not None, for people."""
-        raise NotImplementedError
+        return str(token)

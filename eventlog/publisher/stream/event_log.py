@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from eventlog.changes.format import Report
 from eventlog.config.kinds import BEGIN, CONSUMER
 from eventlog.core.options import NAMES, CheckedOptions, option
-from eventlog.publisher.stream import Gives, Source
+from eventlog.errors import ConfigError
+from eventlog.publisher.stream import Gives, Source, Stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,5 +35,5 @@ class EventLog(Source):
     gives = frozenset(Gives)
     is_log = True
 
-    def in_words(self, token: Any) -> str:
-        return str(token)
+    def open(self, options: Any, reader: Mapping[str, Any], report: Report) -> Stream:
+        raise ConfigError("the event log is read as a queue, not as a stream: name another type in [source]")
