@@ -17,7 +17,7 @@ from eventlog.config.load import load
 from eventlog.core.record_set import RecordSet
 from eventlog.publisher.context import Counters
 from eventlog.publisher.cycle import recover, run_cycle
-from eventlog.publisher.open_log import open_context
+from eventlog.publisher.open_context import open_context
 from eventlog.publisher.sinks import Document
 from eventlog.sql.consumers import write_done
 

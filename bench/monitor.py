@@ -38,7 +38,7 @@ from eventlog.publisher.context import SILENT, Context, Counters
 from eventlog.publisher.cycle import recover
 from eventlog.publisher.monitor import monitoring
 from eventlog.publisher.monitor.activity import Activity
-from eventlog.publisher.open_log import open_to_publish
+from eventlog.publisher.open_context import open_to_publish
 from eventlog.publisher.sinks import open_sink
 from eventlog.sql.dialects.postgresql import PostgreSQL
 

@@ -28,7 +28,7 @@ from eventlog.cli.context import (
 from eventlog.config.load import Config, connection_url
 from eventlog.errors import ConfigError, ConsumerRuns, LogTableError, first_of
 from eventlog.publisher.ledger import LETTERS
-from eventlog.publisher.open_log import find_log
+from eventlog.publisher.open_context import find_log
 from eventlog.sql import migrations
 from eventlog.sql.connection import SUPPORTED, dialect_of
 from eventlog.sql.consumers import read_consumers

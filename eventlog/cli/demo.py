@@ -34,7 +34,7 @@ from eventlog.errors import ConfigError, EventlogError, number_of
 from eventlog.model import Event
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.open_log import open_context
+from eventlog.publisher.open_context import open_context
 from eventlog.publisher.sinks import open_sink
 from eventlog.sql import embedded, migrations
 from eventlog.sql.connection import connect

@@ -45,7 +45,7 @@ from eventlog.publisher.explain import (
     refused_for,
 )
 from eventlog.publisher.ledger import SetLedger
-from eventlog.publisher.open_log import find_log, open_unlocked, own_user, publisher_user
+from eventlog.publisher.open_context import find_log, open_unlocked, own_user, publisher_user
 from eventlog.publisher.queue import read_recorded
 from eventlog.publisher.stream.open_source import source_failures
 from eventlog.sql import rows

@@ -25,7 +25,7 @@ from eventlog.errors import ConfigError, DatabaseError, EventlogError, number_of
 from eventlog.publisher.consumers import standings
 from eventlog.publisher.context import look_at_queue
 from eventlog.publisher.monitor.status import shape
-from eventlog.publisher.open_log import find_log
+from eventlog.publisher.open_context import find_log
 from eventlog.publisher.stream.open_source import source_status
 from eventlog.sql.doctor import age
 from eventlog.transport.http import HttpClient, HttpFailed

@@ -40,7 +40,7 @@ from eventlog.publisher.daemon import publish as run_daemon
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.health_file import Progress, liveness_file
 from eventlog.publisher.liveness import patience, watched_over
-from eventlog.publisher.open_log import open_to_publish, open_unlocked
+from eventlog.publisher.open_context import open_to_publish, open_unlocked
 from eventlog.publisher.sinks import Sink, open_sink
 from eventlog.publisher.sinks.stdout import StreamSink
 from eventlog.publisher.waiting import StopRequest

@@ -21,7 +21,8 @@ from eventlog.core.catalog import Catalog, ObjectClass
 from eventlog.errors import BadTableKey, ConfigError, DatabaseAway, DatabaseError, LogTableError, number_of
 from eventlog.files.text import spooled
 from eventlog.model import EventType
-from eventlog.publisher.open_log import find_log, read_catalog
+from eventlog.publisher.configured_classes import read_catalog
+from eventlog.publisher.open_context import find_log
 from eventlog.sql import resync as batches
 from eventlog.sql.connection import as_database_errors
 from eventlog.sql.dialect import Dialect

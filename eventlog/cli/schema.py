@@ -12,7 +12,7 @@ from eventlog.cloudevents.values import JsonForm
 from eventlog.config.publishing import options_for
 from eventlog.core.catalog import match_name
 from eventlog.errors import ConfigError
-from eventlog.publisher.open_log import catalog_of, class_names, class_schema, with_tables
+from eventlog.publisher.configured_classes import catalog_of, class_names, class_schema, with_tables
 from eventlog.sql.log_table import new_log, split_name
 
 

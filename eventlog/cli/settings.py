@@ -75,7 +75,7 @@ def init(context: CommandContext, force: bool, from_driver: Path | None, fill: b
 def _fill(context: CommandContext, path: Path) -> None:
     """Add a watch for each table to the file, which is written first if it is not there. Raises ConfigError."""
     # Imports what asks the database; the rest of this command does without.
-    from eventlog.publisher.open_log import class_schema
+    from eventlog.publisher.configured_classes import class_schema
     from eventlog.sql.log_table import new_log, split_name
 
     is_there = path.exists()

@@ -35,7 +35,7 @@ from eventlog.model import Status
 from eventlog.publisher.consumers import standings
 from eventlog.publisher.doctor import examine
 from eventlog.publisher.monitor.status import shape
-from eventlog.publisher.open_log import find_log
+from eventlog.publisher.open_context import find_log
 from eventlog.publisher.queue import HOLD_WAYS_OUT, read_recorded
 from eventlog.publisher.stream.open_source import place_in_words, source_status
 from eventlog.publisher.stream.position import SourceStatus

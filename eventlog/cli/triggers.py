@@ -35,8 +35,7 @@ from eventlog.cli.db import dialect_option, names, offline, refuse_to_lose_rows
 from eventlog.config.load import Config
 from eventlog.core.catalog import Catalog, Database
 from eventlog.errors import ConfigError, NoLogTable, TriggerError, number_of, together, visible, with_location
-from eventlog.publisher.context import LOOPBACK_WAYS_OUT, loopback_of_tables, owned_tables
-from eventlog.publisher.open_log import (
+from eventlog.publisher.configured_classes import (
     available_catalog,
     captured_tables,
     catalog_of,
@@ -44,11 +43,10 @@ from eventlog.publisher.open_log import (
     class_schema,
     declared_tables,
     declared_watches,
-    find_log,
-    publisher_options,
-    publisher_user,
     with_tables,
 )
+from eventlog.publisher.context import LOOPBACK_WAYS_OUT, loopback_of_tables, owned_tables
+from eventlog.publisher.open_context import find_log, publisher_options, publisher_user
 from eventlog.sql import migrations
 from eventlog.sql import resync as batches
 from eventlog.sql.connection import load_dialect

@@ -26,6 +26,7 @@ from eventlog.config.publishing import refused_format
 from eventlog.errors import ConfigError, DatabaseAway, DatabaseError, FatalAnswer, ReceiverAway, number_of
 from eventlog.model import Document
 from eventlog.publisher import sinks
+from eventlog.publisher.catalog_watcher import CatalogDrifted, CatalogWatcher
 from eventlog.publisher.context import (
     SILENT,
     Context,
@@ -43,7 +44,7 @@ from eventlog.publisher.cycle import State, draw_flight, recover, run_cycle, sen
 from eventlog.publisher.delivery import Delivered, FlightResult, send_heartbeat
 from eventlog.publisher.health_file import Progress, liveness_file
 from eventlog.publisher.liveness import ReportingSink, patience
-from eventlog.publisher.open_log import CatalogDrifted, CatalogWatcher, open_to_publish
+from eventlog.publisher.open_context import open_to_publish
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.waiting import (
     BackOff,

@@ -23,21 +23,19 @@ from eventlog.core.catalog import Catalog, Database, ObjectClass, match_name
 from eventlog.core.checks import check_rows
 from eventlog.errors import DatabaseError, EventlogError
 from eventlog.model import queue_rows
-from eventlog.publisher.consumers import standings
-from eventlog.publisher.context import LOOPBACK_WAYS_OUT, PublisherOptions, loopback_of_tables, owned_tables
-from eventlog.publisher.cycle import recorded_ids
-from eventlog.publisher.flight import Flight
-from eventlog.publisher.open_log import (
+from eventlog.publisher.configured_classes import (
     available_catalog,
     captured_tables,
     class_names,
     class_schema,
     declared_tables,
     declared_watches,
-    find_log,
-    publisher_options,
-    publisher_user,
 )
+from eventlog.publisher.consumers import standings
+from eventlog.publisher.context import LOOPBACK_WAYS_OUT, PublisherOptions, loopback_of_tables, owned_tables
+from eventlog.publisher.cycle import recorded_ids
+from eventlog.publisher.flight import Flight
+from eventlog.publisher.open_context import find_log, publisher_options, publisher_user
 from eventlog.publisher.output import event_writer
 from eventlog.publisher.queue import HOLD_WAYS_OUT, read_recorded
 from eventlog.sql import doctor, migrations, resync

@@ -26,9 +26,10 @@ from pyspark.sql import SparkSession
 from eventlog.config.load import Config
 from eventlog.core.event_ids import raised_at
 from eventlog.errors import ConfigError, number_of
+from eventlog.publisher.configured_classes import class_names, class_schema, with_tables
 from eventlog.publisher.context import Context, Counters, warn_of_loopback
 from eventlog.publisher.cycle import recorded_ids
-from eventlog.publisher.open_log import class_names, class_schema, open_context, with_tables
+from eventlog.publisher.open_context import open_context
 from eventlog.publisher.queue import read_recorded
 from eventlog.qlik import sequence
 from eventlog.qlik.file_tables import STATE_FILE

@@ -26,8 +26,8 @@ from eventlog.config.load import Config
 from eventlog.config.settings import SinkSettings
 from eventlog.core.catalog import Catalog, Database
 from eventlog.errors import EventlogError
+from eventlog.publisher.configured_classes import catalog_of
 from eventlog.publisher.context import Context, Counters, PublisherOptions
-from eventlog.publisher.open_log import catalog_of
 from eventlog.qlik.sequence import WriterState
 from eventlog.spark.directory import TEMPORARY, Directory
 from eventlog.spark.log_source import Place, worker_url

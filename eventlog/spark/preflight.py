@@ -24,7 +24,7 @@ from eventlog.core.fold import Group
 from eventlog.model import Status
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.cycle import recover
-from eventlog.publisher.open_log import open_unlocked
+from eventlog.publisher.open_context import open_unlocked
 from eventlog.publisher.queue import build_events, read_window
 from eventlog.spark.directory import TEMPORARY, Directory
 from eventlog.spark.log_source import LAST_ID, Place

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 from zipfile import BadZipFile, ZipFile
 
-_IMPORTED: Final = ("eventlog.publisher.cycle", "eventlog.publisher.open_log")
+_IMPORTED: Final = ("eventlog.publisher.cycle", "eventlog.publisher.open_context")
 _SHIPPED: Final = ("pyspark.zip", "py4j-", "spark-core_")
 """How the names of Spark's own zips and jar begin."""
 

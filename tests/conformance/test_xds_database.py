@@ -25,7 +25,7 @@ from eventlog.errors import FatalAnswer, ReceiverAway
 from eventlog.model import Answer, Document, LogRow
 from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.open_log import open_context
+from eventlog.publisher.open_context import open_context
 from eventlog.sql.connection import load_dialect
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable

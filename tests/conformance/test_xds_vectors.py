@@ -15,10 +15,11 @@ from eventlog.core.catalog import Attribute, ObjectClass
 from eventlog.core.events import Outgoing
 from eventlog.core.table_key import key_text
 from eventlog.model import Level, LogRow, Status, Verdict
+from eventlog.publisher.configured_classes import catalog_of, class_names
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.flight import pack
 from eventlog.publisher.marks import Marks
-from eventlog.publisher.open_log import catalog_of, class_names, publisher_options
+from eventlog.publisher.open_context import publisher_options
 from eventlog.publisher.output import event_writer
 from eventlog.publisher.queue import build_events, read_window
 from eventlog.sql.dialect import CurrentRow

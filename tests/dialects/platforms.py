@@ -22,7 +22,8 @@ from eventlog.config.load import Config, load
 from eventlog.core.catalog import Catalog
 from eventlog.errors import TriggerError
 from eventlog.model import LogRow
-from eventlog.publisher.open_log import catalog_of, class_names, declared_watches, find_log
+from eventlog.publisher.configured_classes import catalog_of, class_names, declared_watches
+from eventlog.publisher.open_context import find_log
 from eventlog.sql import migrations
 from eventlog.sql.connection import connect
 from eventlog.sql.database import CAPABILITIES

@@ -13,7 +13,7 @@ from platforms import Platform
 from eventlog.errors import AnotherPublisher, ConfigError, LogTableError
 from eventlog.model import Status
 from eventlog.publisher.context import Counters
-from eventlog.publisher.open_log import open_context
+from eventlog.publisher.open_context import open_context
 from eventlog.sql.dialect import Dialect, LogRows
 from eventlog.sql.log_table import LogTable, locate_log
 from eventlog.sql.rows import (

@@ -14,7 +14,7 @@ from shared import Objects, PlainSink, apply_event
 from eventlog.model import Answer, Document, Event
 from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.open_log import open_context
+from eventlog.publisher.open_context import open_context
 
 WRITERS, CHANGES, OBJECTS = 4, 25, 5
 

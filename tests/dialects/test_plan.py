@@ -14,8 +14,8 @@ from trigger_log import BrokenOff, broken_off
 from eventlog.cli.context import transaction
 from eventlog.cli.triggers import planned_triggers
 from eventlog.errors import ConfigError, DatabaseError, LogTableError, TriggerError
+from eventlog.publisher.configured_classes import catalog_of, class_names, declared_watches
 from eventlog.publisher.doctor import examine
-from eventlog.publisher.open_log import catalog_of, class_names, declared_watches
 from eventlog.sql import migrations
 from eventlog.sql.triggers import TriggerPlan
 

@@ -21,7 +21,7 @@ from typing import Any
 from eventlog.config.load import Config, load
 from eventlog.publisher import cycle, daemon, delivery, marks
 from eventlog.publisher.context import Counters
-from eventlog.publisher.open_log import open_context, open_to_publish
+from eventlog.publisher.open_context import open_context, open_to_publish
 from eventlog.publisher.sinks import files, objects, open_sink
 
 

@@ -26,7 +26,7 @@ from eventlog.core.options import toml
 from eventlog.model import Answer, Document
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.daemon import publish
-from eventlog.publisher.open_log import open_context
+from eventlog.publisher.open_context import open_context
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.waiting import Stop, StopRequest
 from eventlog.sql import migrations

@@ -14,7 +14,7 @@ from shared import execute, fetch, statuses, url_of, wait_until
 from eventlog.cli.context import reading
 from eventlog.cli.triggers import planned_triggers
 from eventlog.config.load import Config, load
-from eventlog.publisher import open_log
+from eventlog.publisher import catalog_watcher
 from eventlog.publisher.doctor import examine
 
 TABLES = (
@@ -38,7 +38,7 @@ def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
 def test_a_table_that_becomes_a_child_by_a_dropped_column_is_known_without_a_restart(
     database: sa.Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(open_log, "CATALOG_INTERVAL", 0.0)
+    monkeypatch.setattr(catalog_watcher, "CATALOG_INTERVAL", 0.0)
     execute(database, *TABLES, "ALTER TABLE tag ADD since date")
     config = watched(database, tmp_path)
     sink = Collecting()
@@ -57,7 +57,7 @@ def test_a_table_that_becomes_a_child_by_a_dropped_column_is_known_without_a_res
 def test_a_child_table_that_gets_a_third_column_says_why_it_is_captured_no_more(
     database: sa.Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(open_log, "CATALOG_INTERVAL", 0.0)
+    monkeypatch.setattr(catalog_watcher, "CATALOG_INTERVAL", 0.0)
     execute(database, *TABLES)
     config = watched(database, tmp_path)
     with publishing(config, Collecting()):

@@ -12,7 +12,7 @@ from publishers import Collecting, install, is_drained, publishing, write_config
 from shared import execute, fetch, statuses, url_of, wait_until
 
 from eventlog.config.load import Config, load
-from eventlog.publisher import open_log
+from eventlog.publisher import catalog_watcher
 
 ZONE = "America/New_York"
 
@@ -61,7 +61,7 @@ def values_of(text: str) -> list[str]:
 def test_what_is_read_back_after_the_change_is_the_value_of_now_before_the_publisher_knows_the_type(
     database: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
-    monkeypatch.setattr(open_log, "CATALOG_INTERVAL", 3600.0)
+    monkeypatch.setattr(catalog_watcher, "CATALOG_INTERVAL", 3600.0)
     change = CHANGES[case]
     config = watched(database, tmp_path, change.before)
     sink = Collecting()

@@ -20,7 +20,7 @@ from shared import execute, fetch, statuses, url_of
 from eventlog.config.load import Config, load
 from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.open_log import open_context
+from eventlog.publisher.open_context import open_context
 from eventlog.publisher.sinks import open_sink
 
 pytest.importorskip("cloudevents.core", reason="the CloudEvents SDK is not installed")

@@ -26,7 +26,7 @@ from eventlog.publisher.context import Counters, Looked, Observer
 from eventlog.publisher.cycle import recover, run_cycle
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.ledger import are_registered
-from eventlog.publisher.open_log import open_unlocked
+from eventlog.publisher.open_context import open_unlocked
 from eventlog.publisher.sinks import Document
 from eventlog.publisher.waiting import StopRequest
 from eventlog.sql import consumers, migrations

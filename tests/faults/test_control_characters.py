@@ -15,7 +15,7 @@ from shared import execute, fetch, url_of
 from eventlog.config.load import load
 from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.open_log import open_context
+from eventlog.publisher.open_context import open_context
 from eventlog.publisher.sinks import open_sink
 
 BELL = "a\x01\x07\x1fb\ufffe"

@@ -26,7 +26,7 @@ from eventlog.model import Answer, Document
 from eventlog.publisher.context import Counters
 from eventlog.publisher.cycle import recover, run_cycle
 from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.open_log import open_context
+from eventlog.publisher.open_context import open_context
 from eventlog.publisher.sinks import open_sink
 
 SCHEMA = (

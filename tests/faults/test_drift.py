@@ -18,7 +18,7 @@ from eventlog.cli.triggers import planned_triggers
 from eventlog.config.load import Config, load
 from eventlog.errors import ReceiverAway
 from eventlog.model import Answer, Document
-from eventlog.publisher import open_log
+from eventlog.publisher import catalog_watcher
 from eventlog.publisher.doctor import examine
 from eventlog.sql.triggers import TriggerPlan
 
@@ -116,7 +116,7 @@ def test_a_new_table_of_a_pattern_is_published_by_a_publisher_that_runs(database
 def test_a_look_at_the_tables_comes_by_the_clock_too(
     database: sa.Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(open_log, "CATALOG_INTERVAL", 0.0)
+    monkeypatch.setattr(catalog_watcher, "CATALOG_INTERVAL", 0.0)
     config = watched(database, tmp_path)
     with publishing(config, Collecting()):
         wait_until(lambda: runs(database), "it runs")
@@ -196,7 +196,7 @@ def test_a_running_publisher_lets_the_rows_of_a_broken_class_wait_and_publishes_
     monkeypatch: pytest.MonkeyPatch,
     case: str,
 ) -> None:
-    monkeypatch.setattr(open_log, "CATALOG_INTERVAL", 0.0)
+    monkeypatch.setattr(catalog_watcher, "CATALOG_INTERVAL", 0.0)
     settings, breaks, mends, reason = BROKEN[case]
     execute(database, ITEM)
     config = watched(database, tmp_path, WATCH | {"style": "row_query_back"} | settings, {"table": "item"})

@@ -25,7 +25,7 @@ from eventlog.errors import ReceiverAway
 from eventlog.model import Event
 from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import Publisher
-from eventlog.publisher.open_log import open_context
+from eventlog.publisher.open_context import open_context
 from eventlog.sql import migrations
 from eventlog.sql.triggers import LOCK_TIMEOUT
 

@@ -25,7 +25,7 @@ from eventlog.model import Answer, Document, KafkaRecord, Level, Verdict
 from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.liveness import ReportingSink
-from eventlog.publisher.open_log import open_context
+from eventlog.publisher.open_context import open_context
 from eventlog.publisher.sinks import open_sink
 from eventlog.publisher.sinks.kafka import KafkaSink
 from eventlog.qlik.message_format import FORMAT

@@ -23,7 +23,7 @@ from eventlog.errors import ConfigError, ReceiverAway
 from eventlog.model import Document
 from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.open_log import open_to_publish
+from eventlog.publisher.open_context import open_to_publish
 from eventlog.publisher.sinks import Owner, open_sink
 from eventlog.publisher.sinks import objects as objects_sink
 from eventlog.publisher.sinks.objects import STATE, ObjectsSink

@@ -11,7 +11,7 @@ from transaction_pool import transaction_pool
 
 from eventlog.errors import DatabaseError
 from eventlog.publisher.context import Counters
-from eventlog.publisher.open_log import open_context
+from eventlog.publisher.open_context import open_context
 from eventlog.sql.connection import connect, is_pooled
 from eventlog.sql.dialects.postgresql import DIALECT
 

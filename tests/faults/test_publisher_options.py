@@ -26,7 +26,7 @@ from eventlog.model import Answer, Document, Level, Verdict
 from eventlog.publisher import context as publisher_context
 from eventlog.publisher.context import Context, Counters, summary
 from eventlog.publisher.daemon import publish, publish_once
-from eventlog.publisher.open_log import open_context
+from eventlog.publisher.open_context import open_context
 from eventlog.publisher.waiting import StopRequest
 from eventlog.sql.windows import Queue
 from eventlog.xds.format import read_events

@@ -20,7 +20,7 @@ from eventlog.config.load import connection_url, load, with_secrets_of_now
 from eventlog.errors import DatabaseAway
 from eventlog.publisher.context import Context, Counters, Observer, WaitFor
 from eventlog.publisher.daemon import publish
-from eventlog.publisher.open_log import open_context
+from eventlog.publisher.open_context import open_context
 from eventlog.publisher.waiting import StopRequest
 
 HTTP = {"sink__type": "http", "sink__answer": "status"}

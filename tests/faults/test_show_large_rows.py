@@ -10,7 +10,7 @@ from shared import execute
 from eventlog.model import LogRow
 from eventlog.publisher.context import Counters
 from eventlog.publisher.explain import explain
-from eventlog.publisher.open_log import open_unlocked
+from eventlog.publisher.open_context import open_unlocked
 from eventlog.sql.dialects.postgresql import DIALECT
 
 COLUMNS = "status, event_type, table_name, table_key, column_name, new_value"

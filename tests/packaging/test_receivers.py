@@ -22,7 +22,7 @@ from eventlog.errors import FatalAnswer, ReceiverAway
 from eventlog.model import Document
 from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.open_log import open_context
+from eventlog.publisher.open_context import open_context
 from eventlog.publisher.sinks.http import HttpOptions, HttpSink
 from eventlog.publisher.sinks.python import CallableSink
 from eventlog.sql import migrations

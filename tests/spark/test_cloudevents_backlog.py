@@ -30,7 +30,7 @@ from eventlog.changes.json_form import to_json
 from eventlog.config.load import Config
 from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.open_log import open_context
+from eventlog.publisher.open_context import open_context
 from eventlog.registry import format_named
 from eventlog.spark.convert import convert as convert_on_spark
 

@@ -25,7 +25,7 @@ from backlog_job import (
 
 from eventlog.errors import AnotherPublisher, EventlogError
 from eventlog.publisher.context import Counters
-from eventlog.publisher.open_log import open_context
+from eventlog.publisher.open_context import open_context
 from eventlog.spark import backlog, hold
 
 _LATE = (

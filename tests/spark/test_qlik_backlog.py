@@ -37,7 +37,7 @@ from eventlog.errors import ConfigError
 from eventlog.model import ChangeOp
 from eventlog.publisher.context import Counters
 from eventlog.publisher.flight import decode
-from eventlog.publisher.open_log import open_unlocked
+from eventlog.publisher.open_context import open_unlocked
 from eventlog.qlik.change_tables import refuse
 from eventlog.qlik.envelope import Message
 from eventlog.qlik.message_files import read_lines

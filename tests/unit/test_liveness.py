@@ -18,7 +18,7 @@ from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish
 from eventlog.publisher.health_file import liveness_file, read_health
 from eventlog.publisher.liveness import ReportingSink, patience
-from eventlog.publisher.open_log import open_context
+from eventlog.publisher.open_context import open_context
 from eventlog.publisher.waiting import StopRequest
 from eventlog.sql import migrations
 

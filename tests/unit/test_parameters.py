@@ -13,7 +13,7 @@ from eventlog import __version__
 from eventlog.config.load import Config, load
 from eventlog.config.publishing import publish_options
 from eventlog.errors import ConfigError
-from eventlog.publisher.open_log import publisher_options
+from eventlog.publisher.open_context import publisher_options
 from eventlog.sql.dialects.postgresql import DIALECT
 
 File = Callable[[str], Config]

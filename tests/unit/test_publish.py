@@ -17,7 +17,7 @@ from eventlog.config.load import load
 from eventlog.errors import AnotherPublisher, DatabaseAway, DatabaseError, FatalAnswer, ReceiverAway
 from eventlog.publisher.context import Context
 from eventlog.publisher.daemon import publish, publish_once
-from eventlog.publisher.open_log import publisher_options
+from eventlog.publisher.open_context import publisher_options
 
 
 class Stop:

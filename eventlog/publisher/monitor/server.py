@@ -47,7 +47,7 @@ from eventlog.publisher.monitor.activity import Monitored
 from eventlog.publisher.monitor.connections import Connections
 from eventlog.publisher.monitor.openmetrics import exposition
 from eventlog.publisher.monitor.status import HIDDEN
-from eventlog.publisher.open_log import open_unlocked
+from eventlog.publisher.open_context import open_unlocked
 from eventlog.sql.doctor import Limits
 from eventlog.sql.rows import count_newest
 from eventlog.transport.http import is_loopback

@@ -22,7 +22,7 @@ from eventlog.core.catalog import Catalog, build_catalog, complete_catalog
 from eventlog.core.options import options_of, toml
 from eventlog.errors import ConfigError, EventlogError
 from eventlog.publisher.context import Counters
-from eventlog.publisher.open_log import is_given, publisher_options
+from eventlog.publisher.open_context import is_given, publisher_options
 from eventlog.publisher.sinks import Owner
 from eventlog.publisher.stream import BadToken, Failure, Gives, Source, Stream
 from eventlog.publisher.stream.follow import Following

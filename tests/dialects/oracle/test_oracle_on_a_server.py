@@ -22,7 +22,7 @@ from sqlalchemy.exc import DBAPIError
 from eventlog.cli.context import transaction
 from eventlog.errors import AnotherPublisher, DatabaseAway
 from eventlog.publisher.context import Context, Counters
-from eventlog.publisher.open_log import open_context
+from eventlog.publisher.open_context import open_context
 from eventlog.sql import migrations
 from eventlog.sql.connection import as_database_errors
 from eventlog.sql.dialects.oracle import DIALECT

@@ -17,7 +17,7 @@ from eventlog.publisher.context import Counters
 from eventlog.publisher.cycle import dry_run
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.flight import decode
-from eventlog.publisher.open_log import open_context, open_unlocked
+from eventlog.publisher.open_context import open_context, open_unlocked
 from eventlog.sql import migrations
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.log_table import locate_log

@@ -21,7 +21,7 @@ from eventlog.model import Document
 from eventlog.publisher import context as publisher_context
 from eventlog.publisher.context import REPORT_INTERVAL, Context, Counters
 from eventlog.publisher.daemon import publish
-from eventlog.publisher.open_log import open_context
+from eventlog.publisher.open_context import open_context
 from eventlog.publisher.waiting import StopRequest
 
 CONFIG = """

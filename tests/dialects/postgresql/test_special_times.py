@@ -15,7 +15,7 @@ from eventlog.core.table_key import quote
 from eventlog.model import Answer, Document, Event, Op
 from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.open_log import open_context
+from eventlog.publisher.open_context import open_context
 from eventlog.sql import migrations
 from eventlog.sql.connection import connect
 from eventlog.sql.dialects.postgresql import DIALECT

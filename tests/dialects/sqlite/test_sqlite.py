@@ -22,7 +22,7 @@ from eventlog.core.catalog import build_catalog
 from eventlog.core.values import Kind
 from eventlog.errors import ConfigError, DatabaseAway, DatabaseError, LogTableError, TriggerError
 from eventlog.publisher.context import Counters
-from eventlog.publisher.open_log import open_context
+from eventlog.publisher.open_context import open_context
 from eventlog.sql.connection import connect, will_write
 from eventlog.sql.dialects.sqlite import DIALECT
 from eventlog.sql.dialects.sqlite.objects import column_type
@@ -250,7 +250,7 @@ def test_a_publisher_that_was_killed_leaves_no_lock(file: Platform) -> None:
         "from pathlib import Path\n"
         "from eventlog.config.load import load\n"
         "from eventlog.publisher.context import Counters\n"
-        "from eventlog.publisher.open_log import open_context\n"
+        "from eventlog.publisher.open_context import open_context\n"
         f"with open_context(load(Path({str(file.place / 'eventlog.toml')!r}), {{}}, {{}}), Counters()):\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )

@@ -1,0 +1,218 @@
+"""Which tables the configuration watches, and the classes that it makes of them (spec/triggers.md 1, spec/xds.md 5)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from sqlalchemy import Connection
+
+from eventlog.config.load import Config
+from eventlog.config.publishing import value_options
+from eventlog.config.settings import WatchSettings
+from eventlog.core.catalog import (
+    Catalog,
+    Database,
+    build_catalog,
+    complete_catalog,
+    match_name,
+)
+from eventlog.core.options import same_fields
+from eventlog.errors import (
+    ConfigError,
+    EventlogError,
+    TriggerError,
+    first_of,
+    together,
+)
+from eventlog.sql.dialect import Dialect
+from eventlog.sql.log_table import LogTable, split_name
+from eventlog.sql.triggers.watch import (
+    WatchedTable,
+    attribute_names,
+    choose_tables,
+    excluded_columns,
+    internal_tables,
+    matching_tables,
+)
+
+
+def read_catalog(connection: Connection, dialect: Dialect, config: Config, log: LogTable) -> Catalog:
+    """Return the classes that the configuration names, as the database has them now; some may be unavailable."""
+    database = dialect.reflect(connection, class_schema(config))
+    return available_catalog(declared_tables(config, database, log), database, log)
+
+
+def class_schema(config: Config) -> str | None:
+    """The schema of the classes, None = the current one. Raises ConfigError if they are of several schemas."""
+    return class_names(config)[0]
+
+
+class DeclaredTables(NamedTuple):
+    """The configuration with a watch for each table that its watches mean, and what is wrong with them.
+
+    ``refused``: names and patterns that give no class now, with the reason. ``doubtful``: tables of watches by pattern
+    that leave out what is not there. They are published, and their triggers stay as they are.
+    """
+
+    config: Config
+    refused: Mapping[str, EventlogError]
+    doubtful: Mapping[str, EventlogError]
+
+
+def with_tables(config: Config, database: Database, log: LogTable) -> Config:
+    """Return the configuration of ``declared_tables``. Raises ConfigError that says everything that is wrong."""
+    config, refused, doubtful = declared_tables(config, database, log)
+    if errors := [*refused.values(), *doubtful.values()]:
+        raise together(errors)
+    return config
+
+
+def declared_tables(config: Config, database: Database, log: LogTable) -> DeclaredTables:
+    """Return the configuration with a watch for each table that patterns of its watches mean (spec/triggers.md 1).
+
+    Its warnings name tables that match and can be no class.
+    """
+    if all(watch.tables is None for watch in config.watches):
+        return DeclaredTables(config, {}, {})
+    tables = {table.name: table for table in database.tables}
+    named = {name for watch in config.watches if watch.table and (name := match_name(watch.table, tables))}
+    ignore = internal_tables(database, log)
+    if config.database.tables is not None:  # what is no class cannot be watched
+        listed = [split_name(name)[1] for name in config.database.tables]
+        ignore |= {name for name in tables if match_name(name, listed) is None}
+    others = {
+        name
+        for watch in config.watches
+        for name in matching_tables(database, watch.tables or (), watch.exclude_tables, ignore)
+    }
+    watches: list[WatchSettings] = []
+    warnings = list(config.warnings)
+    refused: dict[str, EventlogError] = {}
+    doubtful: dict[str, EventlogError] = {}
+    for watch in config.watches:
+        if watch.tables is None:
+            watches.append(watch)
+            continue
+        choice = choose_tables(
+            database, watch.tables, watch.exclude_tables, watched=named, others=others, ignore=ignore
+        )
+        named |= set(choice.tables)  # a table is of the first watch that it matches
+        warnings += (
+            f"{name} matches the watch {watch.name} and has no primary key: it is no class, and nothing of it is "
+            "captured; exclude_tables takes it out"
+            for name in choice.without_key
+        )
+        unknown = set(watch.exclude)
+        for name in choice.tables:
+            known = attribute_names(database, tables[name], named)
+            exclude = tuple(column for column in watch.exclude if match_name(column, known) is not None)
+            unknown -= set(exclude)
+            exclude += tuple(column for column in choice.left_out.get(name, ()) if column not in exclude)
+            watches.append(replace(watch, table=name, tables=None, exclude_tables=(), exclude=exclude))
+        wrong: list[EventlogError] = [
+            ConfigError(f"watch {watch.name}, exclude: {one!r} is an attribute of none of its tables")
+            for one in sorted(unknown)
+        ]
+        for name, error in choice.refused.items():
+            located = ConfigError(f"watch {watch.name}: {error}")
+            if name in watch.exclude_tables:
+                wrong.append(located)
+            else:
+                refused[name] = located
+        if wrong:
+            doubtful |= dict.fromkeys(choice.tables or watch.tables, together(wrong))
+    return DeclaredTables(replace(config, watches=tuple(watches), warnings=tuple(warnings)), refused, doubtful)
+
+
+def class_names(config: Config) -> tuple[str | None, tuple[str, ...] | None]:
+    """The schema of the classes (None = the current one) and their names (None = all of the schema).
+
+    Classes are what ``tables`` lists, else what is watched; what patterns of watches mean is what ``with_tables`` has
+    put in their place. Raises ConfigError if they are of several schemas.
+    """
+    listed = config.database.tables or tuple(watch.name for watch in config.watches)
+    if not listed:
+        return config.database.schema_name, None
+    parts = [split_name(name) if config.database.tables else (None, name) for name in listed]
+    schemas = {schema for schema, _ in parts if schema is not None}
+    if len(schemas) > 1:
+        raise ConfigError(f"tables of several schemas ({', '.join(sorted(schemas))}) need a publisher for each schema")
+    return next(iter(schemas), config.database.schema_name), tuple(name for _, name in parts)
+
+
+def catalog_of(config: Config, database: Database, tables: Sequence[str] | None, log: LogTable) -> Catalog:
+    """Return the classes of a database under the configuration's options; the log and its companions are none.
+
+    Raises ConfigError or TriggerError that says everything that is wrong.
+    """
+    return complete_catalog(_catalog_of(config, database, tables, log, {}))
+
+
+def available_catalog(declared: DeclaredTables, database: Database, log: LogTable) -> Catalog:
+    """Return the classes of a database as ``catalog_of`` does; those that cannot be any are ``unavailable``."""
+    return _catalog_of(declared.config, database, class_names(declared.config)[1], log, declared.refused)
+
+
+def _catalog_of(
+    config: Config,
+    database: Database,
+    tables: Sequence[str] | None,
+    log: LogTable,
+    refused: Mapping[str, EventlogError],
+) -> Catalog:
+    settings, present = config.format, [table.name for table in database.tables]
+    unavailable = dict(refused)
+    exclude: defaultdict[str, set[str]] = defaultdict(set)
+    for watch in declared_watches(config):
+        try:
+            for table, columns in excluded_columns(database, watch, tables).items():
+                exclude[table] |= set(columns)
+        except TriggerError as error:
+            unavailable[match_name(watch.table, present) or watch.table] = error
+    return build_catalog(
+        database,
+        tables=tables,
+        values=value_options(config),
+        meta_identifiers=settings.meta_identifiers,
+        referential=settings.referential,
+        emit_keys=settings.emit_keys,
+        exclude=exclude,
+        ignore=log.own_tables,
+        refused=unavailable,
+        was={watch.name: watch.was for watch in config.watches if watch.was},
+        was_key={watch.name: watch.was_key for watch in config.watches if watch.was_key},
+    )
+
+
+def captured_tables(config: Config, catalog: Catalog) -> tuple[str, ...]:
+    """The tables whose triggers fill the log: those of the watches, or of all classes where nothing is watched."""
+    watched = [catalog.log_name(watch.table) for watch in config.watches if watch.table is not None]
+    classes = [log_name.object_class for log_name in watched if log_name is not None and log_name.child is None]
+    if not config.watches or any(watch.tables is not None for watch in config.watches):
+        classes = [cls for cls in catalog.classes if not cls.is_view]
+    bases = [table for watch in config.watches for table in watch.base or ()]
+    tables = [table for cls in classes for table in (cls.name, *(child.table.name for child in cls.children))]
+    return tuple(dict.fromkeys([*tables, *bases]))
+
+
+def declared_watches(config: Config) -> tuple[WatchedTable, ...]:
+    """The watches of the configuration, as the triggers are compiled from them."""
+    return tuple(WatchedTable(**{**same_fields(watch, WatchedTable), "table": watch.name}) for watch in config.watches)
+
+
+def wanted_classes(config: Config, catalog: Catalog) -> frozenset[str] | None:
+    """The names of the classes that ``source.classes`` asks for, None = all. Raises ConfigError for what is none."""
+    wanted = config.of_log.classes
+    if wanted is None:
+        return None
+    names = [*(cls.name for cls in catalog.classes), *catalog.unavailable]
+    found = {name: match_name(name, names) for name in wanted}
+    if unknown := [name for name, match in found.items() if match is None]:
+        raise ConfigError(
+            f"{config.sources['source.classes']}: {first_of(unknown, 3)} is no class that the configuration names; "
+            f"there are {first_of(sorted(names), 10)}"
+        )
+    return frozenset(match for match in found.values() if match is not None)

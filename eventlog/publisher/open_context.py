@@ -1,0 +1,224 @@
+"""From the configuration to a context: connect, find the log, take its lock, settle its epoch."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from functools import partial
+
+from sqlalchemy import Connection
+
+from eventlog.config.load import Config, connection_url, with_secrets_of_now
+from eventlog.config.publishing import insert_query_back
+from eventlog.core.event_ids import epoch_suffix
+from eventlog.core.events import EventOptions
+from eventlog.core.options import same_fields
+from eventlog.errors import (
+    ConfigError,
+    DatabaseError,
+)
+from eventlog.publisher.configured_classes import captured_tables, read_catalog, wanted_classes
+from eventlog.publisher.context import Context, Counters, PublisherOptions, Used
+from eventlog.publisher.ledger import ledger_of
+from eventlog.publisher.output import event_writer
+from eventlog.publisher.sinks import Owner
+from eventlog.registry import sink_named
+from eventlog.sql.connection import (
+    TO_THE_PRIMARY,
+    as_database_errors,
+    connect,
+    describe,
+    dialect_of,
+    parse_url,
+    refuse_pooling,
+)
+from eventlog.sql.dialect import Dialect
+from eventlog.sql.epoch import differing, pass_over, raise_epoch, read_epoch, write_epoch
+from eventlog.sql.log_table import LogTable, locate_log
+from eventlog.sql.rows import extent
+
+_log = logging.getLogger("eventlog.publisher")
+
+
+@contextmanager
+def open_context(config: Config, counters: Counters, used: Used | None = None) -> Iterator[Context]:
+    """A context that holds the lock of the log until it is left, under an epoch that nobody else has published under.
+
+    ``used``: what this process has used of the log before, None = nothing. Raises ConfigError, DatabaseError,
+    LogTableError, and AnotherPublisher when the log is held.
+    """
+    with open_unlocked(config, counters) as context:
+        if why := context.dialect.read_only(context.connection):
+            place = describe(connection_url(config.database))
+            raise DatabaseError(f"{place} cannot be published from, since rows are marked: {why}; {TO_THE_PRIMARY}")
+        context.dialect.begin_publishing(context.connection)
+        server = context.dialect.server_parts(context.connection, context.log)
+        context.ledger.lock(context.connection, context.dialect, context.log)
+        refuse_pooling(context.connection, context.dialect, describe(connection_url(config.database)))
+        context = replace(context, used=used or Used())
+        yield under_epoch(context, settle_epoch(context, server))
+
+
+@contextmanager
+def open_to_publish(config: Config, counters: Counters, used: Used | None = None) -> Iterator[Context]:
+    """``open_context``, with the place where the sink keeps documents, if it does, made the log's.
+
+    Raises as ``open_context``, and ConfigError for a place that is another's.
+    """
+    with open_context(config, counters, used) as context:
+        connection, log = context.connection, context.log
+
+        def owner() -> Owner:
+            reader = f"/{context.ledger.consumer}" if context.ledger.consumer else ""
+            name = f"the log {log}{reader} in {describe(connection_url(config.database))}"
+            return Owner(context.dialect.identity(connection, log) + reader, name)
+
+        # The newest number is had by drawing one more, which is left out: who may publish may do that.
+        newest_flight = partial(pass_over, connection, context.dialect, log)
+        sink_named(config.sink.type).claim(config.sink.options, owner, newest_flight)
+        connection.commit()
+        yield context
+
+
+@contextmanager
+def open_unlocked(config: Config, counters: Counters) -> Iterator[Context]:
+    """A context without the lock of the log: for reading only. Secrets in files are read anew."""
+    config = with_secrets_of_now(config, "database")
+    url = connection_url(config.database)
+    dialect = dialect_of(url)
+    with as_database_errors(engine := connect(url)), engine.connect() as connection:
+        log = find_log(connection, dialect, config)
+        ledger = ledger_of(config.of_log.consumer, config.of_log.begin)
+        ledger.check_rights(connection, dialect, log, deletes=config.publisher.delete_from_log)
+        catalog = read_catalog(connection, dialect, config, log)
+        options = publisher_options(config, dialect.current_user(connection), dialect.fold_name)
+        options = replace(options, classes=wanted_classes(config, catalog))
+        line = read_epoch(connection, log)
+        connection.commit()
+        with closing(event_writer(config, log)) as writer:
+            context = Context(
+                connection,
+                dialect,
+                log,
+                catalog,
+                options,
+                writer,
+                counters,
+                reread=lambda: read_catalog(connection, dialect, config, log),
+                captured=captured_tables(config, catalog),
+                ledger=ledger,
+            )
+            yield under_epoch(context, line.epoch)
+
+
+# --- the epoch (spec/event-log.md 7.4) --------------------------------------------------------------------------------
+
+
+def settle_epoch(context: Context, server: Mapping[str, str]) -> str:
+    """The epoch that new event-ids carry: a new one, committed, if the log was put back to an earlier state.
+
+    To be called under the lock of the log, or of a consumer. ``server``: what the server says of itself.
+    """
+    conn, dialect, log, used = context.connection, context.dialect, context.log, context.used
+    line = read_epoch(conn, log, is_locked=True)
+    known = line.server
+    reasons = differing(known, server) or differing(used.server, server)
+    if used.flight and (flight := dialect.next_flight(conn, log)) <= used.flight:
+        reasons.append(f"flight number {flight} lies behind {used.flight}, which was used before")
+    # Rows that are deleted are no sign.
+    if used.record_id and not context.options.delete_from_log:
+        _, newest = extent(conn, log) or (0, used.record_id)
+        if newest < used.record_id:
+            reasons.append(f"record_id {newest} lies behind {used.record_id}, which was published before")
+    if reasons:
+        epoch, used.flight = raise_epoch(conn, dialect, log, {**known, **server}, used.flight)
+        used.record_id = 0
+        line = line._replace(epoch=epoch)
+        _log.warning(
+            "the log %s may have been put back to an earlier state: %s. New event-ids carry the epoch %s, so that none "
+            "means two sets of rows. What was sent and is not known here any more comes again under another id, and "
+            "what the database has lost stays with the receiver: see docs/guarantees.md",
+            log,
+            "; ".join(reasons),
+            epoch,
+        )
+    elif known.items() < {**known, **server}.items():
+        write_epoch(conn, dialect, log, line._replace(server={**known, **server}), is_raise=False)
+    conn.commit()
+    used.server = server
+    return line.epoch
+
+
+def under_epoch(context: Context, epoch: str) -> Context:
+    """The context, whose new events carry an epoch."""
+    events = replace(context.options.events, id_suffix=epoch_suffix(epoch))
+    return replace(context, epoch=epoch, options=replace(context.options, events=events))
+
+
+def find_log(connection: Connection, dialect: Dialect, config: Config) -> LogTable:
+    """The log that the configuration names, its form checked (spec/event-log.md 1.4); the rights are not."""
+    settings = config.publisher
+    return locate_log(
+        connection,
+        dialect,
+        name=config.database.log_table,
+        schema=config.database.schema_name,
+        layout=settings.layout,
+        column_map=settings.column_map,
+        column_sort=settings.column_sort,
+    )
+
+
+# --- the options ------------------------------------------------------------------------------------------------------
+
+
+def publisher_options(config: Config, current_user: str, fold_name: Callable[[str], str] = str) -> PublisherOptions:
+    """The options of the cycle (spec/event-log.md 9). ``current_user`` is loopback unless ``driver_user`` is set.
+
+    ``fold_name`` gives ``driver_user`` as the database spells a name that is written so (8.3).
+    """
+    settings = config.publisher
+    user = own_user(config, current_user, fold_name)
+    # A consumer has no changes of its own: every perpetrator is sent unless it names one (spec/event-log.md 13.5).
+    has_loopback = not settings.allow_loopback and (config.of_log.consumer is None or settings.driver_user is not None)
+    changed = {
+        "driver_user": user if has_loopback else None,
+        "concurrency": settings.concurrency if sink_named(config.sink.type).takes_several else 1,
+        "time_of_day": settings.time_of_day or (),
+        "heartbeat_interval": settings.heartbeat_interval * 60.0,
+    }
+    return PublisherOptions(
+        **{**same_fields(settings, PublisherOptions), **changed},
+        leave_loopback=settings.loopback_rows == "leave",
+        delete_loopback=settings.loopback_rows == "consume" and is_given(config, "publisher.loopback_rows"),
+        loopback_is_meant=is_given(config, "publisher.loopback_rows") or is_given(config, "publisher.allow_loopback"),
+        park=settings.on_retry == "park",
+        events=EventOptions(insert_query_back(config), config.format.noop_updates),
+    )
+
+
+def own_user(config: Config, current_user: str, fold_name: Callable[[str], str]) -> str:
+    """The user whose rows are loopback (spec/event-log.md 8.3), whether they are published or not."""
+    named = config.publisher.driver_user
+    return (current_user if named is None else fold_name(named.strip())).rstrip(" ")
+
+
+def publisher_user(config: Config, dialect: Dialect, current_user: str) -> str:
+    """The database user that publishes, before ``driver_user``, for commands that others run too.
+
+    Who installs overrides the URL of the file; that one is the publisher's.
+    """
+    if config.url_of_file is None or config.url_of_file == config.database.url:
+        return current_user
+    try:
+        name = parse_url(config.url_of_file).username
+    except ConfigError:  # it is not in use
+        return current_user
+    return current_user if name is None or not current_user else dialect.spelled(name)
+
+
+def is_given(config: Config, name: str) -> bool:
+    """Whether an option, ``section.key``, was set, in whatever way."""
+    return config.sources.get(name, "default") not in ("default", "profile idm")
