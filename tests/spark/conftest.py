@@ -19,10 +19,14 @@ from eventlog.spark.session import check_java, open_session
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # One session, so one JVM, for all of them: they run in one worker of pytest-xdist (--dist loadgroup).
+    # One session, so one JVM, for all of them: they run in one worker of pytest-xdist (--dist loadgroup). A time limit
+    # that strikes in a call of Java leaves its answer unread, and every later call gets the answer before its own: it
+    # is far off.
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.xdist_group("spark"))
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(900))
 
 
 @pytest.fixture(scope="session")
