@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from operator import itemgetter
 from typing import Final
 
+_first: Final = itemgetter(0)
 _last: Final = itemgetter(1)
 
 Range = tuple[int, int]
@@ -28,6 +29,11 @@ class RecordSet:
     def top(self) -> int:
         """The highest record_id of the set."""
         return self.ranges[-1][1] if self.ranges else self.floor
+
+    @property
+    def spans(self) -> list[Range]:
+        """The whole set as ranges, what lies up to the floor too."""
+        return [(1, self.floor), *self.ranges] if self.floor > 0 else self.ranges.copy()
 
     def __contains__(self, record_id: int) -> bool:
         if record_id <= self.floor:
@@ -55,30 +61,58 @@ class RecordSet:
             else:
                 own[begin:end] = [(first, last)]
 
+    def copy(self) -> RecordSet:
+        """The same record_ids, in a set of its own."""
+        copied = RecordSet(self.floor)
+        copied.ranges = self.ranges.copy()
+        return copied
+
     def discard(self, ranges: Iterable[Range]) -> None:
-        """Take ranges out of the set."""
-        kept: list[Range] = [(1, self.floor), *self.ranges] if self.floor > 0 else list(self.ranges)
-        for first, last in ranges:
-            cut: list[Range] = []
-            for begin, end in kept:
-                cut += [
-                    part for part in ((begin, min(end, first - 1)), (max(begin, last + 1), end)) if part[0] <= part[1]
-                ]
-            kept = cut
-        self.floor, self.ranges = 0, []
-        self.add(kept)
+        """Take ranges out of the set, in whatever order."""
+        out, place = sorted(ranges), 0
+        kept: list[Range] = []
+        for begin, end in self.spans:
+            while place < len(out) and out[place][1] < begin:
+                place += 1
+            following = place
+            while following < len(out) and out[following][0] <= end:
+                first, last = out[following]
+                if begin < first:
+                    kept.append((begin, first - 1))
+                begin, following = max(begin, last + 1), following + 1
+            if begin <= end:
+                kept.append((begin, end))
+        self.floor = kept.pop(0)[1] if kept and kept[0][0] == 1 else 0
+        self.ranges = kept
 
     def decide(self, last: int, shown: Sequence[int]) -> None:
-        """Put all record_ids up to ``last`` into the set but for those ``shown``, which ascend."""
+        """Put all record_ids up to ``last`` into the set but for those ``shown``, which ascend and are not in it."""
+        if last <= self.floor:
+            return
+        place, end = bisect_left(self.ranges, last, key=_last), last
+        if place < len(self.ranges) and self.ranges[place][0] <= last + 1:
+            end, place = self.ranges[place][1], place + 1
         begins = [self.floor + 1, *(one + 1 for one in shown)]
-        ends = [*(one - 1 for one in shown), last]
-        self.add((first, end) for first, end in zip(begins, ends, strict=True) if first <= end)
+        ends = [*(one - 1 for one in shown), end]
+        decided = [(first, stop) for first, stop in zip(begins, ends, strict=True) if first <= stop]
+        if decided and decided[0][0] == self.floor + 1:
+            self.floor = decided.pop(0)[1]
+        self.ranges[:place] = decided
 
-    def gaps(self, last: int) -> list[Range]:
-        """What up to ``last`` is not in the set, in ascending order."""
-        begins = [self.floor + 1, *(end + 1 for _, end in self.ranges)]
-        ends = [*(first - 1 for first, _ in self.ranges), last]
-        return [(first, min(end, last)) for first, end in zip(begins, ends, strict=True) if first <= min(end, last)]
+    def gaps(self, last: int, after: int = 0) -> list[Range]:
+        """What above ``after`` and up to ``last`` is not in the set, in ascending order."""
+        after = max(after, self.floor)
+        begin = bisect_left(self.ranges, after, key=_last)
+        own = self.ranges[begin : bisect_right(self.ranges, last, lo=begin, key=_first)]
+        begins = [after + 1, *(end + 1 for _, end in own)]
+        ends = [*(first - 1 for first, _ in own), last]
+        gaps = list(zip(begins, ends, strict=True))
+        # Ranges do not touch, so that no other one is empty.
+        if gaps[-1][0] > gaps[-1][1]:
+            del gaps[-1]
+        if gaps and gaps[0][0] > gaps[0][1]:
+            del gaps[0]
+        return gaps
 
     def encode(self) -> str:
         """The set as a JSON list: the floor, then of each range its distance from the end before and its length - 1."""

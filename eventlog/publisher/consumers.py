@@ -13,6 +13,7 @@ from eventlog.publisher.ledger import SetLedger
 from eventlog.publisher.queue import read_recorded
 from eventlog.sql.consumers import read_consumers
 from eventlog.sql.dialect import Dialect
+from eventlog.sql.followed_set import FollowedSet
 from eventlog.sql.log_table import LogTable
 
 _CAP: Final = 100_000
@@ -52,7 +53,7 @@ def standings(conn: Connection, dialect: Dialect, log: LogTable, event_time_zone
     for line in lines:
         done = line.done
         done.discard(line.requeued)
-        ledger = SetLedger(line.name, line.begins, done)
+        ledger = SetLedger(line.name, line.begins, FollowedSet(done))
         looked = look_at_queue(conn, dialect, log, event_time_zone, _CAP, ledger)
         flights, _ = read_recorded(conn, log, line.name)
         still = (now - (line.moved or line.begun)).total_seconds()

@@ -128,7 +128,7 @@ def run_cycle(
     seconds = time.monotonic() - begun
     context.observer.window_read(seconds, len(window.groups))
     _log.debug("a window of %d groups was read in %.3f s", len(window.groups), seconds)
-    is_stale = current.is_begun and not is_still_valid(context, current.writers)
+    is_stale = current.rests_on_writers and not is_still_valid(context, current.writers)
     if state.held is not None and not is_still_valid(context, state.held.writers):
         state.held, is_stale = None, True  # rows may have come to those that are held, and behind them later ones
     if is_stale:

@@ -16,11 +16,12 @@ from typing import Any, Final, NamedTuple, Protocol
 from sqlalchemy import Connection
 
 from eventlog.core.record_set import RecordSet
-from eventlog.errors import AnotherPublisher, ConsumerRuns, LogTableError
+from eventlog.errors import AnotherPublisher, ConsumerRuns
 from eventlog.model import Status
 from eventlog.sql import consumers
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.epoch import note_removed
+from eventlog.sql.followed_set import FollowedSet
 from eventlog.sql.log_table import LogTable, check_rights
 from eventlog.sql.rows import count_queue, tail
 from eventlog.sql.windows import Queue, Window, to_ranges
@@ -32,18 +33,24 @@ Writers = frozenset[str] | None
 class QueueScan(NamedTuple):
     """The rest of a scan: record_ids ``first`` to ``last``, None = to the tail; ``writers`` when it began.
 
-    ``past``: how many rows more it has read past than taken.
+    ``past``: how many rows more it has read past than taken. ``passes``: it leaves gaps out that ``writers`` may fill.
     """
 
     first: int
     last: int | None
     writers: Writers
     past: int = 0
+    passes: bool = False
 
     @property
     def is_begun(self) -> bool:
         """Whether a window of it has been read."""
         return self.first > 1
+
+    @property
+    def rests_on_writers(self) -> bool:
+        """Whether its next window counts only if nobody of ``writers`` has ended."""
+        return self.is_begun or self.passes
 
 
 class Ledger(Protocol):
@@ -230,32 +237,30 @@ LETTERS: Final = StatusLedger()
 
 # --- a consumer's -----------------------------------------------------------------------------------------------------
 
-_MOST_LOOKS: Final = 8
-"""Looks at the open writers that wait for these to end."""
-_MOST_SHOWN: Final = 10_000
-"""Rows in gaps that are looked at before a gap is closed."""
+_SMALL: Final = 1_000
+"""Ranges of a set that is written whole whenever rows join it."""
+_MOST_COUNTED: Final = 10_000
 
 
 @dataclass(slots=True)
 class SetLedger:
     """A set of record_ids, in memory and in the line of the consumer.
 
-    ``begins``: where the consumer begins if it is new. ``looks``: the highest record_id of the set at a moment, and who
-    had written the log and was open right after it: when all of these have ended, gaps up to it can be filled no more.
-    ``is_changed``: the set in memory is another one than that of the line.
+    ``begins``: where the consumer begins if it is new. ``recent``: what has joined the set since the line got it whole,
+    None = it has not got it from this session. ``is_changed``: the set has changed otherwise.
     """
 
     consumer: str
     begins: str = consumers.NOW
-    done: RecordSet = field(default_factory=RecordSet)
-    looks: list[tuple[int, frozenset[str]]] = field(default_factory=list)
+    followed: FollowedSet = field(default_factory=FollowedSet)
+    recent: RecordSet | None = None
     is_changed: bool = False
 
     statuses = frozenset(status.value for status in Status)
 
     @property
     def ranges(self) -> int | None:
-        return len(self.done.ranges)
+        return len(self.followed.done.ranges)
 
     def lock(self, conn: Connection, dialect: Dialect, log: LogTable) -> None:
         is_ours = dialect.try_consumer_lock(conn, log, self.consumer)
@@ -275,42 +280,19 @@ class SetLedger:
 
     def recover(self, conn: Connection, dialect: Dialect, log: LogTable) -> None:
         line = consumers.read_consumer(conn, log, self.consumer)
-        self.done = consumers.first_set(conn, dialect, log, self.begins) if line is None else line.done
-        # A prepared transaction has another name after a restart of the server.
-        self.looks, self.is_changed = [], False
+        # Whom it knew is forgotten: a prepared transaction has another name after a restart of the server.
+        self.followed = FollowedSet(consumers.first_set(conn, dialect, log, self.begins) if line is None else line.done)
+        self.recent, self.is_changed = None, False
 
     def loading(self, conn: Connection, log: LogTable) -> tuple[datetime, dict[str, Any]] | None:
         return consumers.loading(conn, log, self.consumer)
 
     def begin_scan(self, conn: Connection, dialect: Dialect, log: LogTable, *, is_long: bool) -> QueueScan | None:
         if again := consumers.pop_requeued(conn, log, self.consumer):
-            self.done.discard(again)
+            self.followed.discard(again)
             self.is_changed = True
-        self._close_gaps(conn, dialect, log)
-        return QueueScan(1, self.done.top, None)
-
-    def _close_gaps(self, conn: Connection, dialect: Dialect, log: LogTable) -> None:
-        """Take numbers that will never be given for done (spec/event-log.md 13.1)."""
-        if not self.done.ranges:
-            self.looks.clear()
-            return
-        top = self.done.top
-        # After the highest record_id was seen.
-        writers = dialect.open_writers(conn, log)
-        if writers is None:
-            raise LogTableError(f"the database does not tell any more who has written the log {log}")
-        if len(self.looks) < _MOST_LOOKS and all(last < top for last, _ in self.looks):
-            self.looks.append((top, writers))
-        ended = max((last for last, before in self.looks if before.isdisjoint(writers)), default=0)
-        if not ended:
-            return
-        self.looks = [look for look in self.looks if look[0] > ended]
-        gaps = consumers.behind(self.done, dialect, ended, _MOST_SHOWN)
-        # By a statement of its own: its snapshot is taken after all of them have ended.
-        shown = consumers.shown_ids(conn, dialect, log, gaps) if gaps.gaps else []
-        before = self.done.floor, len(self.done.ranges)
-        self.done.decide(shown[-1] if len(shown) == _MOST_SHOWN else ended, shown)
-        self.is_changed = self.is_changed or before != (self.done.floor, len(self.done.ranges))
+        self.is_changed = self.followed.look(conn, dialect, log) or self.is_changed
+        return QueueScan(1, self.followed.done.top, self.followed.writers, passes=True)
 
     def rest(self, scan: QueueScan, next_first: int, past: int) -> QueueScan:
         # Every window begins at the head: nobody's writers are known, so that a new scan begins.
@@ -323,20 +305,20 @@ class SetLedger:
         letter = status.rstrip(" ")
         if letter not in self.statuses:
             return letter
-        return (Status.SUCCESS if record_id in self.done else Status.NEW).value
+        return (Status.SUCCESS if record_id in self.followed.done else Status.NEW).value
 
     def undone(self, window: Window) -> Window:
         last = Dialect.last_record_id if window.last is None else window.last
-        return replace(window, gaps=tuple(self.done.gaps(last)))
+        return replace(window, gaps=tuple(self.followed.passed.gaps(last)))
 
     def queue(self, conn: Connection, dialect: Dialect, log: LogTable, event_time_zone: str) -> Queue:
-        return Queue(self.count(conn, dialect, log, _MOST_SHOWN), None)
+        return Queue(self.count(conn, dialect, log, _MOST_COUNTED), None)
 
     def tail(self, conn: Connection, log: LogTable) -> int | None:
         return consumers.highest_row(conn, log)
 
     def count(self, conn: Connection, dialect: Dialect, log: LogTable, most: int) -> int:
-        return consumers.count_behind(conn, dialect, log, self.done, most)
+        return consumers.count_behind(conn, dialect, log, self.followed.passed, most)
 
     def write(
         self,
@@ -349,11 +331,18 @@ class SetLedger:
         deletes: bool = False,
     ) -> None:
         """One statement, if there is something to write. What comes of a failure is that ``recover`` is called."""
-        record_ids = sorted(chain(retained, *letters.values()))
-        self.done.add(to_ranges(record_ids))
-        if record_ids or self.is_changed:
-            consumers.write_done(conn, dialect, log, self.consumer, self.done, moved=bool(record_ids))
-            self.is_changed = False
+        ranges = to_ranges(sorted(chain(retained, *letters.values())))
+        if not ranges and not self.is_changed:
+            return
+        self.followed.add(ranges)
+        done, recent = self.followed.done, self.recent
+        if recent is not None:
+            recent.add(ranges)
+        if recent is None or self.is_changed or len(done.ranges) <= _SMALL or len(recent.ranges) > _SMALL:
+            consumers.write_done(conn, dialect, log, self.consumer, done, moved=bool(ranges))
+            self.recent, self.is_changed = RecordSet(), False
+        else:
+            consumers.write_recent(conn, dialect, log, self.consumer, recent)
 
 
 def ledger_of(consumer: str | None, begins: str) -> Ledger:

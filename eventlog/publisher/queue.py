@@ -369,6 +369,11 @@ class DueScan(NamedTuple):
         """Whether a window of it has been read."""
         return self.after is not None
 
+    @property
+    def rests_on_writers(self) -> bool:
+        """As of ``QueueScan``."""
+        return self.is_begun
+
 
 def begin_due_scan(context: Context, is_long: bool) -> DueScan:
     """A scan of all rows that are due now by the database's clock. ``is_long`` as of ``begin_scan``."""

@@ -23,7 +23,7 @@ from eventlog.sql.log_table import LogTable, quoted, schema_of
 from eventlog.sql.rows import Requeued, add_errors, column_of, refuse_stale
 from eventlog.sql.windows import Ranges, Window, to_ranges
 
-COLUMNS: Final = ("name", "begun", "begins", "done", "moved", "requeued", "loaded")
+COLUMNS: Final = ("name", "begun", "begins", "done", "recent", "moved", "requeued", "loaded")
 """The columns of ``<log>_consumer``."""
 NOW: Final = "now"
 FIRST: Final = "first"
@@ -100,11 +100,14 @@ def read_consumer(conn: Connection, log: LogTable, name: str) -> ConsumerLine | 
 
 
 def _line(row: Sequence[Any]) -> ConsumerLine:
-    name, begun, begins, done, moved, requeued, loaded = row
+    name, begun, begins, done, recent, moved, requeued, loaded = row
     try:
+        record_set = decode(done)
+        if recent is not None:
+            record_set.add(decode(recent).spans)
         again = [] if requeued is None else [(int(first), int(last)) for first, last in json.loads(requeued)]
         return ConsumerLine(
-            str(name), begun, str(begins), decode(done), moved, again, None if loaded is None else json.loads(loaded)
+            str(name), begun, str(begins), record_set, moved, again, None if loaded is None else json.loads(loaded)
         )
     except (TypeError, ValueError) as error:
         raise DatabaseError(
@@ -193,8 +196,18 @@ def _visible(conn: Connection, log: LogTable) -> list[tuple[int, int]]:
 
 def write_done(conn: Connection, dialect: Dialect, log: LogTable, name: str, done: RecordSet, *, moved: bool) -> None:
     """Write the set over the one that stands in the line. ``moved``: rows have joined it."""
+    _write(conn, dialect, log, name, {"done": done.encode(), "recent": None}, moved=moved)
+
+
+def write_recent(conn: Connection, dialect: Dialect, log: LogTable, name: str, recent: RecordSet) -> None:
+    """Write what has joined the set since it was written as a whole."""
+    _write(conn, dialect, log, name, {"recent": recent.encode()}, moved=True)
+
+
+def _write(
+    conn: Connection, dialect: Dialect, log: LogTable, name: str, values: dict[str, Any], *, moved: bool
+) -> None:
     table = _consumers(log)
-    values: dict[str, Any] = {"done": done.encode()}
     if moved:
         values["moved"] = sa.literal_column(dialect.utc_now)
     if not conn.execute(sa.update(table).where(table.c.name == name).values(values)).rowcount:
@@ -223,8 +236,7 @@ def ask_again(conn: Connection, log: LogTable, name: str, ranges: Ranges) -> Non
         raise _gone(log, name)
     asked = RecordSet(0, [] if line.requeued is None else [(low, high) for low, high in json.loads(line.requeued)])
     asked.add(ranges)
-    both = [(1, asked.floor), *asked.ranges] if asked.floor else asked.ranges
-    conn.execute(sa.update(table).where(table.c.name == name).values(requeued=json.dumps(both)))
+    conn.execute(sa.update(table).where(table.c.name == name).values(requeued=json.dumps(asked.spans)))
 
 
 def loading(conn: Connection, log: LogTable, name: str) -> tuple[datetime, dict[str, Any]] | None:

@@ -18,19 +18,21 @@ import sqlalchemy as sa
 from publishers import LONG, Collecting, Inbox, configuration, make_log, opened, publishing, session, write
 from shared import PATIENCE, Run, execute, fetch, statuses, url_of, wait_until
 
+from eventlog import publisher
 from eventlog.config.load import Config, load
 from eventlog.errors import ConfigError, ConsumerRuns, LogTableError
 from eventlog.model import Answer, Level, LogRow, Verdict
 from eventlog.publisher import daemon
-from eventlog.publisher.context import Counters, Looked, Observer
+from eventlog.publisher.context import Context, Counters, Looked, Observer
 from eventlog.publisher.cycle import recover, run_cycle
 from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.ledger import are_registered
+from eventlog.publisher.ledger import SetLedger, are_registered
 from eventlog.publisher.open_context import open_unlocked
 from eventlog.publisher.sinks import Document
 from eventlog.publisher.waiting import StopRequest
-from eventlog.sql import consumers, migrations
+from eventlog.sql import consumers, followed_set, migrations
 from eventlog.sql.connection import load_dialect
+from eventlog.sql.followed_set import FollowedSet
 from eventlog.sql.log_table import LogTable
 
 
@@ -155,6 +157,19 @@ def test_rows_that_commit_late_are_sent_and_nobody_waits_for_them(pg_log: sa.Eng
     assert the_set(pg_log) == (5, [])
 
 
+def values_of(sink: Collecting, key: int) -> list[str]:
+    """The values that come to an object, in the order in which they were sent."""
+    return [
+        text
+        for document in sink.documents
+        for event in document.events
+        if event.association.startswith(f"idu={key},")
+        for attribute in event.attributes
+        for _, texts in attribute.steps
+        for text in texts
+    ]
+
+
 def test_every_window_begins_at_the_head_so_that_no_row_overtakes_one_of_its_object(
     pg_log: sa.Engine, writer: Callable[[], Any]
 ) -> None:
@@ -170,17 +185,123 @@ def test_every_window_begins_at_the_head_so_that_no_row_overtakes_one_of_its_obj
         long.commit()
         while run_cycle(context, state, sink, lambda: False).more:
             pass
-    values = [
-        text
-        for document in sink.documents
-        for event in document.events
-        if event.association.startswith("idu=1,")
-        for attribute in event.attributes
-        for _, texts in attribute.steps
-        for text in texts
-    ]
-    assert values == ["a", "b"]
+    assert values_of(sink, 1) == ["a", "b"]
     assert len(set(sink.event_ids)) == len(sink.event_ids) == 17
+
+
+@pytest.fixture
+def relied_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Writers that were open at one look are relied on at the next."""
+    monkeypatch.setattr(followed_set, "OLD", 0.0)
+
+
+def sets_of(context: Context) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """What is done, and what is passed over too."""
+    followed = cast(SetLedger, context.ledger).followed
+    return followed.done.spans, followed.passed.spans
+
+
+@pytest.mark.usefixtures("relied_on")
+def test_gaps_are_passed_over_while_nobody_has_ended_who_may_fill_them(
+    pg_log: sa.Engine, writer: Callable[[], Any]
+) -> None:
+    late, undone = writer(), writer()
+    late.execute(ROW.format(1, "late"))
+    write(pg_log, 2)
+    undone.execute(ROW.format(3, "undone"))
+    write(pg_log, 4)
+    sink = Collecting()
+    with opened(consumer(pg_log)) as context:
+        state = recover(context)
+        for _ in range(3):
+            run_cycle(context, state, sink, lambda: False)
+        assert sets_of(context) == ([(2, 2), (4, 4)], [(1, 4)])
+        undone.rollback()
+        run_cycle(context, state, sink, lambda: False)
+        assert sets_of(context) == ([(2, 2), (4, 4)], [(1, 4)])
+        assert sink.event_ids == ["2", "4"]
+        late.commit()
+        for _ in range(2):
+            run_cycle(context, state, sink, lambda: False)
+    assert sink.event_ids == ["2", "4", "1"]
+    assert the_set(pg_log) == (4, [])
+
+
+@pytest.mark.usefixtures("relied_on")
+def test_a_row_that_comes_to_a_gap_behind_the_look_is_not_overtaken_by_the_next_of_its_object(
+    pg_log: sa.Engine, writer: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = writer()
+    late.execute(ROW.format(1, "a"))
+    write(pg_log, 2)
+    sink = Collecting()
+    with opened(consumer(pg_log), fold_distance=1) as context:
+        state = recover(context)
+        for _ in range(3):
+            run_cycle(context, state, sink, lambda: False)
+        look = FollowedSet.look
+
+        def look_before_a_commit(*arguments: Any) -> bool:
+            is_changed = look(*arguments)
+            late.commit()
+            execute(pg_log, ROW.format(1, "b"))
+            monkeypatch.setattr(FollowedSet, "look", look)
+            return is_changed
+
+        monkeypatch.setattr(FollowedSet, "look", look_before_a_commit)
+        assert run_cycle(context, state, sink, lambda: False).more
+        assert sink.event_ids == ["2"]
+        run_cycle(context, state, sink, lambda: False)
+    assert values_of(sink, 1) == ["a", "b"]
+    assert the_set(pg_log)[0] == 3
+
+
+@pytest.mark.usefixtures("relied_on")
+def test_who_holds_the_lock_and_has_written_nothing_yet_is_not_relied_on(
+    pg_log: sa.Engine, writer: Callable[[], Any]
+) -> None:
+    late = writer()
+    late.execute("UPDATE eventlog SET status = 'N' WHERE false")
+    execute(pg_log, "SELECT nextval('eventlog_record_id_seq')")
+    write(pg_log, 2)
+    with opened(consumer(pg_log)) as context:
+        state = recover(context)
+        for _ in range(3):
+            run_cycle(context, state, Collecting(), lambda: False)
+        assert sets_of(context) == ([(2, 2)], [(2, 2)])
+        late.commit()
+        run_cycle(context, state, Collecting(), lambda: False)
+        assert sets_of(context) == ([(1, 2)], [(1, 2)])
+
+
+def test_of_a_set_of_many_ranges_what_has_joined_it_is_written(
+    pg_log: sa.Engine, writer: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publisher.ledger, "_SMALL", 2)
+    late, sink, lines = writer(), Collecting(), []
+    with opened(consumer(pg_log)) as context:
+        state = recover(context)
+        for number in range(7):
+            late.execute(ROW.format(1, f"late {number}"))
+            write(pg_log, 2)
+            run_cycle(context, state, sink, lambda: False)
+            ((done, recent),) = fetch(pg_log, "SELECT done, recent FROM eventlog_consumer")
+            lines.append((done, recent))
+            with pg_log.connect() as conn:
+                line = consumers.read_consumer(conn, context.log, "search")
+            assert line is not None
+            assert line.done.spans == [(one, one) for one in range(2, 2 * number + 3, 2)]
+    assert lines[2:] == [
+        ("[0,2,0,2,0]", "[0,6,0]"),
+        ("[0,2,0,2,0]", "[0,6,0,2,0]"),
+        ("[0,2,0,2,0,2,0,2,0,2,0]", None),
+        ("[0,2,0,2,0,2,0,2,0,2,0]", "[0,12,0]"),
+        ("[0,2,0,2,0,2,0,2,0,2,0]", "[0,12,0,2,0]"),
+    ]
+    assert len(sink.event_ids) == 7
+    assert consume(consumer(pg_log)) == []
+    late.commit()
+    assert len(consume(consumer(pg_log))) == 1  # its rows are one event's
 
 
 def test_an_event_that_a_crash_left_is_sent_under_its_id_with_its_rows(log: sa.Engine) -> None:

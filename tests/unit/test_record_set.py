@@ -45,8 +45,28 @@ def test_what_is_discarded_is_no_longer_in_it(floor: int, ids: set[int], out: se
 @given(_floor, _ids, st.integers(0, 70))
 def test_gaps_are_what_is_not_in_it(floor: int, ids: set[int], last: int) -> None:
     record_set = RecordSet(floor, to_ranges(sorted(ids)))
-    gaps = {one for first, end in record_set.gaps(last) for one in range(first, end + 1)}
-    assert gaps == set(range(1, last + 1)) - _members(record_set)
+    gaps = record_set.gaps(last)
+    assert {one for first, end in gaps for one in range(first, end + 1)} == set(range(1, last + 1)) - _members(
+        record_set
+    )
+    assert all(first <= end for first, end in gaps)
+
+
+@given(_floor, _ids, st.integers(0, 70), st.integers(0, 70))
+def test_gaps_above_a_record_id_are_those_of_them_that_lie_there(
+    floor: int, ids: set[int], last: int, after: int
+) -> None:
+    record_set = RecordSet(floor, to_ranges(sorted(ids)))
+    gaps = {one for first, end in record_set.gaps(last, after) for one in range(first, end + 1)}
+    assert gaps == set(range(after + 1, last + 1)) - _members(record_set)
+
+
+@given(_floor, _ids, _ids)
+def test_a_copy_is_a_set_of_its_own(floor: int, ids: set[int], more: set[int]) -> None:
+    record_set = RecordSet(floor, to_ranges(sorted(ids)))
+    copied, before = record_set.copy(), _members(record_set)
+    copied.add(to_ranges(sorted(more)))
+    assert (_members(record_set), _members(copied)) == (before, before | more)
 
 
 @given(_floor, _ids, st.integers(0, 70), _ids)

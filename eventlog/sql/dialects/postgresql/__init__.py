@@ -294,7 +294,11 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
 
 
 def _bounds(ranges: Ranges) -> dict[str, object]:
-    return {"lo": [first for first, _ in ranges], "hi": [last for _, last in ranges]}
+    # As text, which the driver takes as it is: it looks at each number of a list.
+    return {
+        "lo": f"{{{','.join(str(first) for first, _ in ranges)}}}",
+        "hi": f"{{{','.join(str(last) for _, last in ranges)}}}",
+    }
 
 
 def _adopt(snapshot: str) -> str:

@@ -149,6 +149,7 @@ def _create_consumers(log: LogTable, dialect: Dialect) -> None:
         sa.Column("begun", types["time"], nullable=False, server_default=now, comment="When it was registered, in UTC"),
         sa.Column("begins", types["code"], nullable=False, comment="Where it began: now, first, snapshot, a record_id"),
         sa.Column("done", types["text"], nullable=False, comment="JSON: the set of record_ids that it has done"),
+        sa.Column("recent", types["text"], comment="JSON: what has joined it since done was written; NULL: nothing"),
         sa.Column("moved", types["time"], comment="When rows last joined the set, in UTC; NULL: never"),
         sa.Column("requeued", types["text"], comment="JSON: record_ids to be taken out of the set; NULL: none"),
         sa.Column("loaded", types["text"], comment="JSON: how far its snapshot is; NULL: it has none any more"),
