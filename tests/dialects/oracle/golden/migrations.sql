@@ -311,6 +311,7 @@ BEGIN
     begun TIMESTAMP DEFAULT SYS_EXTRACT_UTC(SYSTIMESTAMP) NOT NULL,
     begins VARCHAR2(64 CHAR) NOT NULL,
     done CLOB NOT NULL,
+    recent CLOB,
     moved TIMESTAMP,
     requeued CLOB,
     loaded CLOB
@@ -332,6 +333,8 @@ COMMENT ON COLUMN "LOGS"."EVENTLOG_CONSUMER".begun IS 'When it was registered, i
 COMMENT ON COLUMN "LOGS"."EVENTLOG_CONSUMER".begins IS 'Where it began: now, first, snapshot, a record_id';
 
 COMMENT ON COLUMN "LOGS"."EVENTLOG_CONSUMER".done IS 'JSON: the set of record_ids that it has done';
+
+COMMENT ON COLUMN "LOGS"."EVENTLOG_CONSUMER".recent IS 'JSON: what has joined it since done was written; NULL: nothing';
 
 COMMENT ON COLUMN "LOGS"."EVENTLOG_CONSUMER".moved IS 'When rows last joined the set, in UTC; NULL: never';
 
