@@ -14,11 +14,13 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from enum import Enum
+from functools import partial
 from html import escape
 from importlib import import_module
 from inspect import cleandoc
 from pathlib import Path
 from pkgutil import walk_packages
+from types import ModuleType
 from typing import Final
 
 import click
@@ -28,6 +30,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import eventlog  # noqa: E402
+import eventlog.spark  # noqa: E402
 from eventlog import cli  # noqa: E402
 from eventlog.cli import examples_of, grouped_options  # noqa: E402
 from eventlog.cli.settings import SELF_EXPLAINING  # noqa: E402
@@ -215,10 +218,10 @@ _COUNTED: Final = ("Counters", "Report")
 """What a program reads the fields of; eventlog itself calls the methods."""
 
 
-def _interface() -> Iterator[str]:
-    """The public names of the package, each with its signature and its docstring."""
-    for name in eventlog.__all__:
-        public = getattr(eventlog, name)
+def _interface(package: ModuleType) -> Iterator[str]:
+    """The public names of a package, each with its signature and its docstring."""
+    for name in package.__all__:
+        public = getattr(package, name)
         if issubclass(type(public), type) and issubclass(public, Exception):
             yield from (
                 f"### {name}",
@@ -346,7 +349,8 @@ PARTS: Final[dict[str, Callable[[], Iterator[str]]]] = {
     "metrics": _metrics,
     "job_metrics": _job_metrics,
     "errors": _errors,
-    "interface": _interface,
+    "interface": partial(_interface, eventlog),
+    "spark": partial(_interface, eventlog.spark),
     "rules": _rules,
     "cells": _cells,
 }

@@ -1,1 +1,66 @@
-"""Bulk conversion on Spark."""
+"""eventlog on Spark: backlogs, captures, changes and change tables as DataFrames.
+
+Public are the names of ``__all__`` (docs/spark.md). They are resolved when they are first used, so that ``import
+eventlog.spark`` needs no PySpark. No name is that of a module of this package, which Python would put in its place.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from eventlog.spark.backlog import Report as BacklogReport
+    from eventlog.spark.backlog import Request as BacklogRequest
+    from eventlog.spark.backlog import run as run_backlog
+    from eventlog.spark.change_frame import read_captures
+    from eventlog.spark.change_tables import find_change_tables, live_view, read_change_table, read_rows
+    from eventlog.spark.convert import convert as convert_captures
+    from eventlog.spark.log_source import register
+    from eventlog.spark.messages import read_messages, write_messages
+    from eventlog.spark.session import SparkFailed
+
+__all__ = [
+    "BacklogReport",
+    "BacklogRequest",
+    "SparkFailed",
+    "convert_captures",
+    "find_change_tables",
+    "live_view",
+    "read_captures",
+    "read_change_table",
+    "read_messages",
+    "read_rows",
+    "register",
+    "run_backlog",
+    "write_messages",
+]
+
+_HOMES: Final = {
+    "BacklogReport": ("backlog", "Report"),
+    "BacklogRequest": ("backlog", "Request"),
+    "SparkFailed": ("session", "SparkFailed"),
+    "convert_captures": ("convert", "convert"),
+    "find_change_tables": ("change_tables", "find_change_tables"),
+    "live_view": ("change_tables", "live_view"),
+    "read_captures": ("change_frame", "read_captures"),
+    "read_change_table": ("change_tables", "read_change_table"),
+    "read_messages": ("messages", "read_messages"),
+    "read_rows": ("change_tables", "read_rows"),
+    "register": ("log_source", "register"),
+    "run_backlog": ("backlog", "run"),
+    "write_messages": ("messages", "write_messages"),
+}
+"""The module of each public name, and what it is called there."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, there = _HOMES[name]
+    value = globals()[name] = getattr(import_module(f"{__name__}.{module}"), there)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -60,7 +60,7 @@ class FoundTable:
     place: Path
 
 
-def change_tables(source: str, options: Mapping[str, Any] | None = None) -> list[FoundTable]:
+def find_change_tables(source: str, options: Mapping[str, Any] | None = None) -> list[FoundTable]:
     """The change tables of a directory that the options want. ``options``: those of the reader of
     ``qlik-change-table``. Raises ConfigError, FormatError.
     """

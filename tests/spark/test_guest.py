@@ -39,7 +39,7 @@ def test_no_function_that_takes_a_session_changes_a_setting_of_it_or_the_job_gro
     options = {"url_file": str(url_file), "schema_name": "hr"}
 
     def users() -> DataFrame:
-        (table,) = (each for each in change_tables.change_tables(str(tables)) if each.table == "usr")
+        (table,) = (each for each in change_tables.find_change_tables(str(tables)) if each.table == "usr")
         return change_tables.read_rows(spark, table)
 
     calls: list[tuple[str, Callable[[], object]]] = [

@@ -24,7 +24,7 @@ from eventlog.model import Change, ChangeOp
 from eventlog.registry import format_named
 from eventlog.spark import change_tables as module
 from eventlog.spark.change_frame import SCHEMA, change_of
-from eventlog.spark.change_tables import change_tables, live_view, read_change_table, read_rows
+from eventlog.spark.change_tables import find_change_tables, live_view, read_change_table, read_rows
 from eventlog.spark.session import READS_TIMES
 
 NOON = datetime(2026, 5, 10, 12, tzinfo=UTC)
@@ -197,7 +197,7 @@ def test_members_that_only_later_objects_of_json_have_are_not_lost(spark: SparkS
 def test_rows_are_as_they_are_stored_and_the_live_view_takes_them(spark: SparkSession, tmp_path: Path) -> None:
     options = {"tables": TABLES, "file_format": "parquet"}
     format_named("qlik-change-table").write(changes(), str(tmp_path), options, Report(strict=True))
-    item, shop = change_tables(str(tmp_path))
+    item, shop = find_change_tables(str(tmp_path))
     assert [(table.schema, table.table) for table in (item, shop)] == [("app", "item"), ("app", "shop")]
     rows = read_rows(spark, shop)
     assert rows.columns[-2:] == ["no", "a.town"]
