@@ -70,12 +70,12 @@ class MessagePack(Format):
     def read_changes(self, source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
         catalog = catalog_of(options.catalog)
         with Path(source).open("rb") as file:
-            unpacker = msgpack.Unpacker(file, unicode_errors="surrogatepass", strict_map_key=False)
+            unpacker = msgpack.Unpacker(file, unicode_errors="surrogatepass")
             try:
                 for number, value in enumerate(unpacker, 1):
                     yield from self._change(value, f"{source}, object {number}", catalog, report)
             except (ValueError, msgpack.exceptions.UnpackException) as error:
-                report.skip(FormatError(f"{source}: no MessagePack: {error}"))
+                report.skip(FormatError(f"{source}: no MessagePack of changes: {error}"))
 
     def _change(self, value: Any, place: str, catalog: Any, report: Report) -> Iterator[Change]:
         if not isinstance(value, dict):
