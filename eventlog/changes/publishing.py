@@ -60,7 +60,7 @@ class Publishing:
     """Where the events of a writer come from, and what takes its documents.
 
     ``values``: how values were made texts. ``database``, ``schema``, ``log``: names of what is published. ``topic``:
-    the one that the sink is configured with. ``layout``: ``lines``, where documents stand one after the other, or
+    the one that the sink is configured with. ``file_layout``: ``lines``, where documents stand one after the other, or
     ``documents``, each on its own. ``in_records``: the sink takes records of Kafka; ``in_messages``: each document
     goes out alone, with answer; ``has_headers``: headers go with it. ``catalog``: the classes of a followed source, for
     keys and types, None = not known; those of a log come with its events. ``utc_now``: the clock.
@@ -71,7 +71,7 @@ class Publishing:
     schema: str | None = None
     log: str = ""
     topic: str | None = None
-    layout: str = "lines"
+    file_layout: str = "lines"
     in_records: bool = False
     in_messages: bool = False
     has_headers: bool = False

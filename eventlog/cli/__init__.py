@@ -74,8 +74,8 @@ OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
         "--loopback", "--consumer", "--begin", "--older-than", "--limit", "--sample", "--ignore", "--lines",
     ),
     "Formats and files": (
-        "--from-driver", "--from", "--to", "--format", "--map", "--last-sequence", "--out", "--form", "--compression",
-        "--max-file-size", "--keep",
+        "--from-driver", "--from", "--to", "--format", "--map", "--last-sequence", "--out", "--file-layout",
+        "--compression", "--max-file-size", "--keep",
     ),
     "Behaviour": (
         "--once", "--follow", "--watch", "--interval", "--mark", "--acknowledge", "--copy", "--abandon", "--as-update",

@@ -31,7 +31,7 @@ from eventlog.errors import ConfigError, number_of
 from eventlog.publisher.context import remarks
 from eventlog.registry import FORMATS
 
-_FORMS: Final = ("lines", "documents", "parquet", "csv", "json")
+_FILE_LAYOUTS: Final = ("lines", "documents", "parquet", "csv", "json")
 _SIZE: Final = re.compile(r"(\d+)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 _UNITS: Final = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
@@ -62,7 +62,7 @@ class _Size(click.ParamType[int]):
 @master_option
 @click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of the Spark that is started; repeatable.")
 @click.option("--mark", is_flag=True, help="When all documents are complete, mark exactly the rows that were read.")
-@click.option("--form", type=click.Choice(_FORMS), metavar="FORM",
+@click.option("--file-layout", type=click.Choice(_FILE_LAYOUTS), metavar="LAYOUT",
               help="How files hold it. Lines, documents (a file an envelope) or parquet (an event a row); Qlik "
                    "messages: lines; change tables: parquet, csv or json.  "
                    "[default: the first of these]")  # fmt: skip
@@ -94,7 +94,7 @@ def backlog(
     master: str | None,
     conf: tuple[str, ...],
     mark: bool,
-    form: str | None,
+    file_layout: str | None,
     compression: str,
     max_file_size: int,
     partition_rows: int,
@@ -140,7 +140,7 @@ def backlog(
         format=file_format,
         options={} if map_file is None else read_options(read_map(map_file), file_format),
         last_sequence=last_sequence,
-        form=form,
+        file_layout=file_layout,
         compression=compression,
         max_file_bytes=max_file_size,
         quiet=context.quiet,

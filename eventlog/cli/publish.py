@@ -63,11 +63,11 @@ _DONE: Final = (
 @click.command(cls=Command)
 @click.option("--once", is_flag=True, help="Send what the queue holds now, then end.")
 @click.option("--dry-run", "dry", is_flag=True, help="Print the documents; record, mark and send nothing.")
-@name_option("--format", "form", group=FORMATS, can=("publish",), metavar="FORMAT",
+@name_option("--format", "format_name", group=FORMATS, can=("publish",), metavar="FORMAT",
              help="What is sent: {names}; in place of format.type.")  # fmt: skip
 @source_option
 @click.pass_obj
-def publish(context: CommandContext, once: bool, dry: bool, form: str | None, source: str | None) -> None:
+def publish(context: CommandContext, once: bool, dry: bool, format_name: str | None, source: str | None) -> None:
     """Read the log, send its events to the receiver, and mark the rows by the answers.
 
     Runs until SIGTERM or SIGINT. What is on its way is then still answered and marked. One publisher works on a log.
@@ -75,7 +75,7 @@ def publish(context: CommandContext, once: bool, dry: bool, form: str | None, so
     With --from it follows another source. The answers then move the position in that source, which stands in a file or
     a table.
     """
-    config = context.config(format__type=form, source__type=source)
+    config = context.config(format__type=format_name, source__type=source)
     counters = Counters()
     tune_collector()
     if warning := ignored_option(config):

@@ -139,7 +139,7 @@ def mode_of(chosen: str | None, publishing: Publishing) -> str:
     """Return the mode of events; ``chosen``: the option, None = the one that is usual for what takes them."""
     if publishing.in_records:
         return chosen or BINARY
-    return chosen or (STRUCTURED if publishing.layout == "lines" and not publishing.in_messages else BATCHED)
+    return chosen or (STRUCTURED if publishing.file_layout == "lines" and not publishing.in_messages else BATCHED)
 
 
 def refused_mode(chosen: str | None, publishing: Publishing) -> str | None:
@@ -148,7 +148,7 @@ def refused_mode(chosen: str | None, publishing: Publishing) -> str | None:
         return "a record of Kafka is one event (Kafka protocol binding 1.3): set structured or binary"
     if chosen == BINARY and not publishing.has_headers:
         return "the sink has no headers for it: set structured or batched"
-    if chosen == STRUCTURED and publishing.layout == "documents" and not publishing.in_messages:
+    if chosen == STRUCTURED and publishing.file_layout == "documents" and not publishing.in_messages:
         return (
             'a document is an envelope with sink.file_layout = "documents": set batched, or sink.file_layout = "lines"'
         )

@@ -54,7 +54,7 @@ def insert_query_back(config: Config) -> str:
 def taken_by_sink(config: Config) -> Publishing:
     """Return what the sink takes; where events come from is not said yet."""
     return replace(
-        taken_by(config.sink.type), topic=getattr(config.sink.options, "topic", None), layout=sink_layout(config)
+        taken_by(config.sink.type), topic=getattr(config.sink.options, "topic", None), file_layout=sink_layout(config)
     )
 
 

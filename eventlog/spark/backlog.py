@@ -90,7 +90,7 @@ class Request:
 
     ``format``: xds, cloudevents, debezium, qlik-messages or qlik-change-table; ``options`` of its writer, if any, as
     ``eventlog convert`` takes them, and, of the Qlik formats, ``last_sequence``: the change sequence behind which they
-    are numbered. ``form`` (None = the format's usual one), ``compression``, ``max_file_bytes``: of the files.
+    are numbered. ``file_layout`` (None = the format's usual one), ``compression``, ``max_file_bytes``: of the files.
     ``partition_rows`` at most are read by one task; ``connections`` at most are open at once beside the driver's two,
     0 = as many as tasks run at once. ``copy``: no row is held, and none can be marked. ``conf``: settings of the Spark
     that is started. ``acknowledge``: mark or delete, in place of what ``delete_from_log`` says. ``progress``: the
@@ -106,7 +106,7 @@ class Request:
     format: str = "xds"
     options: Mapping[str, Any] = field(default_factory=dict)
     last_sequence: str | None = None
-    form: str | None = None
+    file_layout: str | None = None
     compression: str = "none"
     max_file_bytes: int = 256 * 2**20
     partition_rows: int = PARTITION_ROWS
@@ -176,9 +176,11 @@ def _claim(context: Context) -> Claim:
 def _settings(config: Config, request: Request, context: Context) -> dict[str, str]:
     """The settings that decide on documents and marks."""
     options = {f"map.{name}": value for name, value in request.options.items()}
-    form = request.form or output_format(request.format).forms[0]
+    layout = request.file_layout or output_format(request.format).file_layouts[0]
     compression, last_sequence = request.compression, request.last_sequence
-    return settings_of(config, context, form=form, compression=compression, last_sequence=last_sequence, **options)
+    return settings_of(
+        config, context, file_layout=layout, compression=compression, last_sequence=last_sequence, **options
+    )
 
 
 def _resume(
@@ -199,7 +201,7 @@ def _resume(
 
 
 def _check(config: Config, request: Request) -> None:
-    output_format(request.format, request.form)
+    output_format(request.format, request.file_layout)
     if request.compression not in COMPRESSIONS:
         raise ConfigError(f"compression {request.compression!r} is unknown: use {', '.join(COMPRESSIONS)}")
     if request.max_file_bytes < _LEAST_FILE_BYTES:
@@ -225,16 +227,16 @@ def _convert(
     config: Config, request: Request, context: Context, directory: Directory, settings: Mapping[str, str]
 ) -> Manifest:
     started = datetime.now(UTC)
-    form = output_format(request.format)
-    file_form = request.form or form.forms[0]
+    kind = output_format(request.format)
+    file_layout = request.file_layout or kind.file_layouts[0]
     output = Output(
         directory.uri,
-        file_form,
+        file_layout,
         request.compression,
         request.max_file_bytes,
         config.publisher.batch_size,
         request.format,
-        form.read_options(config, request.options, file_form),
+        kind.read_options(config, request.options, file_layout),
     )
     engine = context.connection.engine
     with ExitStack() as stack:
@@ -264,7 +266,7 @@ def _convert(
             started=started,
             before=_before(request, output, rows, context.epoch),
         )
-        begin(directory, _claim(context), form.folders(job), job.name)
+        begin(directory, _claim(context), kind.folders(job), job.name)
         directory.make(IDS)
         recorded, before = write_flights(job, directory, flights)
         job = replace(job, before=before)

@@ -83,15 +83,16 @@ _NO_WRITER: Final = NoWriter()
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Where the output goes and in what form.
+    """Where the output goes and how files hold it.
 
-    ``directory``: a path or a URI that driver and workers all reach. ``form``: lines, documents or parquet, of change
-    tables parquet, csv or json; ``compression``: none, gzip or zstd; ``max_bytes`` of a file; ``batch_size`` events an
-    envelope. ``format``: one of ``eventlog.spark.output``; ``options``: its writer's.
+    ``directory``: a path or a URI that driver and workers all reach. ``file_layout``: lines,
+    documents or parquet, of change tables parquet, csv or json; ``compression``: none, gzip or
+    zstd; ``max_bytes`` of a file; ``batch_size`` events an envelope. ``format``: one of
+    ``eventlog.spark.output``; ``options``: its writer's.
     """
 
     directory: str
-    form: str
+    file_layout: str
     compression: str
     max_bytes: int
     batch_size: int

@@ -45,7 +45,7 @@ class SinkCase:
         kind = format.publish_options
         takes = self.sink
         publishing = Publishing(
-            layout=getattr(self.options, "file_layout", "lines"),
+            file_layout=getattr(self.options, "file_layout", "lines"),
             in_records=takes.takes_records,
             in_messages=takes.takes_several,
             has_headers=takes.has_headers,

@@ -455,7 +455,7 @@ class XdsFormat(Format):
     def ignored(self, options: PublishOptions, publishing: Publishing) -> tuple[str, str] | None:
         if options.indent and publishing.in_records:
             return "indent", "on records of Kafka, which are not indented"
-        if options.indent and publishing.layout == "lines":
+        if options.indent and publishing.file_layout == "lines":
             why = 'with file_layout = "lines", which writes an envelope on one line'
             return "indent", f'{why}: set file_layout = "documents" in [sink], or leave indent out'
         return None

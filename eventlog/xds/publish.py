@@ -26,7 +26,7 @@ class XdsWriter(EventWriter[str]):
         self.in_records = publishing.in_records
         self._header, self._indent = header, indent
         self._catalog, self._writing = publishing.catalog, EventWriting(publishing.values)
-        self._is_line = publishing.in_records or publishing.layout == "lines"
+        self._is_line = publishing.in_records or publishing.file_layout == "lines"
         self.heartbeat = self.body([HEARTBEAT])
 
     def write(self, catalog: Catalog, flight: FlightState, events: Sequence[Outgoing]) -> list[str]:  # type: ignore[override]

@@ -23,10 +23,12 @@ def full_log(log: sa.Engine) -> sa.Engine:
 def test_every_form_and_compression_holds_the_same_events(full_log: sa.Engine, tmp_path: Path) -> None:
     cases = [("lines", "none"), ("lines", "gzip"), ("lines", "zstd"), ("documents", "none"), ("parquet", "zstd")]
     held = {}
-    for form, compression in cases:
-        out = tmp_path / f"{form}-{compression}"
-        report = copy(config_of(full_log, publisher__batch_size="20"), out, form=form, compression=compression,
-                         partition_rows=1_500)  # fmt: skip
+    for file_layout, compression in cases:
+        out = tmp_path / f"{file_layout}-{compression}"
+        report = copy(
+            config_of(full_log, publisher__batch_size="20"), out, file_layout=file_layout,
+            compression=compression, partition_rows=1_500,
+        )  # fmt: skip
         held[out.name] = list(events_of(documents_of(out)))
         assert [path.name for path in files_of(out)] == [file.name for file in report.manifest.files]
         assert len(report.manifest.parts) == 3
@@ -42,10 +44,14 @@ def test_every_form_and_compression_holds_the_same_events(full_log: sa.Engine, t
         assert event.startswith(f'<{row["operation"]} class-name="{row["class"]}" event-id="{row["event_id"]}">')
 
 
-@pytest.mark.parametrize(("form", "compression"), [("lines", "none"), ("lines", "gzip"), ("parquet", "none")])
-def test_no_file_is_larger_than_it_may_be(full_log: sa.Engine, tmp_path: Path, form: str, compression: str) -> None:
+@pytest.mark.parametrize(("file_layout", "compression"), [("lines", "none"), ("lines", "gzip"), ("parquet", "none")])
+def test_no_file_is_larger_than_it_may_be(
+    full_log: sa.Engine, tmp_path: Path, file_layout: str, compression: str
+) -> None:
     most = 128 * 1024
-    report = copy(config_of(full_log), tmp_path / "out", form=form, compression=compression, max_file_bytes=most)
+    report = copy(
+        config_of(full_log), tmp_path / "out", file_layout=file_layout, compression=compression, max_file_bytes=most
+    )
     sizes = [path.stat().st_size for path in files_of(tmp_path / "out")]
     assert max(sizes) <= most
     assert sizes == [file.bytes for file in report.manifest.files]
@@ -119,7 +125,7 @@ def test_an_unfinished_job_is_discarded_and_begun_anew(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"form": "csv"}, "form 'csv' is unknown"),
+        ({"file_layout": "csv"}, "file layout 'csv' is unknown"),
         ({"compression": "lzo"}, "compression 'lzo' is unknown"),
         ({"max_file_bytes": 10}, "too small"),
         ({"partition_rows": 0}, "1 or more"),

@@ -250,16 +250,18 @@ def test_an_unfinished_job_is_begun_anew_and_a_finished_one_only_marks(
         convert(config_of(log), out)
 
 
-@pytest.mark.parametrize("form", ["csv", "json", "parquet"])
-def test_forms_partitions_and_sizes(spark: SparkSession, log: sa.Engine, tmp_path: Path, form: str) -> None:
+@pytest.mark.parametrize("file_layout", ["csv", "json", "parquet"])
+def test_forms_partitions_and_sizes(spark: SparkSession, log: sa.Engine, tmp_path: Path, file_layout: str) -> None:
     spark.conf.set("spark.sql.shuffle.partitions", "2")
     log_rows(log, random_rows(1_500, seed=24))
     set_times(log)
     options = {"partitioned": True, "partition_seconds": 20}
-    row_by_row(log, tmp_path / "rows", **{**options, "file_format": form})
+    row_by_row(log, tmp_path / "rows", **{**options, "file_format": file_layout})
     out, most = tmp_path / "out", 128 * 1024
     config = config_of(log)
-    report = copy(config, out, format="qlik-change-table", form=form, options=options, max_file_bytes=most)
+    report = copy(
+        config, out, format="qlik-change-table", file_layout=file_layout, options=options, max_file_bytes=most
+    )
     assert max(file.bytes for file in report.manifest.files) <= most
     listed = changes_of(tmp_path / "rows", partitioned=True)
     assert changes_of(out, partitioned=True) == listed
@@ -271,7 +273,7 @@ def test_forms_partitions_and_sizes(spark: SparkSession, log: sa.Engine, tmp_pat
     ("options", "message"),
     [
         ({"format": "csv"}, "format 'csv' is not known"),
-        ({"format": "qlik-messages", "form": "parquet"}, "files of qlik-messages are lines"),
+        ({"format": "qlik-messages", "file_layout": "parquet"}, "files of qlik-messages are lines"),
         ({"format": "qlik-change-table", "options": {"sufix": "_x"}}, "nearest known one is suffix"),
         ({"format": "xds", "options": {"key": "none"}}, "takes no options"),
     ],

@@ -60,15 +60,16 @@ WriteSent = Callable[[Job, Directory, Sequence[Columns]], list[OutputFile]]
 class OutputFormat:
     """What a backlog job needs of a format; the other modules of this package make theirs.
 
-    ``forms`` that the files may have, the usual one first. ``read_options``: the writer's options, of the
-    configuration, of the request and for a form; raises ConfigError. ``renderer``: what makes blobs of groups, in the
-    stages that fold them. ``render_sent``, ``write_sent``: for formats whose events in flight keep their envelopes.
-    ``needs_log_rows``: whether the rows of the log are needed whole. ``folders`` that the output may have; raises
-    FormatError, MaskTooWide for classes that it cannot hold. ``finish`` writes what stands in the directory once, of
-    all files and the last state of the numbering; its names.
+    ``file_layouts`` that the files may have, the usual one first. ``read_options``: the writer's
+    options, of the configuration, of the request and for a file layout; raises ConfigError.
+    ``renderer``: what makes blobs of groups, in the stages that fold them. ``render_sent``,
+    ``write_sent``: for formats whose events in flight keep their envelopes. ``needs_log_rows``:
+    whether the rows of the log are needed whole. ``folders`` that the output may have; raises
+    FormatError, MaskTooWide for classes that it cannot hold. ``finish`` writes what stands in the
+    directory once, of all files and the last state of the numbering; its names.
     """
 
-    forms: tuple[str, ...]
+    file_layouts: tuple[str, ...]
     read_options: Callable[[Config, Mapping[str, Any], str], Any]
     renderer: Callable[[Job], Render]
     write: Write
@@ -79,9 +80,9 @@ class OutputFormat:
     finish: Callable[[Job, Directory, Sequence[OutputFile], WriterState], list[str]] = lambda *_: []
 
 
-def output_format(name: str, form: str | None = None) -> OutputFormat:
+def output_format(name: str, file_layout: str | None = None) -> OutputFormat:
     """Return what a job needs of the format of this name. Raises ConfigError if it writes no files of a backlog, or
-    has no such form.
+    has no such file layout.
     """
     format = format_named(name)
     if format.can("tables"):
@@ -91,8 +92,10 @@ def output_format(name: str, form: str | None = None) -> OutputFormat:
     else:
         module = "eventlog.spark.output.published"
     output: OutputFormat = import_module(module).output_of(format)
-    if form is not None and form not in output.forms:
-        raise ConfigError(f"form {form!r} is unknown: files of {name} are {', '.join(output.forms)}")
+    if file_layout is not None and file_layout not in output.file_layouts:
+        raise ConfigError(
+            f"file layout {file_layout!r} is unknown: files of {name} are {', '.join(output.file_layouts)}"
+        )
     return output
 
 
@@ -149,7 +152,7 @@ COMPRESS: Final[dict[str, Callable[[bytes], bytes]]] = {"none": bytes, "gzip": _
 class PartFiles:
     """The files of a part; a new one begins where the next block would make one too large.
 
-    ``suffix``: of their form; ``folder``: within the output; ``header``: what every file of blocks begins with,
+    ``suffix``: of their layout; ``folder``: within the output; ``header``: what every file of blocks begins with,
     compressed like them; ``digits`` of their numbers. The last file gets its name at the end of a ``with`` block,
     unless that fails.
     """

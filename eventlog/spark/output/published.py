@@ -37,7 +37,7 @@ from eventlog.spark.output import (
 )
 from eventlog.sql.connection import parse_url
 
-FORMS: Final = ("lines", "documents", "parquet")
+FILE_LAYOUTS: Final = ("lines", "documents", "parquet")
 
 _PIECE: Final = "piece"
 _ABOUT: Final = ("event_id", "class", "operation", "association")
@@ -48,11 +48,11 @@ _GROUP_EVENTS: Final = 5_000
 def output_of(format: Format) -> OutputFormat:
     """Return what a backlog job needs of a format that is published."""
     return OutputFormat(
-        FORMS, partial(_read_options, format), _renderer, _write, _pieces_writer, _write_sent, _needs_log_rows
+        FILE_LAYOUTS, partial(_read_options, format), _renderer, _write, _pieces_writer, _write_sent, _needs_log_rows
     )
 
 
-def _read_options(format: Format, config: Config, options: Mapping[str, Any], form: str) -> Any:
+def _read_options(format: Format, config: Config, options: Mapping[str, Any], file_layout: str) -> Any:
     """The options of ``[format]``; those of the request go before."""
     kind = format.backlog_options
     if kind is None:
@@ -68,10 +68,10 @@ def _read_options(format: Format, config: Config, options: Mapping[str, Any], fo
 def writer_of(job: Job) -> EventWriter[Any]:
     """Return the writer of the job's events."""
     url, log = parse_url(job.place.url), job.place.log
-    layout = "documents" if job.output.form == "documents" else "lines"
+    layout = "documents" if job.output.file_layout == "documents" else "lines"
     database = url.database or url.username or ""
     publishing = Publishing(
-        value_options(job.config), database, log.schema, log.name, layout=layout, utc_now=lambda: job.started
+        value_options(job.config), database, log.schema, log.name, file_layout=layout, utc_now=lambda: job.started
     )
     return format_named(job.output.format).publish(job.output.options, publishing)
 
@@ -85,7 +85,7 @@ def _needs_log_rows(job: Job) -> bool:
 
 def _pieces_writer(job: Job) -> RenderSent:
     """Return the function that makes the columns of events."""
-    writer, classes, is_parquet = writer_of(job), catalog(job), job.output.form == "parquet"
+    writer, classes, is_parquet = writer_of(job), catalog(job), job.output.file_layout == "parquet"
 
     def write(
         events: Sequence[Outgoing], places: Sequence[int], log_rows: Mapping[int, LogRow], query_back: QueryBack
@@ -167,10 +167,10 @@ def _write_files(
     output, writer, format = job.output, writer_of(job), format_named(job.output.format)
     pieces: list[Any] = list(chain.from_iterable(blob[_PIECE] for blob in blobs))
     places: list[int] = list(chain.from_iterable(blob["place"] for blob in blobs))
-    is_file_each = output.form == "documents"
-    ending = ".parquet" if output.form == "parquet" else format.endings[output.form]
+    is_file_each = output.file_layout == "documents"
+    ending = ".parquet" if output.file_layout == "parquet" else format.endings[output.file_layout]
     with PartFiles(job, directory, part, ending, digits=7 if is_file_each else 5) as files:
-        if output.form == "parquet":
+        if output.file_layout == "parquet":
             about = [line for blob in blobs for line in zip(*map(blob.__getitem__, _ABOUT), strict=True)]
             order = [index for envelope in envelopes for index in envelope]
             _write_parquet(files, writer, [(places[i], pieces[i], about[i]) for i in order])

@@ -38,7 +38,7 @@ the record's key, body and headers of the message, the headers as JSON, the pref
 """
 
 
-def _message_options(config: Config, options: Mapping[str, Any], form: str) -> WriteOptions:
+def _message_options(config: Config, options: Mapping[str, Any], file_layout: str) -> WriteOptions:
     """The options of ``[format]``, as the publisher takes them; those of the request go before."""
     configured = {**asdict(publish_options(config)), "topic": taken_by_sink(config).topic}
     chosen = parse_options(WriteOptions, {**configured, **options}, "the backlog's Qlik messages")

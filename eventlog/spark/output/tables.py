@@ -62,9 +62,9 @@ _GROUP_ROWS: Final = 20_000
 _NUMBER_LENGTH: Final = LENGTH - PREFIX_LENGTH
 
 
-def _read_options(config: Config, options: Mapping[str, Any], form: str) -> WriteOptions:
+def _read_options(config: Config, options: Mapping[str, Any], file_layout: str) -> WriteOptions:
     """The options of ``[format]``; those of the request go before."""
-    configured = {**same_fields(publish_options(config), WriteOptions), **options, "file_format": form}
+    configured = {**same_fields(publish_options(config), WriteOptions), **options, "file_format": file_layout}
     chosen = parse_options(WriteOptions, configured, "the backlog's change tables")
     if chosen.tables or chosen.catalog is not None:
         raise ConfigError(
@@ -481,5 +481,5 @@ def _write_control(job: Job, directory: Directory, file_format: Any, rows: Seque
 
 def output_of(format: Format) -> OutputFormat:
     """Return what a backlog job needs of change tables."""
-    forms = "parquet", "csv", "json"
-    return OutputFormat(forms, _read_options, _renderer, _write, folders=_folders, finish=_finish)
+    file_layouts = "parquet", "csv", "json"
+    return OutputFormat(file_layouts, _read_options, _renderer, _write, folders=_folders, finish=_finish)
