@@ -44,6 +44,7 @@ def committed_usr(database: sa.Engine) -> Iterator[Watched]:
         yield Watched(conn)
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What runs on Oracle is one group: its user is the tests' alone, and one process's (``--dist loadgroup``)."""
     for item in items:

@@ -18,6 +18,7 @@ from eventlog.errors import ConfigError
 from eventlog.spark.session import check_java, open_session
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     # One session, so one JVM, for all of them: they run in one worker of pytest-xdist (--dist loadgroup). A time limit
     # that strikes in a call of Java leaves its answer unread, and every later call gets the answer before its own: it
