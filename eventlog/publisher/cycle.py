@@ -481,8 +481,9 @@ def _windows(context: Context, state: State) -> Iterator[WindowResult]:
         yield window
         if isinstance(scan, QueueScan):
             # Nothing is marked here, so what has been shown is read again where it lies behind a row held back.
-            shown = chain(window.loopback, *map(ids_of, window.groups))
-            in_flight |= {record_id for record_id in shown if record_id >= scan.first}
+            bad = (row.record_id for row in window.bad)
+            shown = sorted(chain(bad, window.loopback, window.passed, *map(ids_of, window.groups)))
+            in_flight |= context.ledger.leave_out(scan, shown)
 
 
 def preview(context: Context, flight: Flight, events: Sequence[Outgoing]) -> str:

@@ -7,6 +7,7 @@ It is asked by the one thread that works with the connection. No method but ``lo
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -98,6 +99,13 @@ class Ledger(Protocol):
         """What is left of a scan whose next window would begin at ``next_first``."""
         ...
 
+    def leave_out(self, scan: QueueScan, shown: Sequence[int]) -> frozenset[int]:
+        """Have what is left of a scan leave out rows that stay undone; those that its reader has to leave out itself.
+
+        ``shown``: those of the window before, ascending. Nothing is written.
+        """
+        ...
+
     def runs(self, conn: Connection, dialect: Dialect, log: LogTable) -> bool:
         """Whether any session works with this ledger."""
         ...
@@ -178,6 +186,9 @@ class StatusLedger:
 
     def rest(self, scan: QueueScan, next_first: int, past: int) -> QueueScan:
         return scan._replace(first=next_first, past=scan.past + past)
+
+    def leave_out(self, scan: QueueScan, shown: Sequence[int]) -> frozenset[int]:
+        return frozenset(shown[bisect_left(shown, scan.first) :])
 
     def runs(self, conn: Connection, dialect: Dialect, log: LogTable) -> bool:
         return dialect.is_locked(conn, log)
@@ -297,6 +308,10 @@ class SetLedger:
     def rest(self, scan: QueueScan, next_first: int, past: int) -> QueueScan:
         # Every window begins at the head: nobody's writers are known, so that a new scan begins.
         return QueueScan(1, scan.last, None)
+
+    def leave_out(self, scan: QueueScan, shown: Sequence[int]) -> frozenset[int]:
+        self.followed.passed.add(to_ranges(shown))
+        return frozenset()
 
     def runs(self, conn: Connection, dialect: Dialect, log: LogTable) -> bool:
         return dialect.is_consumer_locked(conn, log, self.consumer)

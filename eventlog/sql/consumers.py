@@ -20,7 +20,7 @@ from eventlog.sql.dialect import Dialect
 from eventlog.sql.doctor import Numbering, ask
 from eventlog.sql.epoch import read_removed
 from eventlog.sql.log_table import LogTable, quoted, schema_of
-from eventlog.sql.rows import Requeued, add_errors, column_of, refuse_stale
+from eventlog.sql.rows import BY_VALUE, RefusedRow, Requeued, add_errors, column_of
 from eventlog.sql.windows import Ranges, Window, to_ranges
 
 COLUMNS: Final = ("name", "begun", "begins", "done", "recent", "moved", "requeued", "loaded")
@@ -257,8 +257,6 @@ def _gone(log: LogTable, name: str) -> DatabaseError:
     return DatabaseError(f"consumer {name!r} of the log {log} is gone: its line in {log.consumer_table} was deleted")
 
 
-_MOST_RANGES: Final = 1000
-"""Ranges of a set that a statement bears; a set with more counts as whole up to its highest."""
 PUT_BACK: Final = "requeued"
 """The code of an error line that says that its row is refused no longer."""
 
@@ -270,18 +268,45 @@ def requeue_for(
 
     Refused, unless ``force``, are rows of types 1 to 3 whose object has a later row that it has done.
     """
-    record_id = column_of(log, "record_id")
-    chosen = [sa.or_(*(record_id.between(first, last) for first, last in ids))] if ids else [record_id < 0]
-    done = line.done if len(line.done.ranges) <= _MOST_RANGES else RecordSet(line.done.top)
-    is_done = sa.or_(record_id <= done.floor, *(record_id.between(first, last) for first, last in done.ranges))
-    chosen.append(is_done)
-    refused = () if force else refuse_stale(conn, log, chosen, is_done)
-    found = sorted(int(one) for (one,) in conn.execute(sa.select(record_id).where(*chosen)) if int(one) in line.done)
-    if found and not dry:
-        ask_again(conn, log, line.name, to_ranges(found))
+    again, refused = _chosen(conn, log, line.done, ids)
+    if force:
+        again, refused = sorted([*again, *(row.record_id for row in refused)]), ()
+    if again and not dry:
+        ask_again(conn, log, line.name, to_ranges(again))
         told = f"to be sent once more to consumer {line.name}"
-        add_errors(conn, log, [(one, PUT_BACK, told) for one in found], line.name)
-    return Requeued(len(found), 0, refused)
+        add_errors(conn, log, [(one, PUT_BACK, told) for one in again], line.name)
+    return Requeued(len(again), 0, refused)
+
+
+def _chosen(conn: Connection, log: LogTable, done: RecordSet, ids: Ranges) -> tuple[list[int], tuple[RefusedRow, ...]]:
+    """The record_ids that are done, and rows that are refused, each ascending: their objects have later rows done.
+
+    The database tells the rows of the objects; which of them are done is seen here, since no statement bears a set of
+    any number of ranges.
+    """
+    record_id, event_type, table_name, table_key = (column_of(log, field).label(field) for field in RefusedRow._fields)
+    is_chosen = sa.or_(*(record_id.between(first, last) for first, last in ids)) if ids else record_id < 0
+    chosen = sa.case((is_chosen, 1), else_=0).label("chosen")
+    # By a window, which reads and sorts the log once, whatever its statistics say.
+    of_object = sa.func.max(sa.case((is_chosen, 1), else_=0)).over(partition_by=[table_name, table_key])
+    rows = sa.select(record_id, event_type, table_name, table_key, chosen, of_object.label("of_object")).subquery(
+        "logged"
+    )
+    again: list[int] = []
+    refused: list[RefusedRow] = []
+    later: set[tuple[str, str]] = set()
+    found = sa.select(*rows.c).where(rows.c.of_object == 1).order_by(rows.c.record_id.desc())
+    for number, type_, table, key, is_one, _ in conn.execute(found):
+        if int(number) not in done:
+            continue
+        of = (table, key)
+        if is_one and type_ in BY_VALUE and of in later:
+            refused.append(RefusedRow(int(number), int(type_), table, key))
+        elif is_one:
+            again.append(int(number))
+        if table is not None and key is not None:
+            later.add(of)
+    return again[::-1], tuple(refused[::-1])
 
 
 # --- what it has not done ---------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ _NEVER: Final[sa.ColumnElement[bool]] = _ONE == _ZERO
 """A condition of no row, as every database takes it: Oracle knows no bare number as one."""
 _APPLIED: Final = (Status.SUCCESS, Status.WARNING)
 _FAILED: Final = (Status.ERROR, Status.FATAL)
-_BY_VALUE: Final = (EventType.INSERT_FIELD, EventType.UPDATE_FIELD, EventType.UPDATE_FIELD_REMOVE_ALL)
+BY_VALUE: Final = (EventType.INSERT_FIELD, EventType.UPDATE_FIELD, EventType.UPDATE_FIELD_REMOVE_ALL)
 
 
 @lru_cache(maxsize=32)
@@ -172,7 +172,7 @@ def requeue_loopback(
     # What was not published stands against nothing.
     is_other = sa.not_(sa.and_(is_success, perpetrator.is_not(None), is_own))
     is_later = sa.and_(column_of(log, "status").in_([Status.NEW, *_APPLIED]), is_other)
-    refused = () if force else refuse_stale(conn, log, chosen, is_later, (*_BY_VALUE, EventType.DELETE_ROW))
+    refused = () if force else refuse_stale(conn, log, chosen, is_later, (*BY_VALUE, EventType.DELETE_ROW))
     new: dict[str, sa.ColumnElement[Any]] = {"status": _NEW, "perpetrator": sa.null()}
     copied = count(conn, rows_of(log), chosen) if dry else _copy(conn, log, chosen, new)
     return Requeued(set_back=0, copied=copied, refused=refused)
@@ -190,7 +190,7 @@ def refuse_stale(
     log: LogTable,
     chosen: list[sa.ColumnElement[bool]],
     counts: sa.ColumnElement[bool],
-    types: Sequence[int] = _BY_VALUE,
+    types: Sequence[int] = BY_VALUE,
 ) -> tuple[RefusedRow, ...]:
     """The chosen rows of some types whose object has a later row that ``counts``. They are taken out of ``chosen``."""
     record_id, event_type, table_name, table_key = (column_of(log, field).label(field) for field in RefusedRow._fields)

@@ -20,14 +20,16 @@ from shared import PATIENCE, Run, execute, fetch, statuses, url_of, wait_until
 
 from eventlog import publisher
 from eventlog.config.load import Config, load
+from eventlog.core.record_set import RecordSet
 from eventlog.errors import ConfigError, ConsumerRuns, LogTableError
 from eventlog.model import Answer, Level, LogRow, Verdict
 from eventlog.publisher import daemon
 from eventlog.publisher.context import Context, Counters, Looked, Observer
-from eventlog.publisher.cycle import recover, run_cycle
+from eventlog.publisher.cycle import dry_run, recover, run_cycle
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.ledger import SetLedger, are_registered
 from eventlog.publisher.open_context import open_unlocked
+from eventlog.publisher.queue import WindowReader
 from eventlog.publisher.sinks import Document
 from eventlog.publisher.waiting import StopRequest
 from eventlog.sql import consumers, followed_set, migrations
@@ -497,6 +499,36 @@ def test_a_row_that_would_bring_an_old_value_back_is_not_sent_once_more(log: sa.
     assert (code, "0 rows sent once more" in said) == (1, True)
     assert command("requeue", "--consumer", "search", "--ids", "1", "--force")[0] == 0
     assert consume(consumer(log)) == ["1"]
+
+
+def test_of_a_set_of_many_ranges_only_later_rows_that_are_done_count(log: sa.Engine, command: Run) -> None:
+    write(log, 1, 1, 2, 2)
+    with opened(consumer(log)) as context:
+        done = RecordSet(0, [(1, 1), (3, 4), *((one, one) for one in range(6, 6006, 2))])
+        consumers.write_done(context.connection, context.dialect, context.log, "search", done, moved=True)
+        context.connection.commit()
+    code, said, _ = command("requeue", "--consumer", "search", "--ids", "1-4", "--json")
+    told = json.loads(said)
+    assert (code, told["set_back"], [row["record_id"] for row in told["refused"]]) == (1, 2, [3])
+    code, said, _ = command("requeue", "--consumer", "search", "--ids", "1-4", "--force", "--json")
+    assert (code, json.loads(said)["set_back"]) == (0, 3)
+
+
+def test_a_dry_run_reads_each_row_once(log: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(log, *range(1, 41))
+    execute(log, "UPDATE eventlog SET table_name = 'nowhere' WHERE record_id % 4 = 0")
+    read: list[int] = []
+    original = WindowReader.add
+
+    def add(reader: WindowReader, rows: Any) -> None:
+        read.extend(record_id for record_id, *_ in rows)
+        original(reader, rows)
+
+    monkeypatch.setattr(WindowReader, "add", add)
+    with opened(consumer(log), query_limit=5, fold_distance=1) as context:
+        assert len(list(dry_run(context))) > 5
+    assert (len(set(read)), len(read) < 60) == (40, True)  # those that are deferred are read by the next window
+    assert len(consume(consumer(log))) == 30
 
 
 def test_purge_keeps_what_a_consumer_has_not_done_and_says_for_whom(log: sa.Engine, command: Run) -> None:
