@@ -70,7 +70,7 @@ OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "What to work on": (
         "--tables", "--companions-only", "--tablespace", "--index-tablespace", "--name", "--drop-log", "--key",
-        "--keys", "--where", "--deleted", "--status", "--ids",
+        "--keys", "--where", "--deleted", "--status", "--ids", "--event-id",
         "--loopback", "--consumer", "--begin", "--older-than", "--limit", "--sample", "--ignore", "--lines",
     ),
     "Formats and files": (

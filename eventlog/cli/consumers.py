@@ -44,13 +44,24 @@ def show(context: CommandContext, as_json: bool) -> None:
         log = find_log(conn, dialect, config)
         found = standings(conn, dialect, log, config.publisher.event_time_zone)
     if as_json:
-        print_json({"log": str(log), "consumers": [one._asdict() for one in found]})
+        print_json({"log": str(log), "consumers": [one.as_data() for one in found]})
         return
     if not found:
         result(f"log {log}: no consumer is registered")
         return
     table(
-        ("consumer", "runs", "began", "rows behind", "oldest", "in flight", "done up to", "ranges", "moved"),
+        (
+            "consumer",
+            "runs",
+            "began",
+            "rows behind",
+            "oldest",
+            "in flight",
+            "done up to",
+            "ranges",
+            "moved",
+            "snapshot",
+        ),
         [
             (
                 one.name,
@@ -62,6 +73,7 @@ def show(context: CommandContext, as_json: bool) -> None:
                 one.done_up_to,
                 one.ranges,
                 f"{age(one.still_seconds)} ago" if one.moved else "never",
+                None if one.snapshot is None else one.snapshot.in_words,
             )
             for one in found
         ],

@@ -32,6 +32,7 @@ from eventlog.cli.context import (
     yes_option,
 )
 from eventlog.config.load import Config
+from eventlog.core.event_ids import is_of_snapshot
 from eventlog.errors import ConfigError, number_of
 from eventlog.publisher.context import Counters
 from eventlog.publisher.cycle import recorded_ids
@@ -39,10 +40,11 @@ from eventlog.publisher.explain import (
     LINES_READ,
     Explanation,
     explain,
+    explain_object,
     explanation_data,
     read_refusals,
     refusals_data,
-    refused_for,
+    refused,
 )
 from eventlog.publisher.ledger import SetLedger
 from eventlog.publisher.open_context import find_log, open_unlocked, own_user, publisher_user
@@ -56,6 +58,7 @@ from eventlog.sql.consumers import (
     read_consumer,
     read_consumers,
     requeue_for,
+    requeue_objects_for,
 )
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.windows import to_ranges
@@ -70,8 +73,21 @@ _SOURCES: Final = {
 
 
 consumer_option = click.option(
-    "--consumer", metavar="NAME", help="Of this consumer of the log, in place of its publisher."
+    "--consumer", metavar="NAME", help="Of this consumer of the log.  [default: the one that the configuration is of]"
 )
+
+
+class RowOrObject(click.ParamType[int | str]):
+    """A record_id, or the event-id of an object in the snapshot of a consumer."""
+
+    name = "record_id"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        if is_of_snapshot(value):
+            return value
+        if not re.fullmatch("0*[1-9][0-9]{0,17}", value, re.ASCII):
+            self.fail(f"{value!r} is no record_id, and no event-id of an object in a snapshot", param, ctx)
+        return int(value)
 
 
 @click.command(cls=Command)
@@ -84,8 +100,8 @@ consumer_option = click.option(
 def errors(context: CommandContext, consumer: str | None, limit: int, as_json: bool, source: str | None) -> None:
     """Show the rows of status E and F, grouped by cause, with the command that puts them back into the queue.
 
-    Correct the cause first, or the rows are refused again. `eventlog show` explains a single row. With --consumer: the
-    rows that were refused for this consumer.
+    Correct the cause first, or the rows are refused again. `eventlog show` explains a single row. Of a consumer: the
+    rows, and the objects of its snapshot, that were refused for it.
 
     Of a followed source it shows what was refused, by code. The table of the position has each event or change.
     """
@@ -93,6 +109,7 @@ def errors(context: CommandContext, consumer: str | None, limit: int, as_json: b
     if config.follows:
         _print_failures(config, limit, as_json=as_json)
         return
+    consumer = consumer or config.of_log.consumer
     with reading(config) as (conn, dialect):
         log = find_log(conn, dialect, config)
         if consumer is not None:
@@ -102,7 +119,8 @@ def errors(context: CommandContext, consumer: str | None, limit: int, as_json: b
         print_json({"log": str(log), "errors": refusals_data(groups)})
         return
     if not groups:
-        result(f"log {log}: no row of status E or F among the newest error lines")
+        whose = "no row of status E or F" if consumer is None else f"nothing that was refused for consumer {consumer}"
+        result(f"log {log}: {whose} among the newest error lines")
         return
     table(
         ("code", "table", "status", "rows", "newest (UTC)", "for example", "reason"),
@@ -119,7 +137,7 @@ def errors(context: CommandContext, consumer: str | None, limit: int, as_json: b
             for one in groups
         ],
     )
-    note("once the cause is mended, back into the queue with:")
+    note(f"once the cause is mended, {'sent once more' if consumer else 'back into the queue'} with:")
     for one in groups:
         note(f"  {one.command}")
 
@@ -147,22 +165,26 @@ def _print_failures(config: Config, limit: int, *, as_json: bool) -> None:
 
 
 @click.command(cls=Command)
-@click.argument("record_id", type=click.IntRange(min=1), metavar="RECORD_ID")
+@click.argument("row", type=RowOrObject(), metavar="RECORD_ID")
 @consumer_option
 @json_option
 @click.pass_obj
-def show(context: CommandContext, record_id: int, consumer: str | None, as_json: bool) -> None:
+def show(context: CommandContext, row: int | str, consumer: str | None, as_json: bool) -> None:
     """Explain the row RECORD_ID of the log: its checks, its group, what precedence did, and what became of it.
 
-    Last comes the document of its event, or the one that it would make now. Nothing is marked or sent.
+    Last comes the document of its event, or the one that it would make now. Nothing is marked or sent. Of a consumer,
+    the event-id of an object in its snapshot may stand in place of RECORD_ID.
     """
     config = context.config()
     with open_unlocked(config, Counters()) as opened:
-        if consumer is not None:
-            _consumer(opened.connection, opened.log, consumer)
+        if consumer is not None and consumer != opened.ledger.consumer:
+            # Whose rows it takes for loopback stands in its own configuration.
+            options = replace(opened.options, driver_user=None)
+            opened = replace(opened, ledger=SetLedger(consumer), options=options)
+        if opened.ledger.consumer:
+            _consumer(opened.connection, opened.log, opened.ledger.consumer)
             opened.connection.commit()
-            opened = replace(opened, ledger=SetLedger(consumer))
-        explanation = explain(opened, record_id)
+        explanation = explain(opened, row) if isinstance(row, int) else explain_object(opened, row)
     if as_json:
         print_json(explanation_data(explanation))
     else:
@@ -171,16 +193,21 @@ def show(context: CommandContext, record_id: int, consumer: str | None, as_json:
 
 def _print_explanation(explanation: Explanation) -> None:
     row = explanation.row
-    result(f"row {row.record_id} of {explanation.log}: {explanation.state}")
-    fields = {name: value for name, value in row._asdict().items() if name != "record_id"}
-    table(
-        ("column", "value"),
-        [(name, _short(value, _WIDEST) if isinstance(value, str) else value) for name, value in fields.items()],
-    )
+    if row is None:
+        result(f"object {explanation.event_id} of {explanation.log}: {explanation.state}")
+    else:
+        result(f"row {row.record_id} of {explanation.log}: {explanation.state}")
+        fields = {name: value for name, value in row._asdict().items() if name != "record_id"}
+        table(
+            ("column", "value"),
+            [(name, _short(value, _WIDEST) if isinstance(value, str) else value) for name, value in fields.items()],
+        )
     if explanation.problem is not None:
         result(f"it fails a check: {explanation.problem.code}: {explanation.problem.message}")
+    elif explanation.class_name is None:
+        result("no class that is published has it")
     else:
-        spelled = "" if explanation.key == row.table_key else ", spelled otherwise in the row"
+        spelled = "" if row is None or explanation.key == row.table_key else ", spelled otherwise in the row"
         result(f"it passes all checks: object {explanation.key} of class {explanation.class_name}{spelled}")
     for line in explanation.errors:
         result(f"error line of {line.error_time} UTC: {line.code}: {line.message}")
@@ -197,7 +224,8 @@ def _print_explanation(explanation: Explanation) -> None:
         )
         if explanation.read_back is not None:
             result(f"read back from the object: {', '.join(explanation.read_back) or 'its existence'}")
-        if explanation.event_id is None:
+    if explanation.source is not None or row is None:
+        if explanation.operation is None:
             result("it makes no event")
         else:
             result(f"it makes the event {explanation.event_id} ({explanation.operation}):")
@@ -217,6 +245,8 @@ def _short(value: str | None, most: int = 40) -> str | None:
 @click.option("--loopback", is_flag=True, help="Rows S of the publisher's own user, which were not published.")
 @click.option("--ids", metavar="IDS", help="Only these record_ids, such as 1,2,5-9.")
 @consumer_option
+@click.option("--event-id", "event_ids", metavar="ID", multiple=True,
+              help="Only this object of the consumer's snapshot; repeatable.")  # fmt: skip
 @click.option("--force", is_flag=True, help="Take rows that would bring an old value back, too.")
 @click.option("--dry-run", "dry", is_flag=True, help="Count what would be put back; change nothing.")
 @json_option
@@ -227,6 +257,7 @@ def requeue(
     loopback: bool,
     ids: str | None,
     consumer: str | None,
+    event_ids: tuple[str, ...],
     force: bool,
     dry: bool,
     as_json: bool,
@@ -239,22 +270,31 @@ def requeue(
     With --loopback the rows that were marked S unpublished, since the publisher's own database user made them, are
     logged anew without a user, so that they are published. publisher.driver_user names another user.
 
-    With --consumer rows are sent once more to this consumer alone, without --ids those that were refused for it.
+    With --consumer rows are sent once more to this consumer alone, without --ids and --event-id all that was refused
+    for it, objects of its snapshot too.
     """
+    config = context.config()
+    consumer = consumer or config.of_log.consumer
     if consumer is not None and (loopback or statuses is not None):
-        raise click.UsageError("--consumer goes with --ids, not with --status or --loopback: its rows have no letters")
+        raise click.UsageError("a consumer goes with --ids, not with --status or --loopback: its rows have no letters")
+    if consumer is None and event_ids:
+        raise click.UsageError("--event-id goes with --consumer: its object is of a consumer's snapshot")
     if loopback and statuses is not None:
         raise click.UsageError("--loopback takes rows of status S; give it or --status")
-    config = context.config()
     letters = parse_letters(statuses or "E,F")
     ranges = None if ids is None else parse_ids(ids)
     with reading(config) if dry else transaction(config) as (conn, dialect):
         log = find_log(conn, dialect, config)
         if consumer is not None:
             line = _consumer(conn, log, consumer)
-            if ranges is None:
-                ranges = to_ranges(sorted(refused_for(conn, log, consumer)))
-            done = requeue_for(conn, log, line, ranges, force=force, dry=dry)
+            failed_rows, failed_objects = refused(conn, log, consumer=consumer)
+            if unknown := [one for one in event_ids if one not in failed_objects]:
+                raise ConfigError(f"--event-id {unknown[0]}: no such object was refused for consumer {consumer}")
+            if ranges is None and not event_ids:
+                ranges, event_ids = to_ranges(sorted(failed_rows)), tuple(failed_objects)
+            done = requeue_for(conn, log, line, ranges or [], force=force, dry=dry)
+            if not dry:
+                requeue_objects_for(conn, log, line, event_ids)
         elif loopback:
             user = publisher_user(config, dialect, dialect.current_user(conn))
             user = own_user(config, user, dialect.fold_name)
@@ -264,11 +304,13 @@ def requeue(
         else:
             done = rows.requeue(conn, log, letters, ranges, force=force, dry=dry)
     if as_json:
-        print_json({**done._asdict(), "refused": [row._asdict() for row in done.refused]})
+        objects = {} if consumer is None else {"objects": len(event_ids)}
+        print_json({**done._asdict(), **objects, "refused": [row._asdict() for row in done.refused]})
     else:
         would, whose = "would be " if dry else "", f" of {user!r}" if loopback else ""
         if consumer is not None:
-            result(f"{number_of(done.set_back, 'row')} {would}sent once more to consumer {consumer}")
+            objects_too = f" and {number_of(len(event_ids), 'object')} of its snapshot" if event_ids else ""
+            result(f"{number_of(done.set_back, 'row')}{objects_too} {would}sent once more to consumer {consumer}")
         else:
             result(f"{number_of(done.set_back, 'row')} {would}set back to N, {done.copied}{whose} {would}logged anew")
     if not done.refused:

@@ -132,7 +132,7 @@ def _from_database(config: Config) -> Read:
                 queue_rows=queue.queue_rows,
                 queue_cap=queue.cap,
                 oldest_seconds=queue.oldest_seconds,
-                consumers=[one._asdict() for one in standings(conn, dialect, log, config.publisher.event_time_zone)],
+                consumers=[one.as_data() for one in standings(conn, dialect, log, config.publisher.event_time_zone)],
             )
 
     return read_source if config.follows else read

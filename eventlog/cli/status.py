@@ -33,6 +33,7 @@ from eventlog.config.load import Config, Effective, effective
 from eventlog.errors import ConfigError, DatabaseError, EventlogError, number_of, visible
 from eventlog.model import Status
 from eventlog.publisher.consumers import standings
+from eventlog.publisher.context import SnapshotProgress
 from eventlog.publisher.doctor import examine
 from eventlog.publisher.monitor.status import shape
 from eventlog.publisher.open_context import find_log
@@ -92,7 +93,7 @@ def _show(config: Config, *, as_json: bool, anew: bool) -> None:
                 queue_rows=queue.rows,
                 oldest_seconds=queue.oldest_seconds,
                 drift=drift(conn, dialect, config),
-                consumers=[one._asdict() for one in standings(conn, dialect, log, config.publisher.event_time_zone)],
+                consumers=[one.as_data() for one in standings(conn, dialect, log, config.publisher.event_time_zone)],
             )
         show = partial(print_json if as_json else _print_status, status)
     if anew:
@@ -184,10 +185,17 @@ def _print_status(status: Mapping[str, Any]) -> None:
         runs = "runs" if one["runs"] else "does not run"
         result(
             f"consumer {one['name']} {runs}: {number_of(one['rows_behind'], 'row')} behind{oldest}, "
-            f"{number_of(one['ranges'], 'range')} in its set"
+            f"{number_of(one['ranges'], 'range')} in its set{_snapshot(one['snapshot'])}"
         )
     for sentence in status["drift"]:
         result(f"triggers are not as declared: {visible(sentence)}; see `eventlog triggers plan`")
+
+
+def _snapshot(snapshot: Mapping[str, Any] | None) -> str:
+    """Return how far the snapshot of a consumer is, for the end of a sentence."""
+    if snapshot is None:
+        return ""
+    return f", its snapshot {SnapshotProgress.of_data(snapshot).in_words}"
 
 
 def _runs(publisher_runs: bool | None) -> str:

@@ -40,6 +40,16 @@ def is_of_snapshot(event_id: str) -> bool:
     return event_id.startswith(_SNAPSHOT)
 
 
+def object_text(event_id: str) -> str:
+    """Return what an event-id of a snapshot says of its object: the name of the class, a full stop, and the key."""
+    return event_id.removeprefix(_SNAPSHOT).partition(".")[2]
+
+
+def without_key(event_id: str) -> str:
+    """Return an event-id as it may be told where no key may; that of a snapshot ends with its class then."""
+    return ".".join(event_id.split(".", 3)[:3]) if is_of_snapshot(event_id) else event_id
+
+
 def record_id_of(event_id: str) -> int:
     """The record_id in the event-id of a log's event. Raises ValueError for an event of another source."""
     return int(event_id.partition(".")[0])

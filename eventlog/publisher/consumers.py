@@ -8,9 +8,10 @@ from typing import Any, Final, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from eventlog.publisher.context import look_at_queue
+from eventlog.publisher.context import SnapshotProgress, look_at_queue
 from eventlog.publisher.ledger import SetLedger
 from eventlog.publisher.queue import read_recorded
+from eventlog.publisher.snapshot import Loading
 from eventlog.sql.consumers import read_consumers
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.followed_set import FollowedSet
@@ -25,8 +26,8 @@ class Standing(NamedTuple):
 
     ``rows_behind``: rows that it has not done, ``_CAP`` at most; ``oldest_seconds``: the age of the first of them by
     event_time. ``ranges``: of its set, above the number up to which all is done. ``still_seconds``: since its set last
-    changed, or since it was registered. ``events_in_flight``: sent, or parked, and not answered for good. ``loaded``:
-    how far its snapshot is, None = it has none any more.
+    changed, or since it was registered. ``events_in_flight``: sent, or parked, and not answered for good. ``snapshot``:
+    how far its first load is, None = it has none any more.
     """
 
     name: str
@@ -40,7 +41,11 @@ class Standing(NamedTuple):
     moved: datetime | None
     still_seconds: float
     events_in_flight: int
-    loaded: dict[str, Any] | None
+    snapshot: SnapshotProgress | None
+
+    def as_data(self) -> dict[str, Any]:
+        """Return it as JSON takes it."""
+        return {**self._asdict(), "snapshot": None if self.snapshot is None else self.snapshot.as_data()}
 
 
 def standings(conn: Connection, dialect: Dialect, log: LogTable, event_time_zone: str) -> list[Standing]:
@@ -52,7 +57,7 @@ def standings(conn: Connection, dialect: Dialect, log: LogTable, event_time_zone
     now = conn.execute(sa.select(sa.literal_column(dialect.utc_now, sa.TIMESTAMP()))).scalar_one()
     for line in lines:
         done = line.done
-        done.discard(line.requeued)
+        done.discard(line.requeued.rows)
         ledger = SetLedger(line.name, line.begins, FollowedSet(done))
         looked = look_at_queue(conn, dialect, log, event_time_zone, _CAP, ledger)
         flights, _ = read_recorded(conn, log, line.name)
@@ -70,7 +75,7 @@ def standings(conn: Connection, dialect: Dialect, log: LogTable, event_time_zone
                 moved=line.moved,
                 still_seconds=still,
                 events_in_flight=sum(1 for flight in flights for _ in flight.events()),
-                loaded=line.loaded,
+                snapshot=None if line.loaded is None else Loading.of_line(line.begun, line.loaded).progress(),
             )
         )
     return found

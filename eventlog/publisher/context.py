@@ -268,6 +268,34 @@ class ParkedObject(NamedTuple):
     reason: str
 
 
+class SnapshotProgress(NamedTuple):
+    """How far a consumer's snapshot is.
+
+    ``objects`` of ``class_name``, the class that is being read, were answered, of about ``expected``; ``done``: the
+    classes before it.
+    """
+
+    class_name: str | None
+    objects: int
+    expected: int
+    done: Sequence[str]
+
+    @property
+    def in_words(self) -> str:
+        if self.class_name is None:
+            return "between two classes" if self.done else "at its beginning"
+        return f"{self.objects:,} of about {self.expected:,} objects of {self.class_name}"
+
+    def as_data(self) -> dict[str, Any]:
+        """Return it as JSON takes it."""
+        return {"class": self.class_name, "objects": self.objects, "expected": self.expected, "done": list(self.done)}
+
+    @classmethod
+    def of_data(cls, data: Mapping[str, Any]) -> SnapshotProgress:
+        """Return what ``as_data`` told."""
+        return cls(data["class"], data["objects"], data["expected"], data["done"])
+
+
 @dataclass(frozen=True, slots=True)
 class Looked:
     """What costs a statement to know, as the publisher's own session saw it between two flights.
@@ -291,7 +319,7 @@ class Looked:
     seconds: float = 0.0
     oldest_flight_seconds: float | None = None
     ranges: int | None = None
-    snapshot: Mapping[str, Any] | None = None
+    snapshot: SnapshotProgress | None = None
     behind: int | None = None
     behind_unit: str | None = None
 

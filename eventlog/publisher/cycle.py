@@ -76,14 +76,19 @@ def recover(context: Context) -> State:
     """The state of a publisher that has just got its lock, with what is in flight, which ``run_cycle`` sends first."""
     context.ledger.recover(context.connection, context.dialect, context.log)
     recorded, hold = read_recorded(context.connection, context.log, context.ledger.consumer)
-    loading = context.ledger.loading(context.connection, context.log)
+    loading = _loading(context)
     context.connection.commit()
     warn_of(hold)
     flights = {flight.number: flight for flight in recorded}
     newest = max((flight.first for flight in recorded), default="")
     parking: Parking[ObjectId] = Parking(context.options.retry_initial, context.options.retry_max)
-    to_load = None if loading is None else Loading.of_line(*loading)
-    return State(parking, flights, newest, hold=hold, loading=to_load)
+    return State(parking, flights, newest, hold=hold, loading=loading)
+
+
+def _loading(context: Context) -> Loading | None:
+    """Return what is sent before the log is read, None = nothing."""
+    told = context.ledger.loading(context.connection, context.log)
+    return None if told is None else Loading.of_line(*told)
 
 
 def run_cycle(
@@ -106,7 +111,14 @@ def run_cycle(
         return cycle
     if state.loading is not None:
         delivered, is_loaded = load_chunk(
-            context, state.loading, sink, stopping, partial(draw_flight, context), before_flight, state.row_sizes
+            context,
+            state.loading,
+            sink,
+            stopping,
+            partial(draw_flight, context),
+            before_flight,
+            before_bad,
+            state.row_sizes,
         )
         state.loading = None if is_loaded else state.loading
         return delivered
@@ -121,8 +133,9 @@ def run_cycle(
     if state.hold is not None and state.held is None:
         state.held = read_objects(context, state.hold)
     if current is None or (state.held is not None and state.held.writers is None):
+        state.loading = _loading(context)
         context.connection.commit()
-        return Delivered(FlightResult.DONE)
+        return Delivered(FlightResult.DONE, more=state.loading is not None)
     begun = time.monotonic()
     window, state.scan = _next_window(context, current, state, recorded_ids(state.flights.values()))
     seconds = time.monotonic() - begun

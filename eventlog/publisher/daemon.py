@@ -331,7 +331,7 @@ def look(context: Context, state: State) -> None:
             flights=flights,
             seconds=seconds,
             ranges=ledger.ranges,
-            snapshot=None if state.loading is None else state.loading.told(),
+            snapshot=None if state.loading is None else state.loading.progress(),
         )
     )
 

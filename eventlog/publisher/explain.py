@@ -7,6 +7,7 @@ for rows that wait; and it is reconstructed for rows that are done, since no one
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,6 +17,7 @@ from sqlalchemy import Connection
 
 from eventlog.core.catalog import Attribute, ObjectId
 from eventlog.core.checks import BadRow, CheckedRow, check_rows, is_of
+from eventlog.core.event_ids import is_of_snapshot, object_text
 from eventlog.core.events import (
     READS_FIELD,
     READS_ROW,
@@ -26,12 +28,13 @@ from eventlog.core.events import (
     ids_of,
 )
 from eventlog.core.fold import first_id, fold, object_of
-from eventlog.errors import DatabaseError, LogTableError
+from eventlog.errors import BadTableKey, DatabaseError, LogTableError
 from eventlog.model import QUEUE_FIELDS, LogRow, Status, origins_of, queue_rows
 from eventlog.publisher.context import Context, remark_in_words, unavailable_in_words
 from eventlog.publisher.cycle import build_recorded, preview, recorded_ids
 from eventlog.publisher.flight import Flight
 from eventlog.publisher.queue import Hold, read_recorded
+from eventlog.publisher.snapshot import Present, read_object
 from eventlog.sql.connection import as_database_errors
 from eventlog.sql.consumers import PUT_BACK
 from eventlog.sql.dialect import Dialect
@@ -75,15 +78,16 @@ class Member(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What there is to say about a row. ``state`` is a sentence; ``problem`` the check that it fails now.
+    """What there is to say about a row, None = about an object of a consumer's snapshot.
 
+    ``state`` is a sentence; ``problem`` the check that it fails now;
     ``source``: where the group is known from, None if the row is in none; ``event_id`` and ``operation`` of its event,
     None if it makes none; ``read_back``: the attributes that are read from the object now, None if nothing is;
     ``notes``: sentences on how far this can be trusted.
     """
 
     log: str
-    row: LogRow
+    row: LogRow | None
     state: str
     problem: BadRow | None
     class_name: str | None
@@ -103,7 +107,7 @@ def explanation_data(explanation: Explanation) -> dict[str, Any]:
     """The explanation as JSON takes it: tuples with names become objects."""
     return {
         **{name: getattr(explanation, name) for name in Explanation.__dataclass_fields__},
-        "row": explanation.row._asdict(),
+        "row": None if explanation.row is None else explanation.row._asdict(),
         "problem": None if explanation.problem is None else explanation.problem._asdict(),
         "in_flight": None if explanation.in_flight is None else explanation.in_flight._asdict(),
         "members": [member._asdict() for member in explanation.members],
@@ -179,11 +183,63 @@ def explain(context: Context, record_id: int, seconds: int = _SECONDS) -> Explan
     )
 
 
-def _errors(context: Context, record_id: int, notes: list[str]) -> list[ErrorLine]:
+def explain_object(context: Context, event_id: str, seconds: int = _SECONDS) -> Explanation:
+    """Explain an object of a consumer's snapshot, by its event-id, as ``explain`` does a row.
+
+    Raises LogTableError if nobody can have this event-id.
+    """
+    conn = context.connection
+    context.dialect.begin_reading(conn, seconds)
+    if not context.ledger.consumer or not is_of_snapshot(event_id):
+        raise LogTableError(
+            f"{event_id} is no event-id of an object in the snapshot of a consumer: these begin with 'snapshot.', and "
+            "--consumer says whose it is"
+        )
+    notes: list[str] = []
+    errors = _errors(context, event_id, notes)
+    present: Present | None = None
+    try:
+        with as_database_errors(conn), conn.begin_nested():
+            present = read_object(context, event_id)
+    except (DatabaseError, BadTableKey) as error:
+        notes.append(f"the object could not be read: {error}")
+    event = None if present is None or present.event.operation is None else present.event
+    problem = None if present is None or present.event.fates is None else next(iter(present.event.fates.bad), None)
+    if present is not None and event is None and problem is None:
+        notes.append("the object is not there now: nothing would be sent of it")
+    return Explanation(
+        log=str(context.log),
+        row=None,
+        state=_state_of_object(context, errors),
+        problem=problem,
+        class_name=None if present is None else present.object_id[0].name,
+        key=None if present is None else present.object_id[1],
+        in_flight=None,
+        source=None,
+        members=(),
+        read_back=None,
+        event_id=event_id,
+        operation=None if event is None else event.operation,
+        document=None if present is None or event is None else preview(context, present.flight, [event]),
+        errors=tuple(errors),
+        notes=tuple(notes),
+    )
+
+
+def _state_of_object(context: Context, errors: Sequence[ErrorLine]) -> str:
+    if not errors:
+        loads = context.ledger.loading(context.connection, context.log) is not None
+        return "sent with the snapshot, or to be sent" if loads else "sent with the snapshot, if it was there then"
+    if errors[-1].code == PUT_BACK:
+        return "put back: sent once more since, or to be sent"
+    return _state_of_refused(Status.ERROR, errors[-1], "")
+
+
+def _errors(context: Context, row: int | str, notes: list[str]) -> list[ErrorLine]:
     conn = context.connection
     try:
         with as_database_errors(conn), conn.begin_nested():
-            return read_errors(conn, context.log, record_id, context.ledger.consumer)
+            return read_errors(conn, context.log, row, context.ledger.consumer)
     except DatabaseError as error:
         notes.append(f"its error lines cannot be read ({error}): SELECT on {context.log.error_table} is needed")
         return []
@@ -252,15 +308,19 @@ def _state(
             )
         case Status.WARNING:
             return "done: published, and the receiver answered warning"
-        case Status.ERROR | Status.FATAL if last is not None and last.code == "receiver":
-            level = "error" if letter == Status.ERROR else "fatal"
-            return f"the receiver answered {level}: {last.message}; not tried again until `eventlog requeue`"
-        case Status.ERROR if last is not None:
-            cure = "" if problem is not None else ", and it passes the checks now"
-            return f"bad ({last.code}): {last.message}{cure}; not tried again until `eventlog requeue`"
+        case Status.ERROR | Status.FATAL if last is not None and (letter == Status.ERROR or last.code == "receiver"):
+            return _state_of_refused(letter, last, "" if problem is not None else ", and it passes the checks now")
         case Status.ERROR | Status.FATAL:
             return f"failed ({letter}); why is not recorded; not tried again until `eventlog requeue`"
     return f"left alone: status {row.status!r} is reserved, only N is new"
+
+
+def _state_of_refused(letter: str, last: ErrorLine, cure: str) -> str:
+    """Return the state of what has this letter, by its newest error line. ``cure``: what has changed since."""
+    if last.code == "receiver":
+        level = "error" if letter == Status.ERROR else "fatal"
+        return f"the receiver answered {level}: {last.message}; not tried again until `eventlog requeue`"
+    return f"bad ({last.code}): {last.message}{cure}; not tried again until `eventlog requeue`"
 
 
 def _state_of_new(
@@ -428,14 +488,17 @@ _IDS_NAMED: Final = 20
 
 
 class Refusals(NamedTuple):
-    """Rows of one code, one table and one status. ``example`` is the newest of them; ``newest`` is UTC."""
+    """Rows of one code, one table and one status, or objects of a consumer's snapshot.
+
+    ``example`` is the newest of them: its record_id, or the event-id of an object; ``newest`` is UTC.
+    """
 
     code: str
     table_name: str | None
     status: str
     rows: int
     newest: datetime
-    example: int
+    example: int | str
     message: str
     command: str
 
@@ -444,30 +507,38 @@ def read_refusals(conn: Connection, dialect: Dialect, log: LogTable, most: int, 
     """The rows E and F that the newest ``most`` error lines speak of, the largest group first.
 
     A row that was put back into the queue, published since or purged is left out. ``consumer``: what was refused for
-    this one, whatever the letter of the row.
+    this one, whatever the letter of the row, and objects of its snapshot.
     """
-    lines: dict[int, ErrorLine] = {}
-    for record_id, line in newest_errors(conn, log, most, consumer):
-        lines.setdefault(record_id, line)
-    lines = {record_id: line for record_id, line in lines.items() if line.code != PUT_BACK}
+    rows, objects = refused(conn, log, most, consumer)
     groups: dict[tuple[str, str | None, str], list[int]] = {}
-    for row in dialect.read_rows(conn, log, to_ranges(sorted(lines))):
+    for row in dialect.read_rows(conn, log, to_ranges(sorted(rows))):
         status = Status.ERROR.value if consumer else row.status.rstrip(" ")
         if status in (Status.ERROR, Status.FATAL):
-            groups.setdefault((lines[row.record_id].code, row.table_name, status), []).append(row.record_id)
-    refusals = [_refusals(*kind, ids, lines, consumer) for kind, ids in groups.items()]
+            groups.setdefault((rows[row.record_id].code, row.table_name, status), []).append(row.record_id)
+    by_class: dict[tuple[str, str], list[str]] = {}
+    for event_id, line in objects.items():
+        by_class.setdefault((line.code, object_text(event_id).partition(".")[0]), []).append(event_id)
+    refusals = [_refused_rows(*kind, ids, rows, consumer) for kind, ids in groups.items()]
+    refusals += [_refused_objects(*kind, ids, objects, consumer) for kind, ids in by_class.items()]
     return sorted(refusals, key=lambda group: (-group.rows, group.code, group.table_name or ""))
 
 
-def refused_for(conn: Connection, log: LogTable, consumer: str, most: int = LINES_READ) -> list[int]:
-    """The record_ids that the newest error lines of a consumer speak of, and that were not put back since."""
-    newest: dict[int, str] = {}
+def refused(
+    conn: Connection, log: LogTable, most: int = LINES_READ, consumer: str = ""
+) -> tuple[dict[int, ErrorLine], dict[str, ErrorLine]]:
+    """Return the newest line of each row, and of each object of a consumer's snapshot, that was not put back since.
+
+    The newest ``most`` error lines are looked at. ``consumer`` as of ``read_refusals``.
+    """
+    newest: dict[int | str, ErrorLine] = {}
     for record_id, line in newest_errors(conn, log, most, consumer):
-        newest.setdefault(record_id, line.code)
-    return [record_id for record_id, code in newest.items() if code != PUT_BACK and record_id > 0]
+        newest.setdefault(record_id if line.event_id is None else line.event_id, line)
+    failed = {row: line for row, line in newest.items() if line.code != PUT_BACK}
+    rows = {row: line for row, line in failed.items() if isinstance(row, int)}
+    return rows, {row: line for row, line in failed.items() if isinstance(row, str)}
 
 
-def _refusals(
+def _refused_rows(
     code: str, table_name: str | None, status: str, ids: list[int], lines: dict[int, ErrorLine], consumer: str
 ) -> Refusals:
     newest = max(ids, key=lambda record_id: (lines[record_id].error_time, record_id))
@@ -477,6 +548,18 @@ def _refusals(
         command += " --ids " + ",".join(str(lo) if lo == hi else f"{lo}-{hi}" for lo, hi in ranges)
     line = lines[newest]
     return Refusals(code, table_name, status, len(ids), line.error_time, newest, line.message, command)
+
+
+def _refused_objects(
+    code: str, class_name: str, event_ids: list[str], lines: dict[str, ErrorLine], consumer: str
+) -> Refusals:
+    newest = max(event_ids, key=lambda event_id: (lines[event_id].error_time, event_id))
+    command = f"eventlog requeue --consumer {consumer}"
+    if len(event_ids) <= _IDS_NAMED:
+        command += "".join(f" --event-id {shlex.quote(event_id)}" for event_id in event_ids)
+    line = lines[newest]
+    status = Status.ERROR.value
+    return Refusals(code, class_name, status, len(event_ids), line.error_time, newest, line.message, command)
 
 
 def refusals_data(refusals: Iterable[Refusals]) -> list[dict[str, Any]]:

@@ -88,11 +88,14 @@ class Ledger(Protocol):
         ...
 
     def loading(self, conn: Connection, log: LogTable) -> tuple[datetime, dict[str, Any]] | None:
-        """The snapshot that comes before the log: when it was asked for, and how far it is; None = there is none."""
+        """What is sent before the log is read: when the snapshot was asked for, and how far it is; None = nothing."""
         ...
 
     def begin_scan(self, conn: Connection, dialect: Dialect, log: LogTable, *, is_long: bool) -> QueueScan | None:
-        """A scan from the head on; None if there is nothing to do. ``is_long``: one window will not do."""
+        """A scan from the head on; None if there is nothing to do, or if what ``loading`` says comes first.
+
+        ``is_long``: one window will not do.
+        """
         ...
 
     def rest(self, scan: QueueScan, next_first: int, past: int) -> QueueScan:
@@ -299,9 +302,14 @@ class SetLedger:
         return consumers.loading(conn, log, self.consumer)
 
     def begin_scan(self, conn: Connection, dialect: Dialect, log: LogTable, *, is_long: bool) -> QueueScan | None:
-        if again := consumers.pop_requeued(conn, log, self.consumer):
-            self.followed.discard(again)
+        again = consumers.pop_requeued(conn, log, self.consumer)
+        if again.rows:
+            self.followed.discard(again.rows)
             self.is_changed = True
+        if again.objects:
+            consumers.write_loaded(conn, log, self.consumer, {"again": again.objects})
+            self.write(conn, dialect, log, {})
+            return None
         self.is_changed = self.followed.look(conn, dialect, log) or self.is_changed
         return QueueScan(1, self.followed.done.top, self.followed.writers, passes=True)
 

@@ -2,39 +2,41 @@
 
 A chunk is the next keys of a class and the values that its objects have now, each read by statements of their own. It
 is sent until all of its events are answered for good, and then the position moves behind it. A chunk that a crash cuts
-off is sent again, under the same event-ids, with the values of then.
+off is sent again, under the same event-ids, with the values of then. So are objects that were refused, when ``eventlog
+requeue`` asks for them.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from eventlog.core.catalog import ObjectClass, ObjectId
-from eventlog.core.checks import INSERT_ROW_QUERY_BACK, BadRow
-from eventlog.core.event_ids import raised_at, snapshot_id
+from eventlog.core.checks import INSERT_ROW_QUERY_BACK
+from eventlog.core.event_ids import object_text, raised_at, snapshot_id
 from eventlog.core.events import EventOptions, Outgoing
 from eventlog.core.fold import Group
-from eventlog.errors import ReceiverAway, number_of
+from eventlog.errors import BadTableKey, ReceiverAway, number_of
 from eventlog.model import Answer, EventType, Level, Origins
-from eventlog.publisher.context import Context, Counters, PublisherOptions
+from eventlog.publisher.context import Context, Counters, PublisherOptions, SnapshotProgress
 from eventlog.publisher.delivery import Answered, Delivered, FlightResult, Judged, Parking, as_flushed, deliver
 from eventlog.publisher.flight import Flight, FlightInfo, pack
 from eventlog.publisher.marks import send_document
 from eventlog.publisher.queue import WindowResult
-from eventlog.publisher.read_back import built_flights
+from eventlog.publisher.read_back import Built, built_flights
 from eventlog.publisher.sinks import Sink
 from eventlog.sql.consumers import write_loaded
-from eventlog.sql.rows import add_errors
+from eventlog.sql.rows import add_object_errors
 from eventlog.sql.windows import Selection
 
 _log = logging.getLogger("eventlog.publisher")
 
 _MOST_KEYS: Final = 1000
 """Objects of a chunk."""
+_MORE: Final = Delivered(FlightResult.DONE, more=True)
 
 
 @dataclass(slots=True)
@@ -43,7 +45,8 @@ class Loading:
 
     ``begun``: when the consumer was registered. ``done``: the classes that are read. ``class_name``: the one that is
     being read, up to the key ``position``, None = from its beginning. ``objects``: how many of it were answered, of
-    about ``expected``. ``left``: events of the last chunk that are to be sent again, and ``end`` its last key.
+    about ``expected``. ``again``: in place of a snapshot the event-ids of objects that are sent once more. ``keys``: of
+    the last chunk, and ``left`` its events that are to be sent again.
     """
 
     begun: datetime
@@ -52,18 +55,22 @@ class Loading:
     position: str | None = None
     objects: int = 0
     expected: int = 0
+    again: list[str] | None = None
+    keys: Sequence[str] = ()
     left: Flight | None = None
-    end: str | None = None
-    size: int = 0
 
     @classmethod
     def of_line(cls, begun: datetime, told: dict[str, Any]) -> Loading:
         """As the line of the consumer tells it."""
+        if "again" in told:
+            return cls(begun, again=list(told["again"]))
         place = told.get("class"), told.get("position"), told.get("objects", 0), told.get("expected", 0)
         return cls(begun, list(told.get("done", ())), *place)
 
-    def told(self) -> dict[str, Any]:
-        """What the line says of it."""
+    def told(self) -> dict[str, Any] | None:
+        """What the line says of it, None = it is at its end."""
+        if self.again is not None:
+            return {"again": self.again} if self.again else None
         return {
             "done": self.done,
             "class": self.class_name,
@@ -71,6 +78,11 @@ class Loading:
             "objects": self.objects,
             "expected": self.expected,
         }
+
+    def progress(self) -> SnapshotProgress:
+        """Return how far it is, without a key."""
+        left = 0 if self.again is None else len(self.again)
+        return SnapshotProgress(self.class_name, self.objects, max(self.expected, self.objects + left), self.done)
 
 
 def load_chunk(
@@ -80,6 +92,7 @@ def load_chunk(
     stopping: Callable[[], bool],
     draw_flight: Callable[[], int],
     before_flight: Callable[[], None],
+    before_bad: Callable[[], None],
     row_sizes: dict[str, int],
 ) -> tuple[Delivered, bool]:
     """Send the next chunk, or what is left of the last one; how that ended, and whether the snapshot is at its end.
@@ -94,28 +107,38 @@ def load_chunk(
         if not keys:
             loading.done.append(object_class.name)
             loading.class_name = loading.position = None
-            return _saved(context, loading), False
-        _build(context, loading, object_class, keys, draw_flight, row_sizes)
+            _save(context, loading)
+            return _MORE, False
+        _build(context, loading, object_class, keys, draw_flight, before_bad, row_sizes)
     if loading.left is not None:
         context.connection.commit()
         ended = _send(context, loading, sink, stopping, before_flight)
         if ended.result is not FlightResult.DONE:
             return ended, False
-    loading.position, loading.objects = loading.end, loading.objects + loading.size
-    return _saved(context, loading), False
+    loading.position, loading.objects = loading.keys[-1], loading.objects + len(loading.keys)
+    if loading.again is not None:
+        sent = {f"{loading.class_name}.{key}" for key in loading.keys}
+        loading.again = [one for one in loading.again if object_text(one) not in sent]
+    _save(context, loading)
+    return _MORE, False
 
 
-def _saved(context: Context, loading: Loading) -> Delivered:
-    """Write how far the snapshot is, and commit: there is more to do."""
+def _save(context: Context, loading: Loading) -> None:
+    """Write how far the snapshot is, and commit."""
     write_loaded(context.connection, context.log, context.ledger.consumer, loading.told())
     context.connection.commit()
-    return Delivered(FlightResult.DONE, more=True)
 
 
 def _class_to_read(context: Context, loading: Loading) -> ObjectClass | None:
     """The class that is read next; None if there is none, or if it is unavailable."""
-    names = [*(cls.name for cls in context.catalog.classes), *context.catalog.unavailable]
-    wanted = sorted(name for name in names if context.wants(name) and name not in loading.done)
+    names = sorted(cls.name for cls in context.catalog.classes)
+    if loading.again is None:
+        # What is unavailable comes last, so that no other class waits for it.
+        names += sorted(context.catalog.unavailable)
+        wanted = [name for name in names if context.wants(name) and name not in loading.done]
+    else:
+        _refuse_unknown(context, loading.again)
+        wanted = [_class_of(one, names) for one in loading.again[:1]]
     if loading.class_name not in wanted:
         loading.class_name = next(iter(wanted), None)
         loading.position, loading.objects, loading.expected = None, 0, 0
@@ -128,15 +151,50 @@ def _without_class(context: Context, loading: Loading) -> tuple[Delivered, bool]
         context.connection.commit()
         why = f"the snapshot waits for class {loading.class_name}: {context.catalog.unavailable[loading.class_name]}"
         return Delivered(FlightResult.RETRY, why, in_short=why), False
-    _log.info("the snapshot is at its end; classes: %s", ", ".join(loading.done) or "none")
+    if loading.again is None:
+        _log.info("the snapshot is at its end; classes: %s", ", ".join(loading.done) or "none")
     write_loaded(context.connection, context.log, context.ledger.consumer, None)
     context.connection.commit()
-    return Delivered(FlightResult.DONE, more=True), True
+    return _MORE, True
 
 
-def _keys(context: Context, loading: Loading, object_class: ObjectClass) -> list[str]:
+def _refuse_unknown(context: Context, again: list[str]) -> None:
+    """Take out of ``again`` what there is no class or key for any more; each gets a line, so that no other waits."""
+    classes = {cls.name: cls for cls in context.catalog.classes}
+    unavailable: Mapping[str, object] = context.catalog.unavailable
+    refused: dict[str, tuple[str, str]] = {}
+    for event_id in again:
+        name = _class_of(event_id, (*classes, *unavailable))
+        if name in classes:
+            try:
+                classes[name].canonical_key(_key_of(event_id, name))
+            except BadTableKey as error:
+                refused[event_id] = error.row_code, str(error)
+        else:
+            refused[event_id] = "unknown_table", str(unavailable.get(name, "this object is of no class any more"))
+    if refused:
+        again[:] = [one for one in again if one not in refused]
+        context.counters.rows_bad += len(refused)
+        lines = [(event_id, *why) for event_id, why in refused.items()]
+        add_object_errors(context.connection, context.log, lines, context.ledger.consumer)
+
+
+def _class_of(event_id: str, names: Iterable[str]) -> str:
+    """Return the name of the class that an event-id of a snapshot speaks of, empty if it is none of these."""
+    text = object_text(event_id)
+    return max((name for name in names if text.startswith(f"{name}.")), key=len, default="")
+
+
+def _key_of(event_id: str, class_name: str) -> str:
+    return object_text(event_id).removeprefix(f"{class_name}.")
+
+
+def _keys(context: Context, loading: Loading, object_class: ObjectClass) -> Sequence[str]:
     """The keys of the next chunk."""
     conn, dialect = context.connection, context.dialect
+    if loading.again is not None:
+        name, names = object_class.name, [cls.name for cls in context.catalog.classes]
+        return [_key_of(one, name) for one in loading.again if _class_of(one, names) == name][:_MOST_KEYS]
     selection = Selection(object_class.name, EventType.INSERT_ROW_QUERY_BACK)
     walk = dialect.start_walk(conn, context.log, context.catalog.schema, object_class, selection)
     if loading.position is None:
@@ -152,9 +210,31 @@ def _build(
     object_class: ObjectClass,
     keys: Sequence[str],
     draw_flight: Callable[[], int],
+    before_bad: Callable[[], None],
     row_sizes: dict[str, int],
 ) -> None:
-    """Build the events of a chunk, of as many of the keys as a flight has room for. What has no event is done.
+    """Build the events of a chunk, of as many of the keys as a flight has room for. What has no event is done."""
+    built = _build_now(context, object_class, keys, row_sizes)
+    loading.keys = keys[: len(built.groups)]
+    if any(event.fates is not None and event.fates.bad for event in built.events):
+        before_bad()
+    events = []
+    for event, key in zip(built.events, keys, strict=False):
+        event_id = snapshot_id(loading.begun, object_class.name, key)
+        if event.fates is not None and event.fates.bad:
+            context.counters.rows_bad += len(event.fates.bad)
+            lines = [(event_id, one.code, one.message) for one in event.fates.bad]
+            add_object_errors(context.connection, context.log, lines, context.ledger.consumer)
+        if event.operation is not None:
+            events.append(event._replace(event_id=event_id, fates=None))
+    if not events:
+        return
+    number = context.used.flight = draw_flight()
+    loading.left = _packed(context, number, events, built)
+
+
+def _build_now(context: Context, object_class: ObjectClass, keys: Sequence[str], row_sizes: dict[str, int]) -> Built:
+    """Build adds of the objects with these keys as they are now, of as many as a flight has room for.
 
     An object stands for a row of type 5 that is nowhere: it has the number of its place in the chunk.
     """
@@ -162,27 +242,36 @@ def _build(
         [(number, INSERT_ROW_QUERY_BACK, (object_class, key), None, None, None)] for number, key in enumerate(keys, 1)
     ]
     options = replace(context.options, events=EventOptions(insert_query_back="add"), flight_rows=len(groups))
-    built = next(built_flights(replace(context, options=options), WindowResult(groups, [], [], None), row_sizes))
-    loading.size = len(built.groups)
-    loading.end = keys[loading.size - 1]
-    events = []
-    for event, key in zip(built.events, keys, strict=False):
-        event_id = snapshot_id(loading.begun, object_class.name, key)
-        if event.fates is not None and event.fates.bad:
-            bad = [BadRow(0, one.code, f"{event_id}: {one.message}") for one in event.fates.bad]
-            context.counters.rows_bad += len(bad)
-            add_errors(context.connection, context.log, bad, context.ledger.consumer)
-        if event.operation is not None:
-            events.append(event._replace(event_id=event_id, fates=None))
-    if not events:
-        return
-    number = context.used.flight = draw_flight()
+    return next(built_flights(replace(context, options=options), WindowResult(groups, [], [], None), row_sizes))
+
+
+def _packed(context: Context, number: int, events: Sequence[Outgoing], built: Built) -> Flight:
+    """Return the flight of the events of a chunk."""
     clock = context.dialect.due_until(context.connection, context.log, context.options.event_time_zone)
     origins = Origins(dict.fromkeys((event.ids[0] for event in events), clock), {})
     first = context.output.first(number, "", raised_at(context.epoch))
-    loading.left = pack(number, events, context.options.batch_size, first, origins)._replace(
-        current_rows=built.current_rows
-    )
+    flight = pack(number, events, context.options.batch_size, first, origins)
+    return flight._replace(current_rows=built.current_rows)
+
+
+class Present(NamedTuple):
+    """An object of a snapshot as it is now. ``event``: the one that would be sent, and ``flight`` the flight of it."""
+
+    object_id: ObjectId
+    event: Outgoing
+    flight: Flight
+
+
+def read_object(context: Context, event_id: str) -> Present | None:
+    """Return the object that an event-id of a snapshot speaks of; None if no class has it. Nothing is recorded."""
+    classes = {cls.name: cls for cls in context.catalog.classes}
+    name = _class_of(event_id, classes)
+    if not name:
+        return None
+    key = _key_of(event_id, name)
+    built = _build_now(context, classes[name], [key], {})
+    event = built.events[0]._replace(event_id=event_id)
+    return Present((classes[name], key), event, _packed(context, 0, [event], built))
 
 
 class _ChunkErrand:
@@ -212,7 +301,7 @@ class _ChunkErrand:
             self.done.update(event.event_id for event in events)
             if verdict.level in (Level.ERROR, Level.FATAL):
                 why = verdict.message or f"the receiver answered {verdict.level.name.lower()}"
-                add_errors(conn, log, [(0, "receiver", f"{event.event_id}: {why}") for event in events], consumer)
+                add_object_errors(conn, log, [(event.event_id, "receiver", why) for event in events], consumer)
                 conn.commit()
         self._answered = []
 

@@ -24,6 +24,7 @@ from opentelemetry.trace import Link, Span, SpanKind, StatusCode, Tracer
 
 from eventlog import __version__
 from eventlog.config.load import Config
+from eventlog.core.event_ids import without_key
 from eventlog.errors import ConfigError
 from eventlog.model import Answer, Document, Level, Verdict
 from eventlog.publisher.context import Doing, Observer
@@ -129,7 +130,7 @@ class TracedSink(Sink):
             flight=document.flight,
             envelope=document.envelope,
             events=len(event_ids),
-            first_event_id=event_ids[0],
+            first_event_id=without_key(event_ids[0]),
         )
         with self._made(span):
             answer = self._sink.send(_with_context(document))

@@ -20,7 +20,7 @@ from eventlog.sql.dialect import Dialect
 from eventlog.sql.doctor import Numbering, ask
 from eventlog.sql.epoch import read_removed
 from eventlog.sql.log_table import LogTable, quoted, schema_of
-from eventlog.sql.rows import BY_VALUE, RefusedRow, Requeued, add_errors, column_of
+from eventlog.sql.rows import BY_VALUE, RefusedRow, Requeued, add_errors, add_object_errors, column_of
 from eventlog.sql.windows import Ranges, Window, to_ranges
 
 COLUMNS: Final = ("name", "begun", "begins", "done", "recent", "moved", "requeued", "loaded")
@@ -32,11 +32,30 @@ _KNOWN: Final = "eventlog_consumers"
 """Key of ``Connection.info``: logs whose table of consumers was found."""
 
 
+class Again(NamedTuple):
+    """What is to be sent once more: rows, by ranges of record_ids, and objects of the snapshot, by event-ids."""
+
+    rows: Ranges = ()
+    objects: Sequence[str] = ()
+
+    @classmethod
+    def decode(cls, text: str | None) -> Again:
+        """Read it from the column ``requeued``. Raises TypeError, ValueError for a text that is none."""
+        if text is None:
+            return cls()
+        told = json.loads(text)
+        return cls([(int(first), int(last)) for first, last in told["rows"]], [str(one) for one in told["objects"]])
+
+    def encode(self) -> str:
+        return json.dumps(self._asdict(), ensure_ascii=False)
+
+
 class ConsumerLine(NamedTuple):
     """What the line of a consumer says. Times are UTC.
 
-    ``begins``: where it began. ``moved``: when the set last changed. ``requeued``: record_ids that are to be taken out
-    of the set. ``loaded``: how far its snapshot (spec/event-log.md 13.3) is, None = it has none any more.
+    ``begins``: where it began. ``moved``: when the set last changed. ``requeued``: what it is asked to send once more;
+    these rows are still in the set. ``loaded``: how far its snapshot (spec/event-log.md 13.3) is, None = it has none
+    any more.
     """
 
     name: str
@@ -44,7 +63,7 @@ class ConsumerLine(NamedTuple):
     begins: str
     done: RecordSet
     moved: datetime | None
-    requeued: Ranges
+    requeued: Again
     loaded: dict[str, Any] | None
 
 
@@ -105,11 +124,9 @@ def _line(row: Sequence[Any]) -> ConsumerLine:
         record_set = decode(done)
         if recent is not None:
             record_set.add(decode(recent).spans)
-        again = [] if requeued is None else [(int(first), int(last)) for first, last in json.loads(requeued)]
-        return ConsumerLine(
-            str(name), begun, str(begins), record_set, moved, again, None if loaded is None else json.loads(loaded)
-        )
-    except (TypeError, ValueError) as error:
+        again, place = Again.decode(requeued), None if loaded is None else json.loads(loaded)
+        return ConsumerLine(str(name), begun, str(begins), record_set, moved, again, place)
+    except (KeyError, TypeError, ValueError) as error:
         raise DatabaseError(
             f"the line of consumer {name!r} cannot be read ({error}); was it changed by hand?"
         ) from None
@@ -122,7 +139,7 @@ def done_by_consumers(conn: Connection, dialect: Dialect, log: LogTable) -> dict
     dialect.lock_removing(conn, log)
     done: dict[str, RecordSet] = {}
     for line in read_consumers(conn, log):
-        line.done.discard(line.requeued)
+        line.done.discard(line.requeued.rows)
         done[line.name] = line.done
     return done
 
@@ -214,29 +231,30 @@ def _write(
         raise _gone(log, name)
 
 
-def pop_requeued(conn: Connection, log: LogTable, name: str) -> Ranges:
-    """The record_ids that are to be taken out of the set, which the line asks for no more. Empty = none."""
+def pop_requeued(conn: Connection, log: LogTable, name: str) -> Again:
+    """Return what the consumer is asked to send once more, which its line asks for no more then."""
     table = _consumers(log)
     row = conn.execute(sa.select(table.c.requeued).where(table.c.name == name)).first()
     if row is None:
         raise _gone(log, name)
     if row.requeued is None:
-        return ()
+        return Again()
     # What is asked for meanwhile stays for the next time.
     asked = sa.update(table).where(table.c.name == name, table.c.requeued == row.requeued).values(requeued=None)
-    taken = conn.execute(asked).rowcount
-    return [(int(first), int(last)) for first, last in json.loads(row.requeued)] if taken else ()
+    return Again.decode(row.requeued) if conn.execute(asked).rowcount else Again()
 
 
-def ask_again(conn: Connection, log: LogTable, name: str, ranges: Ranges) -> None:
-    """Ask for these record_ids to be taken out of the set of a consumer, beside those that were asked for before."""
+def ask_again(conn: Connection, log: LogTable, name: str, ranges: Ranges, objects: Sequence[str] = ()) -> None:
+    """Ask a consumer to send rows and objects once more, beside those that were asked for before."""
     table = _consumers(log)
     line = conn.execute(sa.select(table.c.requeued).where(table.c.name == name).with_for_update()).first()
     if line is None:
         raise _gone(log, name)
-    asked = RecordSet(0, [] if line.requeued is None else [(low, high) for low, high in json.loads(line.requeued)])
+    before = Again.decode(line.requeued)
+    asked = RecordSet(0, before.rows)
     asked.add(ranges)
-    conn.execute(sa.update(table).where(table.c.name == name).values(requeued=json.dumps(asked.spans)))
+    again = Again(asked.spans, [*dict.fromkeys([*before.objects, *objects])])
+    conn.execute(sa.update(table).where(table.c.name == name).values(requeued=again.encode()))
 
 
 def loading(conn: Connection, log: LogTable, name: str) -> tuple[datetime, dict[str, Any]] | None:
@@ -258,7 +276,8 @@ def _gone(log: LogTable, name: str) -> DatabaseError:
 
 
 PUT_BACK: Final = "requeued"
-"""The code of an error line that says that its row is refused no longer."""
+"""The code of an error line that says that its row or object is refused no longer."""
+_AGAIN: Final = "to be sent once more"
 
 
 def requeue_for(
@@ -273,8 +292,7 @@ def requeue_for(
         again, refused = sorted([*again, *(row.record_id for row in refused)]), ()
     if again and not dry:
         ask_again(conn, log, line.name, to_ranges(again))
-        told = f"to be sent once more to consumer {line.name}"
-        add_errors(conn, log, [(one, PUT_BACK, told) for one in again], line.name)
+        add_errors(conn, log, [(one, PUT_BACK, _AGAIN) for one in again], line.name)
     return Requeued(len(again), 0, refused)
 
 
@@ -307,6 +325,13 @@ def _chosen(conn: Connection, log: LogTable, done: RecordSet, ids: Ranges) -> tu
         if table is not None and key is not None:
             later.add(of)
     return again[::-1], tuple(refused[::-1])
+
+
+def requeue_objects_for(conn: Connection, log: LogTable, line: ConsumerLine, event_ids: Sequence[str]) -> None:
+    """Have a consumer send objects of its snapshot once more, with the values of then (spec/event-log.md 13.4)."""
+    if event_ids:
+        ask_again(conn, log, line.name, (), event_ids)
+        add_object_errors(conn, log, [(one, PUT_BACK, _AGAIN) for one in event_ids], line.name)
 
 
 # --- what it has not done ---------------------------------------------------------------------------------------------

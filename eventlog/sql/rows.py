@@ -243,7 +243,7 @@ def _copy(
 @lru_cache(maxsize=32)
 def _errors(log: LogTable) -> sa.TableClause:
     """``<log>_error`` in a statement."""
-    others = ("record_id", "code", "message", "consumer")
+    others = ("record_id", "code", "message", "consumer", "event_id")
     columns = [sa.column("error_time", sa.TIMESTAMP()), *map(sa.column, others)]
     return sa.table(quoted(log.error_table), *columns, schema=schema_of(log))
 
@@ -264,6 +264,16 @@ def add_errors(conn: Connection, log: LogTable, lines: Sequence[tuple[int, str, 
         rows = [
             {"record_id": record_id, "code": code, "message": storable(message), **whose}
             for record_id, code, message in lines
+        ]
+        conn.execute(sa.insert(_errors(log)), rows)
+
+
+def add_object_errors(conn: Connection, log: LogTable, lines: Sequence[tuple[str, str, str]], consumer: str) -> None:
+    """Write lines (event_id, code, message) of objects of a consumer's snapshot; they have the record_id 0."""
+    if lines:
+        rows = [
+            {"record_id": 0, "code": code, "message": storable(message), "consumer": consumer, "event_id": event_id}
+            for event_id, code, message in lines
         ]
         conn.execute(sa.insert(_errors(log)), rows)
 
@@ -298,26 +308,37 @@ def read_inflight(conn: Connection, log: LogTable) -> list[tuple[int, str]]:
 
 
 class ErrorLine(NamedTuple):
-    """A line of ``<log>_error``; ``error_time`` is UTC."""
+    """A line of ``<log>_error``; ``error_time`` is UTC.
+
+    ``event_id``: of the object of a consumer's snapshot that failed, None = it was a row.
+    """
 
     error_time: datetime
     code: str
     message: str
+    event_id: str | None = None
 
 
-def _is_of(errors: sa.TableClause, consumer: str) -> sa.ColumnElement[bool]:
-    """Whether a line is of this consumer; of the publisher, if the name is empty."""
-    whose: sa.ColumnElement[bool] = errors.c.consumer == consumer if consumer else errors.c.consumer.is_(None)
-    return whose
+def _is_of(log: LogTable, consumer: str) -> sa.ColumnElement[bool]:
+    """Whether a line is of this consumer since it was registered; of the publisher, if the name is empty."""
+    errors = _errors(log)
+    if not consumer:
+        return errors.c.consumer.is_(None)
+    consumers = sa.table(quoted(log.consumer_table), sa.column("name"), sa.column("begun"), schema=schema_of(log))
+    begun = sa.select(consumers.c.begun).where(consumers.c.name == consumer).scalar_subquery()
+    return sa.and_(errors.c.consumer == consumer, errors.c.error_time >= begun)
 
 
-def read_errors(conn: Connection, log: LogTable, record_id: int, consumer: str = "") -> list[ErrorLine]:
-    """The error lines of a row, the oldest first. ``consumer``: those of this one; empty = the publisher's."""
+def read_errors(conn: Connection, log: LogTable, row: int | str, consumer: str = "") -> list[ErrorLine]:
+    """The error lines of a row, by its record_id, or of an object of a snapshot, by its event-id; the oldest first.
+
+    ``consumer``: the lines of this one since it was registered; empty = the publisher's.
+    """
     errors = _errors(log)
     columns = (errors.c.error_time, errors.c.code, errors.c.message)
-    of_row = (errors.c.record_id == record_id, _is_of(errors, consumer))
-    lines = sa.select(*columns).where(*of_row).order_by(errors.c.error_time)
-    return [ErrorLine(*row) for row in conn.execute(lines)]
+    of_row = errors.c.record_id == row if isinstance(row, int) else errors.c.event_id == row
+    lines = sa.select(*columns).where(of_row, _is_of(log, consumer)).order_by(errors.c.error_time)
+    return [ErrorLine(*line) for line in conn.execute(lines)]
 
 
 def newest_errors(conn: Connection, log: LogTable, most: int, consumer: str = "") -> list[tuple[int, ErrorLine]]:
@@ -326,9 +347,9 @@ def newest_errors(conn: Connection, log: LogTable, most: int, consumer: str = ""
     ``consumer`` as of ``read_errors``.
     """
     errors = _errors(log)
-    columns = (errors.c.record_id, errors.c.error_time, errors.c.code, errors.c.message)
+    columns = (errors.c.record_id, errors.c.error_time, errors.c.code, errors.c.message, errors.c.event_id)
     newest_first = errors.c.error_time.desc(), errors.c.record_id.desc()
-    lines = sa.select(*columns).where(_is_of(errors, consumer)).order_by(*newest_first).limit(most)
+    lines = sa.select(*columns).where(_is_of(log, consumer)).order_by(*newest_first).limit(most)
     return [(int(record_id), ErrorLine(*line)) for record_id, *line in conn.execute(lines)]
 
 

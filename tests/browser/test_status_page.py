@@ -196,7 +196,7 @@ def test_every_column_can_be_seen_and_errors_of_before_the_start_are_shown_unask
             browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
             browser.get(url)
             wait_until(lambda: "row 2" in text(browser, "errors"), "the errors are shown")
-            assert "(2 rows E and F)" in text(browser, "errors-title")
+            assert "(2 refused)" in text(browser, "errors-title")
             assert "usr" in text(browser, "errors")
             write(log, 3)
             wait_until(lambda: "error" in text(browser, "sent"), "the envelope is shown")

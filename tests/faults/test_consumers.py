@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -487,9 +488,32 @@ def test_what_was_refused_for_a_consumer_is_shown_and_put_back_for_it_alone(log:
     assert "done" in command("show", "1", "--consumer", "search")[1].splitlines()[0]
     assert "waits to be published" in command("show", "2")[1]
     assert "1 row sent once more to consumer search" in command("requeue", "--consumer", "search")[1]
-    assert "no row of status E or F" in command("errors", "--consumer", "search")[1]
+    assert "nothing that was refused for consumer search" in command("errors", "--consumer", "search")[1]
     assert consume(consumer(log)) == ["2"]
     assert set(statuses(log).values()) == {"N"}
+
+
+def test_what_was_refused_before_a_consumer_was_reset_is_refused_no_longer(log: sa.Engine, command: Run) -> None:
+    write(log, 1)
+    consume(consumer(log), lambda document: Answer(verdicts={"1": Verdict(Level.ERROR, "no")}))
+    execute(log, "UPDATE eventlog_error SET error_time = '2020-01-01 00:00:00'")
+    command("consumers", "reset", "search", "--begin", "first", "--yes")
+    assert consume(consumer(log)) == ["1"]
+    assert "nothing that was refused" in command("errors", "--consumer", "search")[1]
+    assert "done" in command("show", "1", "--consumer", "search")[1].splitlines()[0]
+
+
+def test_the_commands_are_of_the_consumer_that_the_configuration_names(log: sa.Engine, run: Run) -> None:
+    write(log, 1, 2)
+    consume(consumer(log), lambda document: Answer(verdicts={"2": Verdict(Level.ERROR, "no")}))
+    flags = ("--set", "source.type=eventlog", "--set", "source.consumer=search")
+
+    def command(*arguments: str) -> tuple[int, str, str]:
+        return run("--database-url", url_of(log), *flags, *arguments)
+
+    assert "eventlog requeue --consumer search --ids 2" in command("errors")[2]
+    assert "the receiver answered error: no" in command("show", "2")[1]
+    assert "1 row sent once more to consumer search" in command("requeue")[1]
 
 
 def test_a_row_that_would_bring_an_old_value_back_is_not_sent_once_more(log: sa.Engine, command: Run) -> None:
@@ -666,8 +690,84 @@ def test_an_object_of_a_snapshot_that_gets_retry_is_sent_again_before_the_next_c
         while run_cycle(context, state, sink, lambda: False).more:
             pass
     assert without_begun(tries) == ["usr.idu=1", "usr.idu=2", "usr.idu=1", "usr.idu=3"]
-    ((record_id, message),) = fetch(log, "SELECT record_id, message FROM eventlog_error WHERE consumer = 'search'")
-    assert (record_id, message.endswith("usr.idu=2: no")) == (0, True)
+    lines = fetch(log, "SELECT record_id, event_id, message FROM eventlog_error WHERE consumer = 'search'")
+    assert lines == [(0, tries[1], "no")]
+
+
+@pytest.fixture
+def refused(log: sa.Engine) -> str:
+    """The event-id of an object that was refused in the snapshot of ``search``; its key has blanks and quotes."""
+    execute(log, "CREATE TABLE page (title varchar(20) PRIMARY KEY, num integer)")
+    execute(log, "INSERT INTO page VALUES ('It''s, a', 1), ('b', 2)")
+    refuse = lambda document: Answer(  # noqa: E731
+        verdicts={one.event_id: Verdict(Level.ERROR, "no") for one in document.events if "It" in one.event_id}
+    )
+    event_id, _ = consume(consumer(log, begin="snapshot"), refuse)
+    return event_id
+
+
+def test_an_object_that_was_refused_in_a_snapshot_is_shown_with_the_command_that_sends_it_again(
+    log: sa.Engine, refused: str, command: Run
+) -> None:
+    (group,) = json.loads(command("errors", "--consumer", "search", "--json")[1])["errors"]
+    assert (group["code"], group["table_name"], group["rows"], group["example"]) == ("receiver", "page", 1, refused)
+    said = command("show", refused, "--consumer", "search")[1]
+    assert "the receiver answered error: no" in said.splitlines()[0]
+    assert 'object title="It\'s, a" of class page' in said
+    assert f"it makes the event {refused} (add):" in said
+    assert shlex.split(group["command"])[1:] == ["requeue", "--consumer", "search", "--event-id", refused]
+
+
+def test_an_object_of_a_snapshot_is_sent_once_more_as_it_is_then_to_its_consumer_alone(
+    log: sa.Engine, refused: str, command: Run
+) -> None:
+    config = consumer(log)
+    assert consume(config) == []
+    said = command("requeue", "--consumer", "search", "--dry-run")[1]
+    assert "0 rows and 1 object of its snapshot would be sent once more" in said
+    command("requeue", "--consumer", "search", "--event-id", refused)
+    assert "nothing that was refused" in command("errors", "--consumer", "search")[1]
+    assert "put back" in command("show", refused, "--consumer", "search")[1]
+    write(log, 1)
+    execute(log, "UPDATE page SET num = 7 WHERE num = 1")
+    sent: list[Document] = []
+    assert consume(config, lambda document: sent.append(document)) == [refused, "1"]
+    assert names_of(sent[:1])[refused] == "7"
+    assert fetch(log, "SELECT requeued, loaded FROM eventlog_consumer") == [(None, None)]
+    assert consume(config) == []
+
+
+def test_an_object_that_is_sent_once_more_survives_a_crash(log: sa.Engine, refused: str, command: Run) -> None:
+    class Killed(BaseException):
+        pass
+
+    def die(document: Document) -> Answer:
+        raise Killed
+
+    write(log, 1)
+    command("requeue", "--consumer", "search")
+    with pytest.raises(Killed):
+        consume(consumer(log), die)
+    assert consume(consumer(log)) == [refused, "1"]
+
+
+def test_an_object_whose_class_is_gone_gets_another_line_and_holds_nobody_up(
+    log: sa.Engine, refused: str, command: Run
+) -> None:
+    command("requeue", "--consumer", "search")
+    execute(log, "DROP TABLE page")
+    write(log, 1)
+    assert consume(consumer(log)) == ["1"]
+    (group,) = json.loads(command("errors", "--consumer", "search", "--json")[1])["errors"]
+    assert (group["code"], group["example"]) == ("unknown_table", refused)
+    assert "no class that is published has it" in command("show", refused, "--consumer", "search")[1]
+
+
+def test_only_an_object_that_was_refused_is_asked_for_once_more(log: sa.Engine, refused: str, command: Run) -> None:
+    code, _, said = command("requeue", "--consumer", "search", "--event-id", refused.replace("It", "Id"))
+    assert (code, "no such object was refused for consumer search" in said) == (2, True)
+    assert command("requeue", "--event-id", refused)[0] == 2
+    assert command("show", refused)[0] == 1
 
 
 def test_a_snapshot_is_of_the_classes_asked_for_one_after_the_other(log: sa.Engine) -> None:
@@ -707,7 +807,7 @@ def test_the_monitor_tells_the_rows_behind_the_ranges_and_the_snapshot(log: sa.E
     fill(log, 2)
     with opened(consumer(log, begin="snapshot")) as context:
         publish_once(context, Collecting(), observer=Listening())
-    assert [looked.snapshot and looked.snapshot["class"] for looked in seen] == ["usr"]
+    assert [looked.snapshot and looked.snapshot.class_name for looked in seen] == ["usr"]
     write(log, 1, 2)
     with opened(consumer(log)) as context:
         publish_once(context, Collecting(), observer=Listening())

@@ -22,7 +22,8 @@ CREATE TABLE eventlog (
     event_time timestamp, perpetrator text, table_name text, table_key text, column_name text, old_value text,
     new_value text
 );
-CREATE TABLE eventlog_error (record_id bigint, error_time timestamp, code text, message text, consumer text);
+CREATE TABLE eventlog_error (record_id bigint, error_time timestamp, code text, message text, consumer text,
+    event_id text);
 CREATE TABLE eventlog_inflight (flight_no bigint, started timestamp, composition text);
 CREATE TABLE eventlog_epoch (epoch text, server text, raised timestamp, removed bigint);
 INSERT INTO usr VALUES (1, 'John', 1.50, '\\xbbbb');

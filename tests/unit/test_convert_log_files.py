@@ -33,7 +33,8 @@ CREATE TABLE eventlog (
     record_id integer PRIMARY KEY, status char(1), event_type integer, event_time timestamp, perpetrator text,
     table_name text, table_key text, column_name text, old_value text, new_value text
 );
-CREATE TABLE eventlog_error (record_id bigint, error_time timestamp, code text, message text, consumer text);
+CREATE TABLE eventlog_error (record_id bigint, error_time timestamp, code text, message text, consumer text,
+    event_id text);
 CREATE TABLE eventlog_inflight (flight_no bigint, started timestamp, composition text);
 CREATE TABLE eventlog_epoch (epoch text, server text, raised timestamp, removed bigint);
 """

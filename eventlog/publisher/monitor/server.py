@@ -38,11 +38,19 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from eventlog.config.load import Config, with_secrets_of_now
 from eventlog.config.settings import MonitorSettings
+from eventlog.core.event_ids import is_of_snapshot
 from eventlog.errors import ConfigError, EventlogError
 from eventlog.model import Status
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.doctor import Compare, examine
-from eventlog.publisher.explain import explain, explanation_data, read_refusals, refusals_data
+from eventlog.publisher.explain import (
+    Refusals,
+    explain,
+    explain_object,
+    explanation_data,
+    read_refusals,
+    refusals_data,
+)
 from eventlog.publisher.monitor.activity import Monitored
 from eventlog.publisher.monitor.connections import Connections
 from eventlog.publisher.monitor.openmetrics import exposition
@@ -258,7 +266,9 @@ def application(monitor: Monitor, host: str) -> ASGIApp:
         return answer
 
     async def row(request: Request) -> Response:
-        text = request.path_params["record_id"]
+        text = request.path_params["row"]
+        if is_of_snapshot(text):
+            return await one_at_a_time(methodcaller("explain", text))
         if not _RECORD_ID.fullmatch(text):
             return JSONResponse({"error": "this is no record_id: digits, 18 at most"}, 400, _HEADERS)
         return await one_at_a_time(methodcaller("explain", int(text)))
@@ -278,7 +288,7 @@ def application(monitor: Monitor, host: str) -> ASGIApp:
         Route("/errors.json", asks("errors")),
         Route("/queue.json", asks("queue")),
         Route("/doctor.json", asks("doctor")),
-        Route("/rows/{record_id}.json", row),
+        Route("/rows/{row:path}.json", row),
         *(Route(path, page(name, media_type)) for path, (name, media_type) in _PAGE.items()),
     ]
     return _Guard(Starlette(routes=routes), host, monitor.settings)
@@ -325,10 +335,17 @@ class Questions:
             context.dialect.begin_reading(context.connection, _QUESTION_SECONDS)
             yield context
 
-    def explain(self, record_id: int) -> dict[str, Any]:
-        """A row of the log, as ``eventlog show --json`` has it, and the ``answers`` to its event."""
+    def explain(self, row: int | str) -> dict[str, Any]:
+        """A row of the log, or an object of a snapshot by its event-id, as ``eventlog show --json`` has it, and the
+        ``answers`` to its event.
+        """
         with open_unlocked(self._config, Counters()) as context:
-            explanation = explanation_data(explain(context, record_id, _QUESTION_SECONDS))
+            explained = (
+                explain(context, row, _QUESTION_SECONDS)
+                if isinstance(row, int)
+                else explain_object(context, row, _QUESTION_SECONDS)
+            )
+            explanation = explanation_data(explained)
         explanation["errors"] = [{**line, "error_time": str(line["error_time"])} for line in explanation["errors"]]
         explanation["answers"] = self._answers_to(explanation["event_id"])
         return explanation if self._shows_values else _without_values(explanation)
@@ -336,8 +353,9 @@ class Questions:
     def errors(self) -> dict[str, Any]:
         """What was refused, as ``eventlog errors --json`` has it."""
         with self._reading() as context:
-            groups = read_refusals(context.connection, context.dialect, context.log, _QUESTION_ROWS)
-        shown = refusals_data(groups if self._shows_values else [group._replace(message=HIDDEN) for group in groups])
+            consumer = context.ledger.consumer
+            groups = read_refusals(context.connection, context.dialect, context.log, _QUESTION_ROWS, consumer)
+        shown = refusals_data(groups if self._shows_values else map(_without_key, groups))
         return {"errors": shown}
 
     def queue(self) -> dict[str, Any]:
@@ -378,7 +396,10 @@ def _without_values(explanation: Mapping[str, Any]) -> dict[str, Any]:
 
     return {
         **explanation,
-        "row": {name: hide(value) if name in _PRIVATE_OF_ROW else value for name, value in explanation["row"].items()},
+        "row": explanation["row"]
+        and {name: hide(value) if name in _PRIVATE_OF_ROW else value for name, value in explanation["row"].items()},
+        # That of an object in a snapshot holds its key.
+        "event_id": explanation["event_id"] if explanation["row"] else HIDDEN,
         "key": hide(explanation["key"]),
         "state": _without_message(explanation["state"]),
         "problem": explanation["problem"] and {**explanation["problem"], "message": HIDDEN},
@@ -395,6 +416,14 @@ def _without_values(explanation: Mapping[str, Any]) -> dict[str, Any]:
         "notes": [],
         "document": hide(explanation["document"]),
     }
+
+
+def _without_key(refusals: Refusals) -> Refusals:
+    """Refusals without the receiver's words, and without the key that an event-id of a snapshot holds."""
+    if isinstance(refusals.example, int):
+        return refusals._replace(message=HIDDEN)
+    command = refusals.command.partition(" --event-id ")[0]
+    return refusals._replace(message=HIDDEN, example=HIDDEN, command=command)
 
 
 def _without_message(sentence: str) -> str:

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from eventlog import __version__
+from eventlog.core.event_ids import is_of_snapshot, without_key
 from eventlog.publisher.context import Counters, Looked
 from eventlog.publisher.monitor.activity import Activity, JobActivity, Monitored
 
@@ -80,6 +81,7 @@ def answers_data(activity: Activity, event_id: str | None, *, shows_values: bool
     """What the receiver lately said of an event beside success, the newest first. ``event_id`` None = there is none."""
     if event_id is None:
         return []
+    asked_for = event_id if is_of_snapshot(event_id) else event_id.partition(".")[0]
     return [
         {
             "at": sent.at,
@@ -88,7 +90,7 @@ def answers_data(activity: Activity, event_id: str | None, *, shows_values: bool
             "level": verdict.level.name.lower(),
             "message": verdict.message if shows_values or not verdict.message else HIDDEN,
         }
-        for sent, verdict in activity.answers_to(event_id.partition(".")[0])[:_ANSWERS_TOLD]
+        for sent, verdict in activity.answers_to(asked_for)[:_ANSWERS_TOLD]
     ]
 
 
@@ -115,7 +117,7 @@ def process_status(activity: Activity, log: str, sink: str, format_name: str, *,
         oldest_seconds=activity.oldest_seconds,
         oldest_writer_seconds=looked.oldest_writer_seconds,
         ranges=looked.ranges,
-        snapshot=looked.snapshot,
+        snapshot=None if looked.snapshot is None else looked.snapshot.as_data(),
         behind=looked.behind,
         behind_unit=looked.behind_unit,
         looked_seconds_ago=None if activity.looked_time is None else round(now - activity.looked_time, 3),
@@ -134,7 +136,15 @@ def process_status(activity: Activity, log: str, sink: str, format_name: str, *,
             for parked in looked.parked[:_MOST_LISTED]
         ],
         flights=[{**flight._asdict(), "seconds": round(now - since, 3)} for flight, since in activity.flights.values()],
-        sent=[{**sent._asdict(), "reason": private(sent.reason)} for sent in activity.newest_sent()[:_MOST_LISTED]],
+        sent=[
+            {
+                **sent._asdict(),
+                "first_id": sent.first_id if shows_values else without_key(sent.first_id),
+                "last_id": sent.last_id if shows_values else without_key(sent.last_id),
+                "reason": private(sent.reason),
+            }
+            for sent in activity.newest_sent()[:_MOST_LISTED]
+        ],
     )
 
 

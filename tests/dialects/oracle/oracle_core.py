@@ -78,6 +78,9 @@ def _rows() -> Mapping[str, Run]:
             rows.requeue_loopback(conn, LOG, "ANN", force=True, dry=True),
         ],
         "add_errors": lambda conn: rows.add_errors(conn, LOG, [(1, "receiver", "no")]),
+        "add_object_errors": lambda conn: rows.add_object_errors(
+            conn, LOG, [("snapshot.1", "receiver", "no")], "search"
+        ),
         "next_flight": lambda conn: rows.next_flight(conn, LOG),
         "write_inflight": lambda conn: rows.write_inflight(conn, LOG, 1, "{}"),
         "update_inflight": lambda conn: rows.update_inflight(conn, LOG, 1, "{}"),

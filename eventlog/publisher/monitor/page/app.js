@@ -321,10 +321,10 @@ onAsk($("ask-queue"), $("queue"), () => "/queue.json", (found) => {
 
 const loadErrors = onAsk($("ask-errors"), $("errors"), () => "/errors.json", (found) => {
   const rows = found.errors.reduce((sum, one) => sum + one.rows, 0);
-  $("errors-count").textContent = rows ? `(${count(rows)} rows E and F)` : "";
+  $("errors-count").textContent = rows ? `(${count(rows)} refused)` : "";
   table($("errors"), [
     ["code", (one) => one.code], ["table", (one) => one.table_name], ["status", (one) => one.status], ["rows", (one) => count(one.rows), "number"],
-    ["newest", (one) => one.newest], ["for example", (one) => `row ${one.example}: ${one.message}`, "text"], ["then", (one) => command(one.command), "text"],
+    ["newest", (one) => one.newest], ["for example", (one) => `${typeof one.example === "number" ? "row " : ""}${one.example}: ${one.message}`, "text"], ["then", (one) => command(one.command), "text"],
   ], found.errors, "No row has an error line.");
 });
 
@@ -335,8 +335,8 @@ onAsk($("ask-doctor"), $("doctor"), () => "/doctor.json", (found) => table($("do
 
 onAsk($("row-form").querySelector("button"), $("row"), () => `/rows/${encodeURIComponent($("record-id").value.trim())}.json`, (found) => {
   const card = element("div", null, "card");
-  card.append(element("p", `Row ${found.row.record_id}: ${found.state}`));
-  for (const [name, value] of Object.entries(found.row)) {
+  card.append(element("p", found.row ? `Row ${found.row.record_id}: ${found.state}` : `Object ${found.event_id}: ${found.state}`));
+  for (const [name, value] of Object.entries(found.row || {})) {
     if (name === "record_id") continue;
     const line = element("p", `${name}: `);
     line.append(value === null ? "NULL" : element("code", value));

@@ -40,6 +40,7 @@ def upgrade() -> None:
         sa.Column("code", types["code"], nullable=False, comment="Why: a code of the row checks, or receiver"),
         sa.Column("message", types["text"], nullable=False, comment="Why, for people"),
         sa.Column("consumer", types["code"], comment="Whose failure it is; NULL: the publisher's"),
+        sa.Column("event_id", types["text"], comment="The object of a consumer's snapshot that failed; NULL: a row"),
         schema=schema_of(log),
         comment=f"Rows of {log.name} that failed: one line a failure, never changed afterwards",
     )
@@ -151,7 +152,7 @@ def _create_consumers(log: LogTable, dialect: Dialect) -> None:
         sa.Column("done", types["text"], nullable=False, comment="JSON: the set of record_ids that it has done"),
         sa.Column("recent", types["text"], comment="JSON: what has joined it since done was written; NULL: nothing"),
         sa.Column("moved", types["time"], comment="When rows last joined the set, in UTC; NULL: never"),
-        sa.Column("requeued", types["text"], comment="JSON: record_ids to be taken out of the set; NULL: none"),
+        sa.Column("requeued", types["text"], comment="JSON: what is to be sent once more; NULL: nothing"),
         sa.Column("loaded", types["text"], comment="JSON: how far its snapshot is; NULL: it has none any more"),
         schema=schema_of(log),
         comment=f"The consumers of {log.name}: one line each, written anew as they go on",

@@ -76,6 +76,7 @@ SELECT count(*) AS count_1
 FROM "LOGS"."EVENTLOG" 
 WHERE rtrim("LOGS"."EVENTLOG"."PERPETRATOR", :rtrim_1) = :rtrim_2 AND "LOGS"."EVENTLOG"."STATUS" = :STATUS_1 AND "LOGS"."EVENTLOG"."RECORD_ID" > :RECORD_ID_1;
 INSERT INTO "LOGS"."EVENTLOG_ERROR" (record_id, code, message) VALUES (:record_id, :code, :message);
+INSERT INTO "LOGS"."EVENTLOG_ERROR" (record_id, code, message, consumer, event_id) VALUES (:record_id, :code, :message, :consumer, :event_id);
 SELECT "LOGS"."EVENTLOG_FLIGHT".NEXTVAL FROM DUAL;
 INSERT INTO "LOGS"."EVENTLOG_INFLIGHT" (flight_no, composition) VALUES (:flight_no, :composition);
 UPDATE "LOGS"."EVENTLOG_INFLIGHT" SET composition=:composition WHERE "LOGS"."EVENTLOG_INFLIGHT".flight_no = :flight_no_1;
@@ -85,8 +86,8 @@ FROM "LOGS"."EVENTLOG_INFLIGHT" ORDER BY "LOGS"."EVENTLOG_INFLIGHT".flight_no;
 SELECT "LOGS"."EVENTLOG_ERROR".error_time, "LOGS"."EVENTLOG_ERROR".code, "LOGS"."EVENTLOG_ERROR".message 
 FROM "LOGS"."EVENTLOG_ERROR" 
 WHERE "LOGS"."EVENTLOG_ERROR".record_id = :record_id_1 AND "LOGS"."EVENTLOG_ERROR".consumer IS NULL ORDER BY "LOGS"."EVENTLOG_ERROR".error_time;
-SELECT anon_1.record_id, anon_1.error_time, anon_1.code, anon_1.message 
-FROM (SELECT "LOGS"."EVENTLOG_ERROR".record_id AS record_id, "LOGS"."EVENTLOG_ERROR".error_time AS error_time, "LOGS"."EVENTLOG_ERROR".code AS code, "LOGS"."EVENTLOG_ERROR".message AS message 
+SELECT anon_1.record_id, anon_1.error_time, anon_1.code, anon_1.message, anon_1.event_id 
+FROM (SELECT "LOGS"."EVENTLOG_ERROR".record_id AS record_id, "LOGS"."EVENTLOG_ERROR".error_time AS error_time, "LOGS"."EVENTLOG_ERROR".code AS code, "LOGS"."EVENTLOG_ERROR".message AS message, "LOGS"."EVENTLOG_ERROR".event_id AS event_id 
 FROM "LOGS"."EVENTLOG_ERROR" 
 WHERE "LOGS"."EVENTLOG_ERROR".consumer IS NULL ORDER BY "LOGS"."EVENTLOG_ERROR".error_time DESC, "LOGS"."EVENTLOG_ERROR".record_id DESC) anon_1 
 WHERE ROWNUM <= 20;

@@ -170,7 +170,8 @@ BEGIN
     error_time TIMESTAMP DEFAULT SYS_EXTRACT_UTC(SYSTIMESTAMP) NOT NULL,
     code VARCHAR2(64 CHAR) NOT NULL,
     message CLOB NOT NULL,
-    consumer VARCHAR2(64 CHAR)
+    consumer VARCHAR2(64 CHAR),
+    event_id CLOB
 )';
 EXCEPTION
     WHEN OTHERS THEN
@@ -191,6 +192,8 @@ COMMENT ON COLUMN "LOGS"."EVENTLOG_ERROR".code IS 'Why: a code of the row checks
 COMMENT ON COLUMN "LOGS"."EVENTLOG_ERROR".message IS 'Why, for people';
 
 COMMENT ON COLUMN "LOGS"."EVENTLOG_ERROR".consumer IS 'Whose failure it is; NULL: the publisher''s';
+
+COMMENT ON COLUMN "LOGS"."EVENTLOG_ERROR".event_id IS 'The object of a consumer''s snapshot that failed; NULL: a row';
 
 BEGIN
     EXECUTE IMMEDIATE 'CREATE INDEX "LOGS"."IDX_EVENTLOG_2" ON "LOGS"."EVENTLOG_ERROR" (record_id)';
@@ -338,7 +341,7 @@ COMMENT ON COLUMN "LOGS"."EVENTLOG_CONSUMER".recent IS 'JSON: what has joined it
 
 COMMENT ON COLUMN "LOGS"."EVENTLOG_CONSUMER".moved IS 'When rows last joined the set, in UTC; NULL: never';
 
-COMMENT ON COLUMN "LOGS"."EVENTLOG_CONSUMER".requeued IS 'JSON: record_ids to be taken out of the set; NULL: none';
+COMMENT ON COLUMN "LOGS"."EVENTLOG_CONSUMER".requeued IS 'JSON: what is to be sent once more; NULL: nothing';
 
 COMMENT ON COLUMN "LOGS"."EVENTLOG_CONSUMER".loaded IS 'JSON: how far its snapshot is; NULL: it has none any more';
 
