@@ -1,6 +1,8 @@
-"""An emulated server: tables, transactions, a log, and the calls of the CDC interface (spec/gbase-cdc.md 6).
+"""An emulated CDC server: tables, transactions, a log, and the calls of the CDC interface
+(spec/gbase-cdc.md 6).
 
-For tests, and for users without a server. It runs in this process; only ``cdc_read`` under a negative timeout waits.
+It serves tests, and users who have no server. It runs in this process. Only ``cdc_read`` waits, and
+only under a negative timeout.
 """
 
 from __future__ import annotations
@@ -35,18 +37,20 @@ _FIRST_TIME: Final = 1742727439
 _PAGE: Final = 0x1000
 _PAGE_HEADER: Final = 0x18
 _SMALLEST: Final = 0x40
-_COLUMN_SIZE: Final = 8  # what a column of a row takes in the log, about
+_COLUMN_SIZE: Final = 8  # bytes that one column of a row takes in the log, roughly
 
 Done = tuple[ChangeOp, str, Row | None, Row | None]
-"""A piece of work that a transaction did: operation, table, row before and after."""
+"""One operation of a transaction: its kind, its table, the row before and the row after."""
 
 _LogRecord = tuple[int, int, int, str | None, Row | None, tuple[int, ...]]
-"""A record of the log: sequence, number, transaction id, table, row, and its fields behind these two numbers."""
+"""A record of the log: sequence, record number, transaction id, table, row, and the header fields
+that follow sequence and transaction id.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Switches:
-    """How the server behaves (spec/gbase-cdc.md 6)."""
+    """Switches that set how the server behaves (spec/gbase-cdc.md 6)."""
 
     size_order: str = "little"
     varchar_prefix: int = 2
@@ -60,12 +64,14 @@ class Switches:
     keep_logs: int = 6
 
 
-class _Refused(Exception):  # no error of ours: the answer of a call
-    """A call is answered with the error of this name."""
+class _Refused(Exception):  # a signal inside the emulator, which becomes the answer of a call
+    """A refusal: the call answers with the error code of this name."""
 
 
 def _answering(call: Callable[..., int | None]) -> Callable[..., int]:
-    """A call of the interface, which answers 0 or its number, or an error if it refuses or an argument is NULL."""
+    """Wrap a call of the interface so that it answers with numbers: 0 or its own result, or the
+    code of the error if the call refuses or an argument is NULL.
+    """
 
     @wraps(call)
     def answering(*arguments: Any) -> int:
@@ -79,9 +85,10 @@ def _answering(call: Callable[..., int | None]) -> Callable[..., int]:
 
 @dataclass(slots=True)
 class Work:
-    """A transaction. Tables by their full name ``db:owner.table``; rows hold all columns.
+    """A transaction of the emulated server. Tables have their full name ``db:owner.table``; rows
+    hold all columns.
 
-    ``done`` is what it has done and not undone.
+    ``done`` lists the operations that no savepoint has undone, each with its sequence.
     """
 
     server: CdcServer
@@ -99,7 +106,9 @@ class Work:
         self._did(ChangeOp.UPDATE, table, before, after, records.UPDBEF, records.UPDAFT)
 
     def move(self, table: str, before: Row, after: Row) -> None:
-        """Update a row so that it moves to another fragment: UPDBEF and INSERT (APAR IT07378)."""
+        """Update a row so that it moves to another fragment, logged as UPDBEF and INSERT (APAR
+        IT07378).
+        """
         self._did(ChangeOp.UPDATE, table, before, after, records.UPDBEF, records.INSERT)
 
     def delete(self, table: str, row: Row) -> None:
@@ -111,20 +120,20 @@ class Work:
         self._did(ChangeOp.TRUNCATE, table, None, None, records.TRUNCATE)
 
     def savepoint(self) -> int:
-        """A savepoint: the sequence from which ``rollback_to`` undoes."""
+        """Return a savepoint: the sequence from which ``rollback_to`` undoes."""
         return self.server.next_sequence
 
     def rollback_to(self, savepoint: int) -> None:
-        """Undo what was done since the savepoint: a DISCARD."""
+        """Undo all operations since the savepoint; the log gets a DISCARD record."""
         self.done = [(sequence, done) for sequence, done in self.done if sequence < savepoint]
         self.server.log(records.DISCARD, self.tx, numbers=(savepoint,))
 
     def commit(self) -> None:
-        """Commit."""
+        """Commit the transaction."""
         self.server.end(self, records.COMMTX)
 
     def rollback(self) -> None:
-        """Roll back."""
+        """Roll the transaction back."""
         self.server.end(self, records.RBTX)
 
     def _did(self, op: ChangeOp, table: str, before: Row | None, after: Row | None, *numbers: int) -> None:
@@ -135,10 +144,12 @@ class Work:
 
 
 class CdcServer:
-    """The server: make tables, work in transactions, read through the calls of the CDC interface.
+    """The emulated server: it makes tables, works in transactions, and is read through the calls of
+    the CDC interface.
 
-    ``tables``: the columns of each, name -> type as spelled; ``full_row_logging``: those that have it on. ``on_commit``
-    is called with each transaction at its COMMTX, in log order. ``next_sequence`` is that of the next record.
+    ``tables`` maps each table to its columns, name -> type as spelled. ``full_row_logging`` holds
+    the tables that have it switched on. ``on_commit`` is called with each transaction at its
+    COMMTX, in log order. ``next_sequence`` is the sequence of the next record.
     """
 
     def __init__(self, switches: Switches | None = None, on_commit: Callable[[Work, int], None] | None = None) -> None:
@@ -148,8 +159,8 @@ class CdcServer:
         self._views: set[str] = set()
         self._on_commit = on_commit
         self.next_sequence = self.switches.log_start << 32 | _PAGE_HEADER
-        self._records: list[_LogRecord] = []  # of the logs that are kept
-        self._dropped = 0  # how many stood in front of them
+        self._records: list[_LogRecord] = []  # records of the log files that are kept
+        self._dropped = 0  # number of records dropped with older log files
         self._time = _FIRST_TIME
         self._busy: set[int] = set()
         self._sessions: dict[int, _Session] = {}
@@ -159,9 +170,11 @@ class CdcServer:
     # --- working
 
     def create_table(self, name: str, columns: str, kind: str = "table") -> str:
-        """A table ``db:owner.table`` with columns as TABSCHEM spells them; other types cannot be captured.
+        """Create a table ``db:owner.table`` whose columns are spelled as in TABSCHEM, and return
+        its name.
 
-        ``kind``: table, or view or temporary, which cannot be captured either.
+        Columns of other types cannot be captured. ``kind`` is "table", or "view" or "temporary",
+        which cannot be captured either.
         """
         if not _database_of(name):
             raise ConfigError(f"table {name!r} lacks its database; give it as db:owner.table")
@@ -171,7 +184,7 @@ class CdcServer:
         return name
 
     def begin(self, os_user: int = 0) -> Work:
-        """A transaction; ids are used again once they are free."""
+        """Begin a transaction. Its id is the lowest that no open transaction has."""
         tx = 1
         while tx in self._busy:
             tx += 1
@@ -180,7 +193,7 @@ class CdcServer:
         return Work(self, tx, self.log(records.BEGINTX, tx, numbers=(self._time, os_user)), os_user)
 
     def end(self, work: Work, number: int) -> None:
-        """End a transaction by COMMTX or RBTX."""
+        """End a transaction by a COMMTX or RBTX record."""
         self._time += 1
         sequence = self.log(number, work.tx, numbers=(self._time,) if number == records.COMMTX else ())
         self._busy.discard(work.tx)
@@ -188,7 +201,9 @@ class CdcServer:
             self._on_commit(work, sequence)
 
     def fail(self, error: str, dead: bool = True) -> None:
-        """An ERROR record with the code of this name in every active session, behind all that was done so far."""
+        """Append an ERROR record with the code of this name to every active session, behind all
+        records so far.
+        """
         record = records.control(records.ERROR, records.SESSION_DEAD if dead else 0, ERROR_NUMBERS[error])
         with self._changed:
             for session in self._sessions.values():
@@ -196,12 +211,12 @@ class CdcServer:
                     session.failures.append((self._dropped + len(self._records), record))
             self._changed.notify_all()
 
-    # --- the log, whose places are counted from the first record ever
+    # --- the log; places count from the first record that was ever written
 
     def log(
         self, number: int, tx: int, table: str | None = None, row: Row | None = None, numbers: tuple[int, ...] = ()
     ) -> int:
-        """Write a log record; gives its sequence."""
+        """Write a record to the log and return its sequence."""
         with self._changed:
             sequence = self.next_sequence
             self._records.append((sequence, number, tx, table, row, numbers))
@@ -210,7 +225,9 @@ class CdcServer:
         return sequence
 
     def _advance(self, size: int) -> None:
-        """Go on behind a record; a new log file drops the oldest one."""
+        """Advance the next sequence behind a record of this size; a new log file drops the oldest
+        one.
+        """
         at = self.next_sequence & 0xFFFFFFFF
         while size > 0:
             room = _PAGE - (at & 0xFFF)
@@ -229,16 +246,18 @@ class CdcServer:
 
     @property
     def oldest_sequence(self) -> int:
-        """The lowest sequence that can be activated at."""
+        """The lowest sequence at which a session can be activated."""
         oldest = max((self.next_sequence >> 32) - self.switches.keep_logs + 1, self.switches.log_start)
         return oldest << 32 | _PAGE_HEADER
 
     def _place_of(self, sequence: int) -> int:
-        """The place of the first record from a sequence on."""
+        """Return the place of the first record at or above a sequence."""
         return self._dropped + bisect_left(self._records, sequence, key=itemgetter(0))
 
     def record_at(self, place: int) -> _LogRecord | None:
-        """The record at a place, None at the end. Raises IndexError if its log is kept no more."""
+        """Return the record at a place, None at the end of the log. Raises IndexError if its log
+        file has been dropped.
+        """
         if place < self._dropped:
             raise IndexError(place)
         place -= self._dropped
@@ -248,7 +267,10 @@ class CdcServer:
 
     @_answering
     def cdc_opensess(self, server: str, session: int, timeout: int, max_recs: int, major: int, minor: int) -> int:
-        """A session id, or a negative error. ``timeout`` in seconds, of which only the sign counts here."""
+        """Open a session and return its id, or a negative error.
+
+        ``timeout`` is in seconds; only its sign counts here.
+        """
         if major != 1 or minor not in (0, 1):
             raise _Refused("APIVERS")
         self._last_session += 1
@@ -257,7 +279,10 @@ class CdcServer:
 
     @_answering
     def cdc_set_fullrowlogging(self, table: str, on: int) -> int:
-        """0 or an error; -19816 for switching it off while the table is captured."""
+        """Switch full-row logging of a table on or off.
+
+        Returns 0 or an error: -19816 if it is to be switched off while the table is captured.
+        """
         self._find(table)
         if table in self._views:
             raise _Refused("TABPROPERTIES")
@@ -268,7 +293,10 @@ class CdcServer:
 
     @_answering
     def cdc_startcapture(self, session: int, zero: int, table: str, columns: str, label: int) -> None:
-        """0 or an error. In an active session the TABSCHEM of the table comes before what is read next."""
+        """Start the capture of a table. Returns 0 or an error.
+
+        In an active session the TABSCHEM record of the table precedes all later records.
+        """
         opened, types = self._opened(session), self._find(table)
         names = [name.strip() for name in columns.split(",")]
         if any(name not in types for name in names):
@@ -289,7 +317,10 @@ class CdcServer:
 
     @_answering
     def cdc_activatesess(self, session: int, position: int) -> None:
-        """0 or an error. ``position`` 0 is now. The TABSCHEM records of all captures come first."""
+        """Activate a session at a position; 0 is the end of the log. Returns 0 or an error.
+
+        The TABSCHEM records of all captures come first.
+        """
         opened = self._opened(session)
         if opened.cursor is not None:
             raise _Refused("NOREOPEN")
@@ -300,7 +331,7 @@ class CdcServer:
 
     @_answering
     def cdc_read(self, session: int, buffer: bytearray) -> int:
-        """Fill the buffer: the number of bytes that are valid, or an error."""
+        """Fill the buffer and return the number of valid bytes, or an error."""
         with self._changed:
             opened = self._opened(session)
             if opened.cursor is None:
@@ -311,17 +342,22 @@ class CdcServer:
             return opened.read(buffer)
 
     def has_data(self, session: int) -> bool:
-        """Whether a read would return more than a TIMEOUT. No call of the interface: for those who drive both ends."""
+        """Return True if a read would return more than a TIMEOUT record.
+
+        This is no call of the interface. Callers use it that drive both the server and the reader.
+        """
         return self._sessions[session].has_data()
 
     @_answering
     def cdc_recboundary(self, session: int) -> None:
-        """0 or an error: the next read begins with the start of the record that was being returned."""
+        """Rewind to the start of the record that is partly read: the next read begins there.
+        Returns 0 or an error.
+        """
         self._opened(session).returned = 0
 
     @_answering
     def cdc_deactivatesess(self, session: int) -> None:
-        """0 or an error."""
+        """Deactivate a session. Returns 0 or an error."""
         opened = self._opened(session)
         opened.cursor = None
         opened.described.clear()
@@ -329,13 +365,13 @@ class CdcServer:
 
     @_answering
     def cdc_endcapture(self, session: int, zero: int, table: str) -> None:
-        """0 or an error."""
+        """End the capture of a table. Returns 0 or an error."""
         if self._opened(session).captures.pop(table, None) is None:
             raise _Refused("TABNOTCAPTURED")
 
     @_answering
     def cdc_closesess(self, session: int) -> None:
-        """0 or an error."""
+        """Close a session. Returns 0 or an error."""
         with self._changed:
             self._opened(session)
             del self._sessions[session]
@@ -356,23 +392,26 @@ def _database_of(table: str) -> str:
     return parse_table_name(table)[0]
 
 
-# --- its sessions -----------------------------------------------------------------------------------------------------
+# --- sessions of the server
+# -------------------------------------------------------------------------------------------
 
 
 class _Session:
-    """A session. ``captures``: label, TABSCHEM record and writer of rows by table.
+    """A session of the server.
 
-    ``cursor``: its place in the log, None unless it is active.
+    ``captures`` holds label, TABSCHEM record and row writer of each captured table. ``cursor`` is
+    the session's place in the log, None unless the session is active.
     """
 
     def __init__(self, server: CdcServer, timeout: int, max_recs: int) -> None:
         self.timeout = timeout
         self.captures: dict[str, tuple[int, bytes, RowWriter]] = {}
         self.cursor: int | None = None
-        self.described: deque[bytes] = deque()  # TABSCHEM records that come next
-        self.failures: deque[tuple[int, bytes]] = deque()  # ERROR records, by the place that they come in front of
-        self.record = b""  # the one being returned
-        self.returned = 0  # bytes of it
+        self.described: deque[bytes] = deque()  # TABSCHEM records to be returned next
+        # ERROR records, by the place of the record that each precedes
+        self.failures: deque[tuple[int, bytes]] = deque()
+        self.record = b""  # the record that is being returned
+        self.returned = 0  # number of its bytes that have been returned
         self._server = server
         self._switches = server.switches
         self._max_recs = max_recs if max_recs > 0 else server.switches.max_recs
@@ -380,12 +419,12 @@ class _Session:
         self._last_sequence = 0
 
     def has_data(self) -> bool:
-        """Whether a read would return more than a TIMEOUT."""
+        """Return True if a read would return more than a TIMEOUT record."""
         self.record = self.record or self._with_header(self._next_record())
         return bool(self.record)
 
     def read(self, buffer: bytearray) -> int:
-        """Fill the buffer as far as records, their greatest number and the limits go; gives the number of bytes."""
+        """Fill the buffer up to the limits of bytes and records, and return the number of bytes."""
         limit = min(len(buffer), self._switches.read_bytes)
         size = count = 0
         while size < limit and count < self._max_recs:
@@ -405,7 +444,7 @@ class _Session:
         return size
 
     def _next_record(self) -> bytes:
-        """The record that comes next, empty if there is none yet."""
+        """Return the next record for this session, empty bytes if there is none yet."""
         assert self.cursor is not None
         every = self._switches.timeout_every
         if self.described:
@@ -423,7 +462,7 @@ class _Session:
                     self._last_sequence = logged[0]
                     self._since_timeout += 1
                     return record
-        except IndexError:  # the log was used again before it was read
+        except IndexError:  # the log file was dropped before the session read it
             return records.control(records.ERROR, records.SESSION_DEAD, ERROR_NUMBERS["LSN"])
         return b""
 
@@ -440,7 +479,7 @@ class _Session:
                 return records.control(number, sequence, tx, label)
             sizes, data = write(row)
             return records.row(number, sequence, tx, label, sizes, data, self._switches.size_order)
-        if number == records.DISCARD:  # it has the sequence that it discards from instead of its own
+        if number == records.DISCARD:  # a DISCARD has the sequence from which it discards in place of its own
             return records.control(number, *numbers, tx)
         return records.control(number, sequence, tx, *numbers)
 
@@ -451,7 +490,7 @@ class _Session:
 
 # --- as a DB-API connection -------------------------------------------------------------------------------------------
 
-# Those that a statement calls; a session is read otherwise.
+# The calls that a statement makes. ``cdc_read`` is no statement: the transport reads a session.
 _CALL: Final = re.compile(r"EXECUTE FUNCTION (cdc_(?!read\()[a-z_]+)\(([?, ]*)\)")
 
 
@@ -463,11 +502,11 @@ class EmulatorConnection:
         self._buffer = bytearray()
 
     def cursor(self) -> EmulatorCursor:
-        """A new cursor."""
+        """Return a new cursor."""
         return EmulatorCursor(self._server)
 
     def read(self, session: int, size: int) -> bytes | int:
-        """At most ``size`` bytes of a session, or a negative error."""
+        """Return at most ``size`` bytes of a session, or a negative error."""
         if len(self._buffer) != size:
             self._buffer = bytearray(size)
         answer = self._server.cdc_read(session, self._buffer)
@@ -489,8 +528,8 @@ class EmulatorCursor:
         self._answer = getattr(self._server, match[1])(*parameters)
 
     def fetchone(self) -> tuple[int] | None:
-        """The answer of the call."""
+        """Return the answer of the last call as a row, None before the first call."""
         return None if self._answer is None else (self._answer,)
 
     def close(self) -> None:
-        """Give it back."""
+        """Close the cursor, which holds nothing."""

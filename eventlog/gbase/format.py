@@ -1,5 +1,5 @@
-"""The format ``gbase``: files of concatenated records (``.cdc``) read as Changes, or listed as text for people who look
-into a dump, and Changes written as one.
+"""The format ``gbase``: it reads files of concatenated records (``.cdc``) as Changes or lists them
+as text for people who inspect a dump, and writes Changes as one such file.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ class _Capture:
         self._located: FormatError | None = None
 
     def chunks(self) -> Iterator[bytes]:
-        """Its bytes in bounded pieces. Raises FormatError if it cannot be read."""
+        """Yield the bytes of the capture in bounded pieces. Raises FormatError if a file cannot be
+        read.
+        """
         at = 0
         try:
             for file in source_files(Path(self._source), "file of a capture"):
@@ -54,7 +56,9 @@ class _Capture:
             raise FormatError(f"the capture {self._source} cannot be read: {error.strerror}") from error
 
     def with_location(self, error: FormatError) -> FormatError:
-        """The error with the file in which its record begins, and with the offset there unless it is the first file."""
+        """Return the error with the file in which its record begins, and with the offset in that
+        file unless it is the first.
+        """
         if error.offset is not None and error is not self._located:
             begin, file = next(begun for begun in reversed(self._begun) if begun[0] <= error.offset)
             with_location(error, f"{file}, offset {error.offset - begin}" if begin else file)
@@ -63,7 +67,7 @@ class _Capture:
 
     @contextmanager
     def locating(self) -> Iterator[None]:
-        """Errors that are raised within are given their file."""
+        """Add the file to every error that is raised within the block."""
         try:
             yield
         except FormatError as error:
@@ -97,9 +101,10 @@ class GbaseFormat(Format):
             report.counters.update(reader.counters)
 
     def write_changes(self, changes: Iterable[Change], target: str, options: WriteOptions, report: Report) -> None:
-        """Changes to a file of records, whole or not at all; ``options`` are those of ``WriteOptions``.
+        """Write changes to a file of records, whole or not at all.
 
-        Changes that a stream cannot hold are passed over. Raises FormatError, ConfigError, OSError.
+        Changes that a stream cannot hold are skipped and reported. Raises FormatError, ConfigError,
+        OSError.
         """
         with whole_file(target) as file:
             for data in write_stream(changes, options, report):
@@ -124,12 +129,13 @@ FORMAT: Final = GbaseFormat()
 
 _STRUCT_FORMATS: Final = {"seq": ">Q", "time": ">q", "code": ">i"}
 _MEANINGS: Final = {"seq": "sequence", "tx": "transaction id", "os_user": "operating system user"}
-_HEX_SHOWN: Final = 16  # bytes of a line; longer fields go on in an ellipsis
+_HEX_SHOWN: Final = 16  # bytes shown on a line; an ellipsis stands for the rest of a longer field
 _COLUMN: Final = 2 * _HEX_SHOWN + 3
 
 
 def listing_of(source: str, options: Mapping[str, Any], report: Report) -> Iterator[str]:
-    """A capture as annotated text (``listing``); rows that cannot be read are passed over behind what is known of them.
+    """Yield a capture as annotated text (see ``listing``). Each row that cannot be read is listed
+    as far as it is known, then reported and skipped.
 
     Raises FormatError, ConfigError.
     """
@@ -144,11 +150,12 @@ def listing(
     options: ReadOptions | None = None,
     on_bad_row: Callable[[ColumnError], None] | None = None,
 ) -> Iterator[str]:
-    """The lines of a stream: every field of every record with its offset, its bytes and what they mean.
+    """Yield the lines of a listing: every field of every record with its offset, its bytes and its
+    meaning.
 
-    A transaction is named by its BEGINTX sequence. What cannot be read ends the listing with a line that says so, and
-    its error is raised then: FormatError. ``on_bad_row`` is called with what is wrong with a row, which the listing
-    goes on behind if that returns.
+    A transaction is named by its BEGINTX sequence. If a record cannot be read, the listing ends
+    with a line that says so, and FormatError is raised. ``on_bad_row`` is called with the error of
+    a row that cannot be read; if it returns, the listing goes on behind the row.
     """
     options = options or ReadOptions()
     framer, layouts = Framer(options.max_record), Layouts(options, Counter())
@@ -180,10 +187,11 @@ def listing(
 
 
 class Record(NamedTuple):
-    """One record read, ``data`` are its bytes.
+    """A record that has been read; ``data`` holds its bytes.
 
-    ``fields`` by the names of FIELD_NAMES, none of a record that is not known; a TABSCHEM has ``layout`` beside them,
-    a row record also ``sizes`` and ``values`` in the order of ``layout.names``.
+    ``fields`` has the names of FIELD_NAMES and is empty for an unknown record. A TABSCHEM record
+    also has its ``layout``. A row record also has ``layout``, ``sizes`` and ``values``, these in
+    the order of ``layout.names``.
     """
 
     offset: int
@@ -197,9 +205,10 @@ class Record(NamedTuple):
 
 
 def read_record(frame: Frame, layouts: Layouts) -> Record:
-    """A record with all that is in it; a TABSCHEM record is taken up in ``layouts``.
+    """Read a record with all its parts; a TABSCHEM record defines its layout in ``layouts``.
 
-    Raises FormatError: SchemaMissing for a row without TABSCHEM, a ColumnError for a row that cannot be read.
+    Raises FormatError: SchemaMissing for a row without TABSCHEM, a ColumnError for a row that
+    cannot be read.
     """
     record = _read_head(frame)
     _, number, header_size, data = frame
@@ -214,7 +223,7 @@ def read_record(frame: Frame, layouts: Layouts) -> Record:
 
 
 def _read_head(frame: Frame) -> Record:
-    """A record without what a TABSCHEM is needed for."""
+    """Read the parts of a record for which no TABSCHEM is needed."""
     number, data = frame[1], frame[3]
     fields = records.fields_of(number, data) if number in records.FIELDS else ()
     return Record(*frame, dict(zip(records.FIELD_NAMES.get(number, ()), fields, strict=True)))
@@ -275,7 +284,7 @@ def _meaning(record: Record, field: str, number: int) -> str:
 
 
 _Part = tuple[int, str, str]
-"""Bytes that lie behind those of the part before: how many, of which field, and what they mean."""
+"""Consecutive bytes of a record: their number, the name of the field, and its meaning."""
 
 
 def _header(record: Record) -> Iterator[_Part]:

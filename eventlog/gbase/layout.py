@@ -1,5 +1,10 @@
-"""The layout of a captured table: its columns, which TABSCHEM spells, and its rows, which they read and write
-(spec/gbase-cdc.md 3.1, 3.2).
+"""The layout of a captured table: the columns that TABSCHEM spells, and the functions that read and
+write its rows (spec/gbase-cdc.md 3.1, 3.2).
+
+The row decoder is a hot path. It unpacks all fixed columns with one ``struct`` call, converts only
+the columns that need it, and takes the common size array (little-endian, payload used up exactly)
+without the checks of ``_sizes_reader``. In return ``decode`` is a closure over many prepared lists,
+and the rules of size arrays stand in ``_sizes_reader``, which it calls for every other array.
 """
 
 from __future__ import annotations
@@ -48,7 +53,10 @@ class Column:
 
 
 def parse_columns(text: str, decimal_no_scale: str = "floating") -> tuple[Column, ...]:
-    """The columns of a TABSCHEM text in its order. Raises UnknownType, SchemaMismatch for a name that comes twice."""
+    """Return the columns of a TABSCHEM text in the order of the text.
+
+    Raises UnknownType, and SchemaMismatch if a name comes twice.
+    """
     columns = tuple(Column(name, parse_type(spelled, name, decimal_no_scale)) for name, spelled in split_columns(text))
     names = [column.name for column in columns]
     if len(set(names)) < len(names):
@@ -57,12 +65,17 @@ def parse_columns(text: str, decimal_no_scale: str = "floating") -> tuple[Column
 
 
 def stream_order(columns: Iterable[Column]) -> tuple[Column, ...]:
-    """The columns as a stream has them: fixed ones first."""
+    """Return the columns in the order of a stream: fixed columns first, variable ones after
+    them.
+    """
     return tuple(sorted(columns, key=lambda column: column.type.variable))
 
 
 def split_columns(text: str) -> Iterator[tuple[str, str]]:
-    """Name and type of each column of a TABSCHEM text. Raises UnknownType where one lacks its type."""
+    """Yield name and type of each column of a TABSCHEM text.
+
+    Raises UnknownType if a quoted name does not end.
+    """
     for part in _split_at_commas(text):
         column = part.strip()
         if column.startswith('"'):
@@ -100,9 +113,9 @@ _TYPE: Final = re.compile(r"([a-z0-9]+(?:\s+precision)?)\s*(?:\(\s*(\d{1,9})\s*(
 
 
 def parse_type(text: str, column: str, decimal_no_scale: str = "floating") -> ColumnType:
-    """The type of its text, in any case; ``column`` is for messages.
+    """Parse the spelling of a type, in any case of letters; ``column`` is named in messages.
 
-    ``decimal_no_scale``: what DECIMAL(p) means, ``floating`` or ``zero``. Raises UnknownType.
+    ``decimal_no_scale`` says what DECIMAL(p) means: ``floating`` or ``zero``. Raises UnknownType.
     """
     spelled = text.strip()
     parsed = _parsed(spelled, decimal_no_scale)
@@ -151,15 +164,15 @@ def _decimal(name: str, spelled: str, parameters: list[int], no_scale: str) -> C
 
 
 def tabschem(label: int, columns: Sequence[Column]) -> bytes:
-    """The TABSCHEM record of columns in stream order."""
+    """Return the TABSCHEM record of columns in stream order."""
     fixed = [column for column in columns if not column.type.variable]
     text = ", ".join(map(_spelled, columns))
     return tab_schem(label, text, sum(column.type.width for column in fixed), len(fixed), len(columns) - len(fixed))
 
 
 def _spelled(column: Column) -> str:
-    """A column as servers spell it: its name quoted unless it is a plain word, its type in lower case, VARCHAR with its
-    reserved minimum.
+    """Spell a column as servers do: the name quoted unless it is a plain word, the type in lower
+    case, VARCHAR with a reserved minimum of 0.
     """
     name, type = column.name, column.type
     quoted = name if re.fullmatch(r"[^\W\d]\w*", name) else '"' + name.replace('"', '""') + '"'
@@ -180,13 +193,16 @@ class RowLengthError(ColumnError):
 
 
 class Layout:
-    """How rows of one label are read. ``columns`` and ``names`` in stream order: fixed ones, then variable ones.
+    """The layout of the rows of one label.
 
-    ``qualified``: ``schema.table``, or the table alone.
-    ``sizes(record, header_size)`` gives the size array in its byte order; ``decode(record, header_size)`` the values
-    in the order of ``names``; both raise a ColumnError with its place. ``key_of(row)`` gives the key, None =
-    unknown. ``header_size`` is the smallest header that holds the size array. Raises ConfigError for a key column that
-    is not captured.
+    ``columns`` and ``names`` are in stream order: fixed columns, then variable ones. ``qualified``
+    is ``schema.table``, or the table alone. ``header_size`` is the size of the smallest header that
+    holds the size array.
+
+    ``sizes(record, header_size)`` returns the size array in its byte order. ``decode(record,
+    header_size)`` returns the values in the order of ``names``. Both raise a ColumnError with its
+    place. ``key_of(row)`` returns the key; ``key_of`` is None if the key is unknown. Raises
+    ConfigError for a key column that is not captured.
     """
 
     def __init__(self, label: int, columns: tuple[Column, ...], options: ReadOptions, layouts: Layouts) -> None:
@@ -206,7 +222,9 @@ class Layout:
         self.key_of = None if key is None else _key_reader(key)
 
     def check_header(self, header_size: int, offset: int) -> None:
-        """Raises FramingError if the header of the row record at ``offset`` cannot hold the size array."""
+        """Raise FramingError if the header of the row record at ``offset`` is too short for the
+        size array.
+        """
         if header_size < self.header_size:
             size = f"a header of {header_size} bytes instead of {self.header_size}"
             raise FramingError(offset, f"row of {self.table!r} with {size}")
@@ -220,10 +238,11 @@ def _key_reader(names: Sequence[str]) -> Callable[[Row], Key]:
 
 
 class Layouts(dict[int, Layout]):
-    """The layouts in force, by label. ``define`` takes a TABSCHEM record, which replaces that of its label.
+    """The current layouts by label. ``define`` adds that of a TABSCHEM record, which replaces an
+    earlier one of its label.
 
-    ``size_order``: the byte order that the size arrays of the stream have shown so far. ``defined``: how many records
-    it has taken.
+    ``size_order`` is the byte order that the size arrays of the stream have shown so far.
+    ``defined`` counts the TABSCHEM records.
     """
 
     def __init__(self, options: ReadOptions, counters: Counter[str]) -> None:
@@ -234,8 +253,9 @@ class Layouts(dict[int, Layout]):
         self.defined = 0
 
     def define(self, record: bytes, header_size: int) -> Layout:
-        """The layout of a TABSCHEM record. Raises UnknownType, SchemaMismatch, ConfigError for a key column that is
-        not captured.
+        """Define and return the layout of a TABSCHEM record.
+
+        Raises UnknownType, SchemaMismatch, and ConfigError for a key column that is not captured.
         """
         label, _, _, fixed, variable = fields_of(TABSCHEM, record)
         columns = self._columns(label, fixed, variable, record[header_size:])
@@ -244,7 +264,7 @@ class Layouts(dict[int, Layout]):
         return layout
 
     def _columns(self, label: int, fixed: int, variable: int, payload: bytes) -> tuple[Column, ...]:
-        """The columns of a TABSCHEM in stream order."""
+        """Return the columns of a TABSCHEM in stream order, checked against its counts."""
         try:
             text = payload.split(b"\0", 1)[0].decode("utf-8")
         except UnicodeDecodeError as error:
@@ -256,7 +276,7 @@ class Layouts(dict[int, Layout]):
                 f"the TABSCHEM of label {label} counts {fixed} fixed and {variable} variable columns, "
                 f"its text {text!r} has {len(columns) - variable_columns} and {variable_columns}"
             )
-        # The sort is stable: it changes nothing where the server keeps to stream order.
+        # The sort is stable, so it changes nothing if the server keeps to stream order.
         return stream_order(columns)
 
     def __missing__(self, label: int) -> Layout:
@@ -265,13 +285,15 @@ class Layouts(dict[int, Layout]):
         )
 
     def count_lenient(self) -> None:
-        """A DATETIME was read leniently."""
+        """Count a DATETIME that was read leniently."""
         self._counters["datetime_lenient"] += 1
 
 
 _SEQUENCE: Final = struct.Struct(">Q")
 _AMBIGUOUS_FROM: Final = 1 << 16
-"""Below this payload the two readings of a size array cannot both fit (spec/gbase-cdc.md 3.2)."""
+"""The payload size below which at most one byte order of a size array fits (spec/gbase-cdc.md
+3.2).
+"""
 
 
 def _sequence(record: bytes) -> int:
@@ -280,7 +302,7 @@ def _sequence(record: bytes) -> int:
 
 
 _SizesReader = Callable[[bytes, int], Sequence[int]]
-_SIGNS: Final = {"little": "<", "big": ">"}  # of the byte orders, as ``struct`` has them
+_SIGNS: Final = {"little": "<", "big": ">"}  # byte orders as ``struct`` spells them
 
 
 def _sizes_reader(table: str, columns: Sequence[Column], size_order: str, layouts: Layouts) -> _SizesReader:
@@ -317,7 +339,7 @@ def _sizes_reader(table: str, columns: Sequence[Column], size_order: str, layout
             raise SizeArrayError(problem).at(table, _sequence(record), variable[0])
         if len(fitting) == 1:
             (layouts.size_order,) = fitting
-        return fitting[layouts.size_order or "little"]  # with payloads of 64 KiB and more both may fit
+        return fitting[layouts.size_order or "little"]  # payloads of 64 KiB and more may fit both byte orders
 
     return read
 
@@ -337,7 +359,7 @@ def _row_decoder(
     fixed = [column.type.slot for column in columns if not column.type.variable]
     fields = struct.Struct(">" + "".join(fixed))
     unpack, fixed_bytes, fixed_count = fields.unpack_from, fields.size, len(fixed)
-    # Integers need no conversion: the lowest one is NULL.
+    # Integers need no conversion; their lowest value stands for NULL.
     readers = [(place, one.read) for place, one in enumerate(codecs) if one.read is not None]
     converters = [(place, convert) for place, convert in readers if place < fixed_count]
     nulls = [
@@ -351,7 +373,8 @@ def _row_decoder(
     sizes_at = SIZES_AT
 
     def decode(record: bytes, header_size: int) -> list[Value]:
-        # The common size array, which needs no second look: little-endian, of a payload that is used up exactly.
+        # The common size array is little-endian and uses up the payload exactly: it needs no
+        # further check.
         length = len(record)
         end = header_size + fixed_bytes
         sizes: Sequence[int] = little(record, sizes_at) if length < longest else (0,)
@@ -381,16 +404,19 @@ def _row_decoder(
 
 
 RowWriter = Callable[[Row], tuple[list[int], bytes]]
-"""Writes a row as its record holds it: sizes of the variable slots, and the bytes of all columns."""
+"""A function that returns a row as its record holds it: the sizes of the variable slots, and the
+bytes of all columns.
+"""
 
 
 def row_writer(
     table: str, columns: Sequence[Column], charset: str, varchar_prefix: int, on_cut: Callable[[str], None]
 ) -> RowWriter:
-    """The function that writes rows of a table; ``columns`` in stream order, a row holds them all.
+    """Return the function that writes rows of a table; ``columns`` are in stream order, and a row
+    holds them all.
 
-    ``on_cut`` is called with the column whose value lost its end. It raises NotExpressible, ValueRange naming the
-    column.
+    ``on_cut`` is called with the column whose value lost its end. The function raises
+    NotExpressible or ValueRange naming the column.
     """
     codecs = [(column, codec(column.type, charset, varchar_prefix)) for column in columns]
 
@@ -413,7 +439,8 @@ def row_writer(
     return write
 
 
-# --- as a table of a catalogue ----------------------------------------------------------------------------------------
+# --- a layout as a table of a catalogue
+# -------------------------------------------------------------------------------
 
 _TYPE_NAMES: Final = {
     Kind.SMALLINT: "smallint",
@@ -430,7 +457,9 @@ _TIME_NAMES: Final = {date: "date", time: "time", datetime: "timestamp", None: "
 
 
 def catalog_table(layout: Layout) -> Table:
-    """Return a captured table with the types that its values are of, as a catalogue has them."""
+    """Return a captured table as a catalogue describes it: its columns with the types of their
+    values, and its key.
+    """
     columns = (catalog.Column(column.name, values.parse_type(_type_name(column.type))) for column in layout.columns)
     return Table(layout.table, "table", tuple(columns), layout.key)
 
@@ -438,6 +467,6 @@ def catalog_table(layout: Layout) -> Table:
 def _type_name(type: ColumnType) -> str:
     if type.qualifier is not None:
         return _TIME_NAMES[holds(type.qualifier)]
-    if type.kind is Kind.DECIMAL:  # its values have a point, whatever stands behind it
+    if type.kind is Kind.DECIMAL:  # the values always have a decimal point, whatever their number of fraction digits
         return f"numeric({type.size},{type.scale})" if type.scale else "numeric"
     return _TYPE_NAMES.get(type.kind) or (f"varchar({type.size})" if type.size else "varchar")

@@ -1,5 +1,9 @@
-"""A transaction that is not committed: its records, in memory or, above a limit, in a file, and what operations they
-are, after savepoints and with update pairs (spec/gbase-cdc.md 4).
+"""The records of an open transaction, in memory or, above a limit, in a file, and the operations
+that they form after savepoints and update pairs (spec/gbase-cdc.md 4).
+
+Memory bounds and speed shape this module: entries are plain tuples, an UPDBEF is paired when its
+UPDAFT arrives, and blocks of entries go to one file. In return places and sequences have to be kept
+right by hand in ``pair``, ``discard`` and ``move_to_file``.
 """
 
 from __future__ import annotations
@@ -19,8 +23,11 @@ from eventlog.model import ChangeOp
 
 
 class Entry(NamedTuple):
-    """A row record or TRUNCATE (which has no layout) of a transaction, at ``offset`` of the stream; an UPDAFT has the
-    UPDBEF that it is paired with and the place of that.
+    """A row record or TRUNCATE of a transaction at ``offset`` of the stream; a TRUNCATE has no
+    layout.
+
+    A paired UPDAFT also holds its UPDBEF in ``before`` and the place of that entry in
+    ``before_at``.
     """
 
     number: int
@@ -35,12 +42,14 @@ class Entry(NamedTuple):
 
 
 Operation = tuple[ChangeOp, Entry, Entry | None]
-"""What one change is made of: the record that gives its place and row, and of an update the one with the old row."""
+"""The records of one change: the one that gives its position and row, and for an update the one
+with the old row.
+"""
 
 _OPERATIONS: Final = {
     INSERT: ChangeOp.INSERT,
     DELETE: ChangeOp.DELETE,
-    UPDBEF: ChangeOp.DELETE,  # one that is no half of an update
+    UPDBEF: ChangeOp.DELETE,  # an UPDBEF that belongs to no update
     TRUNCATE: ChangeOp.TRUNCATE,
 }
 
@@ -53,13 +62,13 @@ _ENTRY: Final = struct.Struct("<BQIiIIQq?")
 
 
 def weight(entry: Entry) -> int:
-    """Bytes that an entry takes in memory, the row before it counted once more."""
+    """Return the bytes that an entry takes in memory; a paired UPDBEF counts once more."""
     return len(entry.record) + ENTRY_OVERHEAD + (0 if entry.before is None else len(entry.before.record))
 
 
 class _Block(NamedTuple):
-    """Entries in the file that are read together: where they begin, the place of the first, how many they are, and
-    their highest sequence.
+    """Entries of the file that are read together: offset of the block, place of its first entry,
+    number of entries, and their highest sequence.
     """
 
     offset: int
@@ -69,9 +78,9 @@ class _Block(NamedTuple):
 
 
 class OpenTransaction:
-    """The records of an open transaction in order of arrival, each at a place that stays the same.
+    """The records of an open transaction in order of arrival, each at a place that never changes.
 
-    ``bytes_in_memory`` (their ``weight``) is kept by who appends.
+    Callers that append to ``entries`` add the entry's ``weight`` to ``bytes_in_memory``.
     """
 
     __slots__ = (
@@ -95,19 +104,23 @@ class OpenTransaction:
         self.os_user = os_user
         self.entries: list[Entry] = []
         self.bytes_in_memory = 0
-        self._in_file = 0  # entries in the file; entries[0] is at this place
-        self._unpaired: dict[int, array[int]] = {}  # UPDBEFs without UPDAFT, by label
+        self._in_file = 0  # number of entries in the file, which is the place of entries[0]
+        self._unpaired: dict[int, array[int]] = {}  # places of UPDBEFs without UPDAFT, by label
         self._file: IO[bytes] | None = None
         self._blocks: list[_Block] = []
         self._layouts: list[Layout | None] = []
         self._gone: set[int] = set()
-        # Sequences rise within a transaction; where they do not, DISCARD looks at every record.
+        # Sequences normally rise within a transaction. If they do not, DISCARD looks at every
+        # record.
         self._ordered = True
         self._seen = 0
         self._highest = 0
 
     def pair(self, entry: Entry) -> Entry:
-        """Note an UPDBEF, which the caller appends next, as unpaired, or give an UPDAFT the nearest of its label."""
+        """Return the entry, paired: an UPDAFT with the nearest unpaired UPDBEF of its label.
+
+        An UPDBEF, which the caller appends next, is noted as unpaired.
+        """
         label = entry.label
         if entry.number == UPDBEF:
             places = self._unpaired.get(label)
@@ -122,9 +135,11 @@ class OpenTransaction:
         return entry._replace(before_at=place, before=self._entry_at(place))
 
     def discard(self, seq: int) -> None:
-        """Drop the records with this sequence and above, and the UPDBEFs whose UPDAFT is among them."""
+        """Drop the records with this sequence and above, and the UPDBEFs whose UPDAFT is
+        dropped.
+        """
         self._check_order()
-        befores: set[int] = set()  # the places of UPDBEFs whose UPDAFT is dropped
+        befores: set[int] = set()  # places of UPDBEFs whose UPDAFT is dropped
         while True:
             while self.entries and self.entries[-1].sequence >= seq:
                 dropped = self.entries.pop()
@@ -132,7 +147,7 @@ class OpenTransaction:
                 if dropped.before is not None:
                     befores.add(dropped.before_at)
             befores = {place for place in befores if place < self._in_file + len(self.entries)}
-            # A record kept at the tail ends it, but for records out of order.
+            # The first record that stays ends the loop, unless records are out of order.
             if not self._in_file or (self._ordered and (self.entries or self._blocks[-1].highest < seq)):
                 break
             self._load_last_block()
@@ -150,11 +165,13 @@ class OpenTransaction:
                 self._unpaired[label] = array("Q", [place for place in places if place not in self._gone])
 
     def operations(self, counters: Counter[str]) -> Iterator[Operation]:
-        """The operations of the records that are left, in order of arrival; counts unpaired_updaft, unpaired_updbef."""
+        """Yield the operations of the remaining records in order of arrival; counts
+        unpaired_updaft, unpaired_updbef.
+        """
         if self._in_file or self._gone or any(self._unpaired.values()):
             yield from self._resolved(counters)
             return
-        for entry in self.entries:  # all in memory, none dropped, every UPDBEF paired
+        for entry in self.entries:  # all entries are in memory, none is dropped, and every UPDBEF is paired
             number = entry.number
             if number == UPDAFT:
                 if entry.before is None:
@@ -164,12 +181,14 @@ class OpenTransaction:
                 yield _OPERATIONS[number], entry, None
 
     def _resolved(self, counters: Counter[str]) -> Iterator[Operation]:
-        """The operations where an UPDBEF is left without its UPDAFT: with an INSERT beside it it is an update, else a
-        delete (spec/gbase-cdc.md 4). Both wait for the record that follows them.
+        """Yield the operations of a transaction with unpaired UPDBEFs (spec/gbase-cdc.md 4).
+
+        An unpaired UPDBEF with an INSERT of its label beside it is an update, without one a delete.
+        Both records wait for the one that follows them.
         """
         unpaired = merge(*self._unpaired.values())
         next_unpaired = next(unpaired, None)
-        waiting: Entry | None = None  # the first half of what may be an update
+        waiting: Entry | None = None  # the record that may be the first half of an update
         for place, entry in self._left():
             number = entry.number
             while next_unpaired is not None and next_unpaired < place:
@@ -196,14 +215,14 @@ class OpenTransaction:
             yield _OPERATIONS[waiting.number], waiting, None
 
     def _left(self) -> Iterator[tuple[int, Entry]]:
-        """The records that are left, with their places, in order of arrival."""
+        """Yield the remaining records with their places, in order of arrival."""
         in_file = (entry for block in self._blocks for entry in self._read(block))
         for place, entry in enumerate(chain(in_file, self.entries)):
             if place not in self._gone:
                 yield place, entry
 
     def move_to_file(self) -> None:
-        """Move what is in memory to the file."""
+        """Move the entries in memory to the file."""
         self._check_order()
         if self._file is None:
             self._file = tempfile.TemporaryFile(prefix="eventlog-gbase-")  # noqa: SIM115  # closed by close()
@@ -224,7 +243,7 @@ class OpenTransaction:
         self.bytes_in_memory = 0
 
     def close(self) -> None:
-        """Close the file, if there is one."""
+        """Close the file if one is open."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -254,7 +273,8 @@ class OpenTransaction:
         file = self._file
         assert file is not None
         file.seek(block.offset)
-        # Whole, since the file may be read elsewhere before the next entry is taken.
+        # The block is read whole, since the file may be read elsewhere before the next entry is
+        # used.
         return [self._from_file(file) for _ in range(block.length)]
 
     def _to_bytes(self, entry: Entry) -> bytes:

@@ -1,4 +1,6 @@
-"""The options of reading and writing CDC streams, under the names of spec/gbase-cdc.md; the restart token (4.1)."""
+"""The options of reading and writing CDC streams, under the names of spec/gbase-cdc.md, and the
+restart token (4.1).
+"""
 
 from __future__ import annotations
 
@@ -32,14 +34,18 @@ from eventlog.model import full_name
 
 
 class Token(NamedTuple):
-    """``restart``: sequence to activate at; ``commit``: highest COMMTX sequence delivered. None: not yet."""
+    """A restart token: ``restart`` is the sequence at which to activate, ``commit`` the highest
+    COMMTX sequence delivered.
+
+    None stands for "not yet".
+    """
 
     restart: int | None = None
     commit: int | None = None
 
     @classmethod
     def of(cls, value: Token | Mapping[str, str | None] | str) -> Self:
-        """The token of its JSON form, as object or text. Raises ConfigError."""
+        """Parse a token from its JSON form, an object or a text. Raises ConfigError."""
         try:
             if isinstance(value, str):
                 value = json.loads(value)
@@ -52,7 +58,7 @@ class Token(NamedTuple):
         raise ConfigError(f"restart {value!r} is no token; it looks like {Token(0xB01746018, None).to_json()}")
 
     def to_json(self) -> dict[str, str | None]:
-        """The JSON form: sequences as 16 lower-case hex digits."""
+        """Return the JSON form: sequences as 16 lower-case hex digits."""
         return {name: None if part is None else f"{part:016x}" for name, part in zip(self._fields, self, strict=True)}
 
 
@@ -62,9 +68,12 @@ _TABLE_NAME: Final = re.compile(
 
 
 def parse_table_name(text: str) -> tuple[str, str | None, str]:
-    """Database, owner and table of ``db:owner.table``; the first two may be missing, owner and table quoted."""
+    """Split ``db:owner.table`` into database, owner and table.
+
+    Database and owner may be missing; owner and table may be quoted.
+    """
     match = _TABLE_NAME.fullmatch(text)
-    assert match is not None  # the table takes whatever is left
+    assert match is not None  # the table matches any rest
     return (match["database"] or "").strip(), _unquoted(match["owner"] or "") or None, _unquoted(match["table"])
 
 
@@ -88,7 +97,7 @@ def _parse_labels(value: Any) -> Mapping[int, str]:
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions(CheckedOptions):
-    """Options of reader and writer."""
+    """Options that reader and writer share."""
 
     labels: Mapping[int | str, str] = option(
         {}, Kind(_parse_labels, "an object of texts: label -> db:owner.table"), "the table of each label"
@@ -102,7 +111,7 @@ class StreamOptions(CheckedOptions):
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions(StreamOptions):
-    """How a stream is read (spec/gbase-cdc.md 3.2 to 4). Raises ConfigError."""
+    """Options of reading a stream (spec/gbase-cdc.md 3.2 to 4). Raises ConfigError."""
 
     keys: Mapping[str, Sequence[str]] = option({}, LIST_OBJECT, "key columns of a table, by owner.table or table")
     charset_errors: str = option("strict", choice("strict", "replace"), "if bytes are not of the charset")
@@ -119,26 +128,26 @@ class ReadOptions(StreamOptions):
 
     @property
     def token(self) -> Token:
-        """The restart token, empty without one."""
+        """The restart token, empty if none is set."""
         return self.restart if isinstance(self.restart, Token) else Token()
 
     def name_of(self, label: int) -> tuple[str | None, str]:
-        """Schema and table of a label; without one in ``labels``: None and ``label_<n>``."""
+        """Return schema and table of a label; None and ``label_<n>`` if ``labels`` lacks it."""
         text = self.labels.get(label)
         if text is None:
             return None, f"label_{label}"
         return parse_table_name(text)[1:]
 
     def key_of(self, schema: str | None, table: str) -> Sequence[str] | None:
-        """The key columns of a table, None = unknown."""
+        """Return the key columns of a table, None if they are unknown."""
         return self.keys.get(full_name(schema, table), self.keys.get(table))
 
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions(StreamOptions):
-    """How a stream is written (spec/gbase-cdc.md 3.2, 3.3). Raises ConfigError.
+    """Options of writing a stream (spec/gbase-cdc.md 3.2, 3.3). Raises ConfigError.
 
-    The order of ``labels`` is that of the tables' TABSCHEM records.
+    The TABSCHEM records of the tables follow the order of ``labels``.
     """
 
     tables: Mapping[str, str] = option({}, TEXT_OBJECT, "columns as TABSCHEM spells them, by owner.table or table")

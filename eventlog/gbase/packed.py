@@ -1,4 +1,11 @@
-"""Packed base-100 numbers: DECIMAL, and DATETIME and INTERVAL, which are made of them (spec/gbase-cdc.md 3.4, 3.5)."""
+"""Packed base-100 numbers: DECIMAL, and DATETIME and INTERVAL, which consist of them
+(spec/gbase-cdc.md 3.4, 3.5).
+
+Decimals and timestamps are a hot path. Table translation and ``hex()`` turn base-100 digits into
+decimal ones in C, and one common case of each type (a positive decimal of its declared scale, a
+complete timestamp) is read without taking the number apart. In return each reader exists twice, and
+the general one (``read_any``) is the rule that the fast one has to agree with.
+"""
 
 from __future__ import annotations
 
@@ -31,23 +38,25 @@ class BadDatetime(ColumnError):
     cure = "Capture again. If it repeats, report it with the bytes of the row."
 
 
-# A base-100 digit as two decimal ones in a byte, so that hex() writes a number's decimal digits. What is no digit
-# becomes FF, which no number is made of.
+# Each base-100 digit becomes two decimal digits in one byte, so that hex() writes a number's
+# decimal digits. Every other byte becomes FF, which no number contains.
 _TO_DECIMAL: Final = bytes([(d // 10 << 4) + d % 10 if d < 100 else 0xFF for d in range(256)])
 _TO_BASE_100: Final = bytes([(b >> 4) * 10 + (b & 15) if b >> 4 < 10 and b & 15 < 10 else 0xFF for b in range(256)])
 _NINES: Final = bytes([99 - d if d < 100 else 0xFF for d in range(256)])
 _HUNDREDS: Final = bytes([100 - d if 0 < d < 100 else 0xFF for d in range(256)])
 
 _ZERO: Final = 0x80
-_EXPONENT_0: Final = 0xC0  # positive, no digit left of the point
-# 63 is left out: the complement of its first byte is that of NULL; -64, since its first byte is that of zero.
+_EXPONENT_0: Final = 0xC0  # first byte of a positive number below 1
+# 63 is left out, since the complement of its first byte is that of NULL; -64, since its first byte
+# is that of zero.
 _EXPONENTS: Final = range(-63, 63)
 
 
 def unpack_digits(raw: bytes) -> tuple[bool, int, str] | None:
-    """A packed number as (negative, exponent, decimal digits): exponent counts base-100 digits left of the point.
+    """Unpack a number to (negative, exponent, decimal digits); the exponent counts base-100 digits
+    left of the point.
 
-    None for NULL, no digits for zero. Raises BadDecimal.
+    Returns None for NULL, no digits for zero. Raises BadDecimal.
     """
     first = raw[0]
     if first == 0:
@@ -69,7 +78,8 @@ def unpack_digits(raw: bytes) -> tuple[bool, int, str] | None:
 
 
 def _pack_digits(negative: bool, exponent: int, digits: str, width: int) -> bytes:
-    """The packed number of ``width`` bytes: the inverse of ``unpack_digits``; ``digits`` are of even number.
+    """Return the packed number of ``width`` bytes, the inverse of ``unpack_digits``; the number of
+    ``digits`` is even.
 
     Raises ValueRange if exponent or digits do not fit.
     """
@@ -88,12 +98,18 @@ def _pack_digits(negative: bool, exponent: int, digits: str, width: int) -> byte
 
 
 def decimal_width(precision: int, scale: int | None) -> int:
-    """Bytes of DECIMAL(precision, scale); scale None is floating, which counts as 255."""
+    """Return the bytes of DECIMAL(precision, scale); scale None is floating, which counts as
+    255.
+    """
     return (precision + (255 if scale is None else scale) % 2 + 3) // 2
 
 
 def decimal_reader(precision: int, scale: int | None) -> Callable[[bytes], Decimal | None]:
-    """Reads packed decimals: with a declared scale at least that many fraction digits, floating (None) no zeros."""
+    """Return a reader of packed decimals.
+
+    With a declared scale a number has at least that many fraction digits; a floating one (scale
+    None) has no trailing zeros.
+    """
     places = scale or 0
 
     def read_any(raw: bytes) -> Decimal | None:
@@ -111,8 +127,9 @@ def decimal_reader(precision: int, scale: int | None) -> Callable[[bytes], Decim
     if scale is None:
         return read_any
 
-    # The common case, positive and of the declared scale, without taking the number apart: by the first byte, where in
-    # the hex text of all its bytes the last declared digit is, and the zeros behind that.
+    # The common number, positive and of the declared scale, is read without taking it apart. The
+    # first byte gives where the last declared digit stands in the hex text of all bytes, and how
+    # many zeros follow it.
     last = 2 * decimal_width(precision, scale)
     plans = [
         (end, "0" * (last - end)) if first > _EXPONENT_0 and end <= last else None
@@ -136,7 +153,10 @@ def decimal_reader(precision: int, scale: int | None) -> Callable[[bytes], Decim
 
 
 def decimal_writer(precision: int, scale: int | None) -> Callable[[Decimal], bytes]:
-    """Writes numbers as DECIMAL(precision, scale), None = floating. Raises ValueRange for more digits or scale."""
+    """Return a writer of numbers as DECIMAL(precision, scale), scale None = floating.
+
+    The writer raises ValueRange for a number of more digits or a larger scale.
+    """
     width = decimal_width(precision, scale)
     spelled = f"DECIMAL({precision})" if scale is None else f"DECIMAL({precision},{scale})"
 
@@ -161,7 +181,7 @@ def decimal_writer(precision: int, scale: int | None) -> Callable[[Decimal], byt
 
 FIELDS: Final = ("year", "month", "day", "hour", "minute", "second", "fraction")
 YEAR, MONTH, DAY, HOUR, MINUTE, SECOND, FRACTION = range(7)
-_BEFORE: Final = ("", "-", "-", " ", ":", ":", ".")  # the separator in front of each field, unless it is the first
+_BEFORE: Final = ("", "-", "-", " ", ":", ":", ".")  # separator in front of each field but the first
 _RANGES: Final = (range(1, 10_000), range(1, 13), range(1, 32), range(24), range(60), range(60))
 _DEFAULT_FRACTION: Final = 3
 _DIGITS: Final = bytes(range(100))
@@ -169,8 +189,10 @@ _DIGITS: Final = bytes(range(100))
 
 @dataclass(frozen=True, slots=True)
 class Qualifier:
-    """``first TO last`` of a DATETIME or INTERVAL. ``precision`` counts the digits of the first field, ``fraction``
-    those of FRACTION (0 without).
+    """A qualifier ``first TO last`` of a DATETIME or INTERVAL.
+
+    ``precision`` counts the digits of the first field, ``fraction`` the digits of FRACTION (0
+    without it).
     """
 
     interval: bool
@@ -181,17 +203,17 @@ class Qualifier:
 
     @property
     def whole_digits(self) -> int:
-        """Decimal digits of the fields before the point."""
+        """The number of decimal digits of the fields before the point."""
         return 0 if self.first == FRACTION else self.precision + 2 * (min(self.last, SECOND) - self.first)
 
     @property
     def whole_bytes(self) -> int:
-        """Base-100 digits of the fields before the point: W of the specification."""
+        """The number of base-100 digits of the fields before the point: W of the specification."""
         return (self.whole_digits + 1) // 2
 
     @property
     def width(self) -> int:
-        """Bytes of a value."""
+        """The number of bytes of a value."""
         return 1 + self.whole_bytes + (self.fraction + 1) // 2
 
     def __str__(self) -> str:
@@ -207,7 +229,9 @@ _QUALIFIER: Final = re.compile(
 
 
 def parse_qualifier(text: str, interval: bool) -> Qualifier | None:
-    """The qualifier of lower-case text like ``day(3) to second``; None if there is no such qualifier."""
+    """Parse a qualifier in lower case like ``day(3) to second``; None if no such qualifier
+    exists.
+    """
     match = _QUALIFIER.fullmatch(text)
     if match is None or match[1] not in FIELDS or match[3] not in FIELDS:
         return None
@@ -228,7 +252,9 @@ def parse_qualifier(text: str, interval: bool) -> Qualifier | None:
 
 
 class Fields(NamedTuple):
-    """A value by its fields: whole ones from the first to the last, the fraction as digits."""
+    """A DATETIME or INTERVAL by its fields: whole numbers from the first to the last field, the
+    fraction as digits.
+    """
 
     negative: bool
     whole: tuple[int, ...]
@@ -236,10 +262,10 @@ class Fields(NamedTuple):
 
 
 def unpack_fields(raw: bytes, qualifier: Qualifier, on_lenient: Callable[[], None]) -> Fields | None:
-    """The fields of a packed value, None for NULL. Raises BadDecimal, BadDatetime.
+    """Unpack the fields of a value, None for NULL. Raises BadDecimal, BadDatetime.
 
-    ``on_lenient`` is called for a number with more digits before the point than the qualifier has, which are taken
-    left-aligned (spec/gbase-cdc.md 3.5).
+    ``on_lenient`` is called for a number with more digits before the point than the qualifier has;
+    its digits are read left-aligned (spec/gbase-cdc.md 3.5).
     """
     number = unpack_digits(raw)
     if number is None:
@@ -271,7 +297,10 @@ def unpack_fields(raw: bytes, qualifier: Qualifier, on_lenient: Callable[[], Non
 
 
 def _out_of_range(fields: Fields, qualifier: Qualifier) -> str:
-    """What is out of range, in words, or nothing. The first field of an INTERVAL has only its precision."""
+    """Describe the first field that is out of range; the empty string if none is.
+
+    The first field of an INTERVAL is bounded by its precision only.
+    """
     if fields.negative and not qualifier.interval:
         return "a sign"
     for position, value in enumerate(fields.whole):
@@ -282,7 +311,7 @@ def _out_of_range(fields: Fields, qualifier: Qualifier) -> str:
         elif value not in (range(12) if qualifier.interval and field == MONTH else _RANGES[field]):
             return f"{FIELDS[field]} {value}"
     if not qualifier.interval and qualifier.first <= MONTH and qualifier.last >= DAY:
-        # Without a year every day that some year has is one.
+        # Without a year, every day that exists in some year is valid.
         year = fields.whole[0] if qualifier.first == YEAR else 2000
         month, day = fields.whole[MONTH - qualifier.first], fields.whole[DAY - qualifier.first]
         if day > monthrange(year, month)[1]:
@@ -291,7 +320,7 @@ def _out_of_range(fields: Fields, qualifier: Qualifier) -> str:
 
 
 def pack_fields(fields: Fields, qualifier: Qualifier) -> bytes:
-    """The packed value of fields that are in range."""
+    """Return the packed value of fields that are in range."""
     whole = "".join(
         str(value).rjust(qualifier.precision if position == 0 else 2, "0")
         for position, value in enumerate(fields.whole)
@@ -302,7 +331,7 @@ def pack_fields(fields: Fields, qualifier: Qualifier) -> bytes:
 
 
 def text_of_fields(fields: Fields, qualifier: Qualifier) -> str:
-    """The text form: ``-123 04:05:06.789``."""
+    """Return the text form of fields, as ``-123 04:05:06.789``."""
     parts = ["-" if fields.negative else ""]
     for position, value in enumerate(fields.whole):
         field = qualifier.first + position
@@ -316,7 +345,9 @@ def text_of_fields(fields: Fields, qualifier: Qualifier) -> str:
 
 
 def holds(qualifier: Qualifier) -> type[date] | type[time] | None:
-    """The Python type of a DATETIME's values: date, datetime or time; None if they are text."""
+    """Return the Python type of a qualifier's values: date, datetime or time; None if they are
+    text.
+    """
     if qualifier.interval:
         return None
     if qualifier.first == YEAR and qualifier.last >= DAY:
@@ -325,7 +356,7 @@ def holds(qualifier: Qualifier) -> type[date] | type[time] | None:
 
 
 def value_of_fields(fields: Fields, qualifier: Qualifier) -> Value:
-    """The fields as date, datetime, time or text."""
+    """Return the fields as date, datetime, time or text."""
     kind = holds(qualifier)
     if kind is None:
         return text_of_fields(fields, qualifier)
@@ -340,7 +371,7 @@ def value_of_fields(fields: Fields, qualifier: Qualifier) -> Value:
 
 
 def datetime_reader(qualifier: Qualifier, on_lenient: Callable[[], None]) -> Callable[[bytes], Value]:
-    """Reads packed values of a qualifier. ``on_lenient`` as for ``unpack_fields``."""
+    """Return a reader of packed values of a qualifier; ``on_lenient`` as for ``unpack_fields``."""
 
     def read_any(raw: bytes) -> Value:
         fields = unpack_fields(raw, qualifier, on_lenient)
@@ -349,13 +380,13 @@ def datetime_reader(qualifier: Qualifier, on_lenient: Callable[[], None]) -> Cal
     if holds(qualifier) is not datetime or qualifier.last < SECOND:
         return read_any
 
-    # The commonest one, with all its digits there, without taking the number apart.
+    # The commonest value, a datetime with all its digits, is read without taking the number apart.
     head = bytes([first := 0xC0 + qualifier.whole_bytes])
     padding = bytes(10 - (qualifier.width - 1))
     step = 10 ** (6 - qualifier.fraction)
 
     def read(raw: bytes) -> Value:
-        # What is no base-100 digit is the first byte, and that alone.
+        # After removal of all base-100 digits only the first byte is left.
         if raw[0] == first and raw.translate(None, _DIGITS) == head:
             _, century, year, month, day, hour, minute, second, tens, hundreds, rest = raw + padding if padding else raw
             microsecond = tens * 10000 + hundreds * 100 + rest
@@ -370,12 +401,14 @@ def datetime_reader(qualifier: Qualifier, on_lenient: Callable[[], None]) -> Cal
 
 
 def datetime_text(value: Value, qualifier: Qualifier) -> str:
-    """The text form of a value of the qualifier (spec/gbase-cdc.md 3.5)."""
+    """Return the text form of a value of the qualifier (spec/gbase-cdc.md 3.5)."""
     return text_of_fields(fields_of(value, qualifier), qualifier)
 
 
 def fields_of(value: Value, qualifier: Qualifier) -> Fields:
-    """The fields of a Python value or text, what is finer than the qualifier cut off. Raises ValueRange."""
+    """Return the fields of a Python value or text, cut off at the qualifier's precision. Raises
+    ValueRange.
+    """
     if isinstance(value, str):
         return _fields_of_text(value, qualifier)
     kind = holds(qualifier)
@@ -421,7 +454,7 @@ def _pattern(qualifier: Qualifier) -> re.Pattern[str]:
 
 
 def cuts_off(value: Value, qualifier: Qualifier) -> bool:
-    """Whether a value that fits has something finer than the qualifier, which writing loses."""
+    """Return True if a value is finer than the qualifier, so that writing it loses digits."""
     if isinstance(value, str):
         _, dot, fraction = value.partition(".")
         return bool(dot and fraction[qualifier.fraction :].strip("0 "))

@@ -1,4 +1,12 @@
-"""A stream to Changes: records to the transactions that they commit, and these to Changes (spec/gbase-cdc.md 4)."""
+"""Records of a stream to the transactions that they commit, and transactions to Changes
+(spec/gbase-cdc.md 4).
+
+Both loops are a hot path: ``StreamReader.transactions`` runs once for each record, the function of
+``_maker`` once for each change. They keep methods in local names, make tuples by ``tuple.__new__``
+with fields by position, and hold the unusual records in ``_other``. In return the order of fields
+in ``Entry`` and ``Change`` stands here too, and the checks of ``Change`` are left out because they
+hold by construction.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +47,7 @@ from eventlog.model import Change, ChangeOp, Row, Value, differing
 
 _log = logging.getLogger(__name__)
 
-_ROW: Final = struct.Struct(">QII")  # what row records and TRUNCATE begin with
+_ROW: Final = struct.Struct(">QII")  # fields at the start of row records and TRUNCATE
 _LAST: Final = Change._fields.index("last_in_transaction")
 
 
@@ -59,8 +67,10 @@ class OrphanRecord(FormatError):
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """A committed transaction. ``begin_seq`` names it; ``commit_time`` in seconds since 1970; ``offset`` is that of its
-    COMMTX record. ``operations`` can be read once, while the transaction is the last that was handed out.
+    """A committed transaction, named by ``begin_seq``.
+
+    ``commit_time`` is in seconds since 1970; ``offset`` is that of the COMMTX record.
+    ``operations`` can be read once, and only until the next transaction is asked for.
     """
 
     begin_seq: int
@@ -72,12 +82,13 @@ class Committed:
 
 
 class StreamReader:
-    """Reads one stream: ``feed`` it bytes in any cut, tell it the declared end by ``finish``.
+    """A reader of one stream: ``feed`` takes bytes in any cut, ``finish`` declares the end.
 
-    ``counters`` hold what was skipped or odd, by the names of the specification. ``on_idle`` is called at each TIMEOUT
-    record with the sequence of the last data; ``on_bad_row`` with what is wrong with a row that cannot be read, which
-    is left out then; without it the error is raised. A reader that goes on within a stream is given the ``size_order``
-    that the ``layouts`` of the one before it have shown.
+    ``counters`` count what was skipped or odd, under the names of the specification. ``on_idle`` is
+    called at each TIMEOUT record with the sequence of the last data. ``on_bad_row`` is called with
+    the error of a row that cannot be read, and the row is left out; without it the error is raised.
+    A reader that goes on within a stream needs the ``size_order`` that the ``layouts`` of the
+    reader before it have shown.
     """
 
     def __init__(
@@ -101,8 +112,10 @@ class StreamReader:
 
     @property
     def token(self) -> Token:
-        """From where to read again after the changes that ``feed`` has given and its caller has come back from: save it
-        once those are delivered (spec/gbase-cdc.md 4.1).
+        """The token from which to read again after the changes that the caller has taken from
+        ``feed``.
+
+        Save it once those changes are delivered (spec/gbase-cdc.md 4.1).
         """
         begun = [transaction.begin_seq for transaction in self._open.values()]
         if self._delivering is not None:
@@ -111,20 +124,22 @@ class StreamReader:
         return Token(restart, self._commit)
 
     def feed(self, data: bytes | bytearray | memoryview) -> Iterator[Change]:
-        """The changes that are committed with ``data``, in the order of their COMMTX records.
+        """Yield the changes that are committed with ``data``, in the order of their COMMTX records.
 
-        Raises FormatError: what is wrong with a record or a row, and SchemaMissing.
+        Raises FormatError for a record or row that cannot be read, SchemaMissing among them.
         """
         for committed in self.transactions(data):
             yield from self.changes(committed)
 
     def finish(self) -> None:
-        """The declared end of the stream: open transactions are dropped. Raises TruncatedStream inside a record."""
+        """Declare the end of the stream: open transactions are dropped. Raises TruncatedStream
+        inside a record.
+        """
         self.close()
         self._framer.finish()
 
     def close(self) -> None:
-        """Drop what is open, at an end that is no declared one; ``token`` stays."""
+        """Drop the open transactions at an end that is not declared; ``token`` stays."""
         self._last_end = self.token.restart
         for transaction in self._open.values():
             transaction.close()
@@ -134,9 +149,11 @@ class StreamReader:
     # --- records to transactions
 
     def transactions(self, data: bytes | bytearray | memoryview) -> Iterator[Committed]:
-        """The transactions that are committed with ``data``; with ``empty_transactions`` empty ones too.
+        """Yield the transactions that are committed with ``data``, empty ones only with
+        ``empty_transactions``.
 
-        One counts as delivered, for ``token``, when the next one is asked for. Raises FormatError.
+        A transaction counts as delivered, for ``token``, when the next one is asked for. Raises
+        FormatError.
         """
         if self._dead is not None:
             raise self._dead
@@ -176,7 +193,7 @@ class StreamReader:
             raise at_offset(error, offset) from None
 
     def _other(self, offset: int, number: int, header_size: int, record: bytes) -> None:
-        """Take a record that neither belongs to a transaction's rows nor commits it."""
+        """Handle a record that is neither a row, a TRUNCATE nor a COMMTX."""
         if number not in FIELDS:
             self.counters["unknown_records"] += 1
             return
@@ -229,7 +246,7 @@ class StreamReader:
         if transaction is None:
             return
         delivered_before = self._options.token.commit
-        # Until it was taken whole, a restart has to begin at its BEGINTX.
+        # Until the caller has read the transaction whole, a restart has to begin at its BEGINTX.
         self._delivering = transaction
         try:
             if delivered_before is None or seq > delivered_before:
@@ -246,7 +263,7 @@ class StreamReader:
 
     def _end(self, tx: int) -> OpenTransaction | None:
         transaction = self._open.pop(tx, None)
-        if transaction is None:  # nothing of it is lost, or its rows have raised
+        if transaction is None:  # the transaction had no rows, or its rows were counted or refused as orphans
             self.counters["orphan_records"] += 1
             return None
         self._bytes_in_memory -= transaction.bytes_in_memory
@@ -261,7 +278,7 @@ class StreamReader:
         self.counters["orphan_records"] += 1
 
     def _free_memory(self) -> None:
-        # The largest ones, until half of the room is free again.
+        # Move the largest transactions to files until half of the memory is free.
         for transaction in sorted(
             self._open.values(), key=lambda transaction: transaction.bytes_in_memory, reverse=True
         ):
@@ -273,7 +290,7 @@ class StreamReader:
     # --- transactions to changes
 
     def changes(self, committed: Committed) -> Iterator[Change]:
-        """The changes of a transaction (spec/gbase-cdc.md 4.2)."""
+        """Yield the changes of a transaction (spec/gbase-cdc.md 4.2)."""
         make, on_bad_row = _maker(self._options, committed), self._on_bad_row
         event_number = 1
         waiting: Change | None = None
@@ -295,7 +312,10 @@ class StreamReader:
 
 
 def _maker(options: ReadOptions, committed: Committed) -> Callable[[Operation, int], Change]:
-    """The function that makes the changes of one transaction, of operation and event number, as not the last one."""
+    """Return the function that makes a change from an operation and its event number.
+
+    All changes of a transaction share what it prepares. ``last_in_transaction`` is False in each.
+    """
     os_user, begin_seq = committed.os_user, committed.begin_seq
     position = f"{committed.commit_seq:016x}:%016x"
     time = moment(committed.commit_time, committed.offset)
@@ -317,7 +337,7 @@ def _maker(options: ReadOptions, committed: Committed) -> Callable[[Operation, i
         else:
             schema, table = layout.schema, layout.table
             values = layout.decode(entry.record, entry.header_size)
-            row = dict(zip(layout.names, values))  # noqa: B905  # of one length; the check takes a third of the time
+            row = dict(zip(layout.names, values))  # noqa: B905  # both are of one length; the check would take a third of the time
             if layout.key_of is not None:
                 key = layout.key_of(row)
             if op is delete:
@@ -326,7 +346,8 @@ def _maker(options: ReadOptions, committed: Committed) -> Callable[[Operation, i
                 after = row
                 if old is not None:
                     before, changed = _updated(layout, values, row, old)
-        # Without the checks of Change, which hold by what stands above: they would cost a tenth of the reading.
+        # The checks of Change are skipped: they hold by the lines above and cost a tenth of the
+        # reading.
         return make(
             Change,
             (
@@ -339,7 +360,7 @@ def _maker(options: ReadOptions, committed: Committed) -> Callable[[Operation, i
 
 
 def _updated(layout: Layout, values: list[Value], row: Row, old: Entry) -> tuple[Row, frozenset[str] | None]:
-    """The row before and the columns that differ."""
+    """Return the row before an update and the columns that differ."""
     old_layout = old.layout
     assert old_layout is not None
     before = dict(zip(old_layout.names, olds := old_layout.decode(old.record, old.header_size), strict=True))
@@ -352,6 +373,6 @@ def _updated(layout: Layout, values: list[Value], row: Row, old: Entry) -> tuple
 
 
 def _offset(error: ColumnError, operation: Operation) -> int:
-    """Where the record begins that the error is about: that of the row, or of the row before it."""
+    """Return the offset of the record that the error is about: the old row's or the row's own."""
     _, entry, old = operation
     return old.offset if old is not None and error.sequence == old.sequence != entry.sequence else entry.offset

@@ -1,5 +1,8 @@
-"""Bytes to records, in any cut, and what is wrong with them; what each record is made of, and how records are written
-(spec/gbase-cdc.md 2, 3).
+"""Bytes to records, in any cut, and the errors of records; the fields of each record, and how
+records are written (spec/gbase-cdc.md 2, 3).
+
+``Framer.feed`` is a hot path: a record is a bare tuple that is named nowhere, and the loop keeps
+its functions in local names.
 """
 
 from __future__ import annotations
@@ -13,7 +16,9 @@ from eventlog.core.moments import EPOCH_UTC
 from eventlog.errors import FormatError, with_location
 
 Frame: TypeAlias = tuple[int, int, int, bytes]
-"""One record: offset in the stream, record number, header size, all its bytes. A bare tuple, since millions pass."""
+"""A record: offset in the stream, record number, header size, all its bytes. It is a bare tuple,
+since millions pass.
+"""
 
 _SCHEME: Final = 66
 HEADER: Final = struct.Struct(">IIII")
@@ -23,7 +28,7 @@ INSERT, DELETE, UPDBEF, UPDAFT = 40, 41, 42, 43
 DISCARD, TRUNCATE, TABSCHEM, TIMEOUT, ERROR = 62, 119, 200, 201, 202
 
 _ROW: Final = (">QIII", "seq tx label flags")
-# Each record: its name, and the fields of its header behind the common one.
+# Each record: its name, and its header fields behind the common header.
 _RECORDS: Final = {
     BEGINTX: ("BEGINTX", ">QIqI", "seq tx time os_user"),
     COMMTX: ("COMMTX", ">QIq", "seq tx time"),
@@ -42,23 +47,28 @@ ROWS: Final = frozenset((INSERT, DELETE, UPDBEF, UPDAFT))
 
 RECORD_NAMES: Final = {number: name for number, (name, _, _) in _RECORDS.items()}
 FIELDS: Final = {number: struct.Struct(layout) for number, (_, layout, _) in _RECORDS.items()}
-"""The fields behind the common header, by record number."""
+"""The structs of the header fields behind the common header, by record number."""
 FIELD_NAMES: Final = {number: tuple(names.split()) for number, (_, _, names) in _RECORDS.items()}
-"""Their names: ``time`` is in seconds since 1970; bit 0 of an ERROR's ``flags``: the session is dead."""
+"""The names of the header fields: ``time`` is in seconds since 1970; bit 0 of an ERROR's ``flags``
+says that the session is dead.
+"""
 SESSION_DEAD: Final = 1
 HEADER_SIZES: Final = {number: HEADER.size + fields.size for number, fields in FIELDS.items()}
-"""Known header sizes; row records have 4 bytes more a variable column (spec/gbase-cdc.md 3)."""
+"""Known header sizes; a row record has 4 bytes more for each variable column (spec/gbase-cdc.md
+3).
+"""
 
-SIZES_AT: Final = HEADER_SIZES[INSERT]  # where the size array of a row record begins
+SIZES_AT: Final = HEADER_SIZES[INSERT]  # offset of the size array in a row record
 
 DEFAULT_MAX_RECORD: Final = 1 << 20
 
 
 class Framer:
-    """Cuts a stream into records: ``feed`` it bytes in any cut, tell it the declared end by ``finish``.
+    """A cutter of a stream into records: ``feed`` takes bytes in any cut, ``finish`` declares the
+    end.
 
-    Holds at most one record of ``max_record`` bytes and what was fed with it. ``offset``: where in the stream the next
-    record begins.
+    It holds at most one record of ``max_record`` bytes and the last piece of data. ``offset`` is
+    where the next record begins in the stream.
     """
 
     def __init__(self, max_record: int = DEFAULT_MAX_RECORD) -> None:
@@ -68,9 +78,10 @@ class Framer:
         self.offset = 0
 
     def feed(self, data: bytes | bytearray | memoryview) -> Iterator[Frame]:
-        """The records that are complete with ``data``. Raises FramingError at the record that is none.
+        """Yield the records that are complete with ``data``. Raises FramingError at bytes that are
+        no record.
 
-        What is not taken from the iterator comes with the next ``feed``.
+        Records that the caller leaves in the iterator come with the next ``feed``.
         """
         if self._rest:
             self._rest += data
@@ -98,7 +109,7 @@ class Framer:
             self._rest += data[at:]
 
     def finish(self) -> None:
-        """The declared end. Raises TruncatedStream if it lies inside a record."""
+        """Declare the end of the stream. Raises TruncatedStream if it lies inside a record."""
         if self._rest:
             raise TruncatedStream(self.offset, len(self._rest))
 
@@ -112,12 +123,12 @@ class Framer:
 
 
 def fields_of(number: int, record: bytes) -> tuple[int, ...]:
-    """The fields of a record of a known number, in the order of ``FIELD_NAMES``."""
+    """Return the fields of a record of a known number, in the order of ``FIELD_NAMES``."""
     return FIELDS[number].unpack_from(record, HEADER.size)
 
 
 def moment(seconds: int, offset: int) -> datetime | None:
-    """The time of a BEGINTX or COMMTX record at ``offset``, None for 0. Raises BadValue."""
+    """Return the time of a BEGINTX or COMMTX record at ``offset``, None for 0. Raises BadValue."""
     try:
         return EPOCH_UTC + timedelta(seconds=seconds) if seconds else None
     except OverflowError:
@@ -130,7 +141,7 @@ _Error = TypeVar("_Error", bound=FormatError)
 
 
 def at_offset(error: _Error, offset: int) -> _Error:
-    """The error, with the offset in the stream of the record that it is about, unless it has one."""
+    """Return the error with the stream offset of its record, unless it has one."""
     if error.offset is None:
         error.offset = offset
         with_location(error, f"at offset {offset} (0x{offset:x}) of the stream")
@@ -149,7 +160,9 @@ class FramingError(FormatError):
 
 
 class TruncatedStream(FormatError):
-    """The declared end lies inside a record: ``remainder`` bytes of it are there, from ``offset`` on."""
+    """A declared end that lies inside a record: the first ``remainder`` bytes of the record at
+    ``offset`` are there.
+    """
 
     code = "truncated_stream"
     cure = "Read the capture together with the file that continues it, or copy the whole of it again."
@@ -164,8 +177,8 @@ class TruncatedStream(FormatError):
 
 
 class ColumnError(FormatError):
-    """A row that cannot be read. Once known, ``table``, ``sequence`` and ``name`` say where; ``column`` is
-    ``schema.table.column``.
+    """A row that cannot be read. Once the place is known, ``table``, ``sequence`` and ``name`` say
+    it; ``column`` is ``schema.table.column``.
     """
 
     code = "column"
@@ -175,7 +188,7 @@ class ColumnError(FormatError):
     name = ""
 
     def at(self, table: str, sequence: int, name: str) -> Self:
-        """The error with its place."""
+        """Return the error with its table, sequence and column."""
         self.table, self.sequence, self.name, self.column = table, sequence, name, f"{table}.{name}"
         return with_location(self, f"column {name!r} of {table!r} of the row with sequence {sequence:016x}")
 
@@ -191,19 +204,19 @@ class BadValue(ColumnError):
 
 
 def control(number: int, *fields: int) -> bytes:
-    """A record without payload; its fields in the order of ``FIELD_NAMES``."""
+    """Return a record without payload; its fields are in the order of ``FIELD_NAMES``."""
     return HEADER.pack(HEADER_SIZES[number], 0, _SCHEME, number) + FIELDS[number].pack(*fields)
 
 
 def tab_schem(label: int, columns: str, fixed_bytes: int, fixed: int, variable: int) -> bytes:
-    """TABSCHEM with the text of the columns; the counts as the caller has them."""
+    """Return a TABSCHEM record with the text of the columns and the counts as given."""
     payload = columns.encode() + b"\0"
     counts = FIELDS[TABSCHEM].pack(label, 0, fixed_bytes, fixed, variable)
     return HEADER.pack(HEADER_SIZES[TABSCHEM], len(payload), _SCHEME, TABSCHEM) + counts + payload
 
 
 def row(number: int, seq: int, tx: int, label: int, sizes: Iterable[int], payload: bytes, size_order: str) -> bytes:
-    """A row record: INSERT, DELETE, UPDBEF or UPDAFT. ``size_order``: little or big."""
+    """Return a row record: INSERT, DELETE, UPDBEF or UPDAFT. ``size_order`` is little or big."""
     entries = tuple(sizes)
     array = struct.pack(f"{'<' if size_order == 'little' else '>'}{len(entries)}I", *entries)
     head = HEADER.pack(SIZES_AT + len(array), len(payload), _SCHEME, number)
@@ -211,7 +224,7 @@ def row(number: int, seq: int, tx: int, label: int, sizes: Iterable[int], payloa
 
 
 def with_extra_header(record: bytes, extra: int) -> bytes:
-    """The record with ``extra`` unknown bytes between its header and its payload."""
+    """Return the record with ``extra`` unknown bytes between its header and its payload."""
     header_size, payload_size, scheme, number = HEADER.unpack_from(record)
     head = HEADER.pack(header_size + extra, payload_size, scheme, number)
     return head + record[HEADER.size : header_size] + b"\xee" * extra + record[header_size:]

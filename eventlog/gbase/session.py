@@ -1,8 +1,10 @@
-"""A session with a server: the documented call sequence over a DB-API connection, and its errors (spec/gbase-cdc.md 1).
+"""A session with a server: the documented call sequence over a DB-API connection, and its errors
+(spec/gbase-cdc.md 1).
 
-No driver is shipped. The connection is any DB-API one to the database ``syscdcv1`` whose parameters are ``?``; what is
-captured is read through a function of the caller's, since DB-API has none for it: the session id serves as the
-descriptor of a large object (``ifx_lo_read`` of ESQL/C, and what drivers make of it).
+No driver is shipped. The connection is any DB-API connection to the database ``syscdcv1`` whose
+parameters are ``?``. The caller provides the function that reads captured bytes, since DB-API has
+none for it: the session id serves as the descriptor of a large object (``ifx_lo_read`` of ESQL/C,
+and what drivers make of it).
 """
 
 from __future__ import annotations
@@ -16,19 +18,21 @@ from eventlog.errors import DatabaseError, FormatError
 
 _log = logging.getLogger(__name__)
 
-_VERSION: Final = (1, 1)  # of the interface: major, minor
+_VERSION: Final = (1, 1)  # major and minor version of the interface
 
 
 class Connection(Protocol):
-    """What is used of a DB-API connection to ``syscdcv1``."""
+    """The part of a DB-API connection to ``syscdcv1`` that a session uses."""
 
     def cursor(self) -> Any:
-        """A new cursor, of which ``execute``, ``fetchone`` and ``close`` are called."""
+        """Return a new cursor, of which ``execute``, ``fetchone`` and ``close`` are called."""
         ...
 
 
 Transport = Callable[[int, int], bytes | int]
-"""Reads at most n bytes of a session: ``read(session, n)`` gives the bytes that are valid, or 0 or a negative error."""
+"""A function ``read(session, n)`` that returns at most n valid bytes of a session, or 0 or a
+negative error.
+"""
 
 
 class Capture(NamedTuple):
@@ -40,7 +44,9 @@ class Capture(NamedTuple):
 
 
 class Session(NamedTuple):
-    """An active session. ``read()`` gives the next bytes, TIMEOUT records among them; raises CdcError."""
+    """An active session. ``read()`` returns the next bytes, TIMEOUT records among them; it raises
+    CdcError.
+    """
 
     id: int
     read: Callable[[], bytes]
@@ -58,12 +64,14 @@ def capture_session(
     max_recs: int = 1000,
     read_bytes: int = 1 << 16,
 ) -> Iterator[Session]:
-    """An active session that captures these tables from ``position`` on: 0 = now, else a sequence (a token's restart).
+    """Open a session that captures these tables from ``position`` on: 0 = now, else a sequence (a
+    token's restart).
 
-    ``server`` is the name of the server as its clients know it; ``timeout`` in seconds as ``cdc_opensess`` has it,
-    ``max_recs`` and ``read_bytes`` bound one read. Full-row logging is switched on for the tables that have it off, and
-    off again for these at the end. The session is always closed. Raises CdcError with the name of the error, which is
-    LSN for a position older than the oldest log: reading stops there, it never starts from now by itself.
+    ``server`` is the name of the server as its clients know it. ``timeout`` is in seconds as
+    ``cdc_opensess`` has it; ``max_recs`` and ``read_bytes`` bound one read. Full-row logging is
+    switched on for the tables that have it off, and off again for these at the end. The session is
+    always closed. Raises CdcError with the name of the error. LSN means that the position is older
+    than the oldest log: reading stops there and never restarts from now by itself.
     """
     session = _call(connection, "cdc_opensess", server, 0, timeout, max_recs, *_VERSION)
     switched_on: list[str] = []
@@ -84,7 +92,9 @@ def capture_session(
 
 
 def _start(connection: Connection, session: int, capture: Capture) -> bool:
-    """Start a capture; gives whether full-row logging had to be switched on, which nothing but its answer tells."""
+    """Start a capture. Returns True if full-row logging had to be switched on, which only the
+    refused call shows.
+    """
     arguments = ("cdc_startcapture", session, 0, capture.table, ",".join(capture.columns), capture.label)
     try:
         _call(connection, *arguments, about=capture.table)
@@ -97,19 +107,22 @@ def _start(connection: Connection, session: int, capture: Capture) -> bool:
     try:
         _call(connection, *arguments, about=capture.table)
     except BaseException:
-        # Off before, and of no use: the table cannot be captured for another reason.
+        # The logging was off before and does not help: the table cannot be captured for another
+        # reason.
         _close(connection, [("cdc_set_fullrowlogging", capture.table, 0)], failed=True)
         raise
     return True
 
 
 def _close(connection: Connection, calls: Sequence[tuple[Any, ...]], failed: bool) -> None:
-    """All these calls, whatever becomes of each; the first error is raised unless there is one already."""
+    """Make all these calls, even if some fail. Raises the first error unless the session has
+    ``failed`` already.
+    """
     first: Exception | None = None
     for call in calls:
         try:
             _call(connection, *call)
-        except Exception as error:  # those of the driver are its own, and the rest is closed all the same
+        except Exception as error:  # errors of the driver too; the remaining calls have to be made
             if isinstance(error, CdcError) and error.number == LOGGING_IN_USE:
                 _log.info("full-row logging stays on: another session captures %s", call[1])
                 continue
@@ -127,7 +140,9 @@ def _read(transport: Transport, session: int, size: int) -> bytes:
 
 
 def _call(connection: Connection, function: str, *arguments: object, about: str = "") -> int:
-    """Call a function of the interface. Raises CdcError for a negative answer."""
+    """Call a function of the interface and return its answer. Raises CdcError for a negative
+    one.
+    """
     marks = ", ".join("?" * len(arguments))
     cursor = connection.cursor()
     try:
@@ -159,16 +174,18 @@ _ERROR_NAMES: Final = {
     -83713: "LSN",
     -83714: "DIRECTION",
 }
-"""Error codes of the CDC calls by number (spec/gbase-cdc.md 1); numbers may change between servers, names do not."""
+"""Names of the CDC calls' error codes (spec/gbase-cdc.md 1); numbers may change between servers,
+names do not.
+"""
 
 ERROR_NUMBERS: Final = {name: number for number, name in _ERROR_NAMES.items()}
 
 LOGGING_IN_USE: Final = -19816
-"""Full-row logging cannot be switched off while the table is captured (spec/gbase-cdc.md 6)."""
+"""The error of switching full-row logging off while the table is captured (spec/gbase-cdc.md 6)."""
 
 
 def error_name(number: int) -> str:
-    """The name of an error code, or ``unknown``."""
+    """Return the name of an error code, or ``unknown``."""
     return _ERROR_NAMES.get(number, "unknown")
 
 
@@ -181,7 +198,9 @@ _HINTS: Final = {
 
 
 class CdcError(DatabaseError):
-    """A call of the CDC interface answered with an error: ``number`` and ``name`` (spec/gbase-cdc.md 1)."""
+    """An error that a call of the CDC interface answered: ``number`` and ``name``
+    (spec/gbase-cdc.md 1).
+    """
 
     code = "cdc"
     cure = "Look the number up in the server's manual; for the common ones the message says what to do."
@@ -196,7 +215,7 @@ class CdcError(DatabaseError):
 
 
 class SessionDead(FormatError):
-    """The server has ended the session; ``error`` is its code."""
+    """An end of the session by the server; ``error`` is its code."""
 
     code = "session_dead"
     cure = "Open another session from the last position; a publisher does so by itself."

@@ -1,5 +1,9 @@
-"""Column values: for each kind of column how its slot is read and how it is written (spec/gbase-cdc.md 3.3,
-spec/change-model.md 5.1).
+"""Column values: for each kind of column, the functions that read and write its slot
+(spec/gbase-cdc.md 3.3, spec/change-model.md 5.1).
+
+Each reader is a hot path. ``codec`` decides once for a column and returns closures without further
+choices; an integer has no reader at all, and dates and booleans come from dictionaries. In return a
+rule that two kinds share (the charset, the length prefix) stands in each closure.
 """
 
 from __future__ import annotations
@@ -28,8 +32,8 @@ from eventlog.model import Lob, Value
 
 
 class Kind(Enum):
-    """The encodings of spec/gbase-cdc.md 3.3: what each is called, the slot of a fixed one as ``struct`` takes it (None
-    if its type has a size), and how many parameters it may have.
+    """The encodings of spec/gbase-cdc.md 3.3: type names, the ``struct`` code of a fixed slot (None
+    if the type has a size), and the greatest number of parameters.
 
     A start value of SERIAL and a precision of FLOAT mean nothing here.
     """
@@ -57,8 +61,11 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ColumnType:
-    """A column type. ``size``: bytes of CHAR, greatest number of bytes of VARCHAR and LVARCHAR (None = not said),
-    digits of DECIMAL; ``scale`` of DECIMAL, None = floating; ``spelled`` as TABSCHEM has it.
+    """A column type.
+
+    ``size`` is the bytes of CHAR, the greatest number of bytes of VARCHAR and LVARCHAR (None = not
+    given), or the digits of DECIMAL. ``scale`` is that of DECIMAL, None = floating. ``spelled`` is
+    the type as TABSCHEM spells it.
     """
 
     kind: Kind
@@ -69,12 +76,12 @@ class ColumnType:
 
     @property
     def variable(self) -> bool:
-        """Whether its values have a length prefix and an entry in the size array."""
+        """True if the values have a length prefix and an entry in the size array."""
         return self.kind in (Kind.VARCHAR, Kind.LVARCHAR)
 
     @property
     def slot(self) -> str:
-        """The slot of a fixed type, as ``struct`` takes it."""
+        """The ``struct`` code of a fixed type's slot."""
         if self.qualifier is not None:
             return f"{self.qualifier.width}s"
         size = self.size or 0
@@ -84,7 +91,7 @@ class ColumnType:
 
     @property
     def width(self) -> int:
-        """Bytes of a value of a fixed type."""
+        """The number of bytes of a value of a fixed type."""
         return struct.calcsize(f">{self.slot}")
 
 
@@ -103,11 +110,12 @@ class SizeArrayError(ColumnError):
 
 
 class Codec(NamedTuple):
-    """How the values of a column stand in its slots. ``null`` is the slot of NULL.
+    """The functions that read and write a column's slots. ``null`` is the slot of NULL.
 
-    ``write`` gives the slot of a value other than None. Raises ValueRange, NotExpressible. ``read`` makes the value of
-    what ``struct`` takes from a fixed slot, None for an integer, which is its value already unless it is ``null``; the
-    ``read`` of a variable slot is given the record and where the slot begins and ends. Raises ColumnError.
+    ``write`` returns the slot of a value other than None. It raises ValueRange, NotExpressible.
+    ``read`` of a fixed slot makes the value from what ``struct`` unpacks; it is None for an
+    integer, which is its own value unless it is ``null``. ``read`` of a variable slot takes the
+    record and the begin and end of the slot. Both raise ColumnError.
     """
 
     null: bytes
@@ -123,10 +131,12 @@ def codec(
     char_trim: bool = True,
     on_lenient: Callable[[], None] = lambda: None,
 ) -> Codec:
-    """The codec of a type. ``varchar_prefix``: bytes of VARCHAR's length, None = told by the slot, written as 2.
+    """Return the codec of a type.
 
-    ``charset_errors``: the error handler of Python's codecs; ``char_trim``: CHAR loses its trailing blanks;
-    ``on_lenient`` is called for DATETIMEs that were read leniently.
+    ``varchar_prefix`` is the number of bytes of a VARCHAR's length; None = the slot shows it, and 2
+    are written. ``charset_errors`` is the error handler of Python's codecs. With ``char_trim`` a
+    CHAR loses its trailing blanks. ``on_lenient`` is called for each DATETIME that was read
+    leniently.
     """
     match type.kind:
         case Kind.SMALLINT | Kind.INTEGER | Kind.BIGINT:
@@ -221,7 +231,7 @@ def _float_codec(structure: struct.Struct, name: str) -> Codec:
     def write(value: Value) -> bytes:
         number = _float(value, name)
         try:
-            # Of the NaNs, one is NULL: they are all written as the plain one.
+            # One of the NaNs stands for NULL, so every NaN is written as the plain one.
             return structure.pack(number if number == number else float("nan"))
         except OverflowError:
             raise ValueRange(f"{number} does not fit {name}") from None
@@ -268,7 +278,9 @@ def _decimal_codec(type: ColumnType) -> Codec:
 
 
 class _Booleans(dict[int, Value]):
-    """Values of BOOLEAN by null flag and value as one number; the value does not count beside the flag."""
+    """The values of BOOLEAN by null flag and value as one number; beside the flag the value does
+    not count.
+    """
 
     def __missing__(self, flags: int) -> Value:
         raise BadValue(f"BOOLEAN {flags:04X} has bytes other than 0 and 1")
@@ -292,7 +304,9 @@ _DAYS_KEPT: Final = 50_000
 
 
 class _Days(dict[int, Value]):
-    """Dates by their day numbers: few days fill a stream, so each is made once; more than a few are not kept."""
+    """The dates by their day numbers. Few days fill a stream, so each date is made once; the number
+    of kept dates is bounded.
+    """
 
     def __missing__(self, days: int) -> Value:
         if days == _NULL_DATE:
@@ -339,7 +353,7 @@ def _datetime_codec(type: ColumnType, on_lenient: Callable[[], None]) -> Codec:
 
 # --- text and large objects -------------------------------------------------------------------------------------------
 
-_NULL_TEXT: Final = b"\0"  # the one byte of a VARCHAR that is NULL
+_NULL_TEXT: Final = b"\0"  # the one byte of a NULL VARCHAR
 
 
 def _char_codec(type: ColumnType, charset: str, errors: str, trim: bool) -> Codec:
@@ -371,7 +385,7 @@ def _varchar_codec(type: ColumnType, charset: str, errors: str, prefix: int | No
     def read(record: bytes, at: int, end: int) -> Value:
         size = end - at
         first = record[at]
-        # By the slot's size, one width at most can be right (spec/gbase-cdc.md 3.3).
+        # The slot's size fits at most one width of the prefix (spec/gbase-cdc.md 3.3).
         if first == size - 1 and one:
             raw = record[at + 1 : end]
         elif two and size > 1 and first << 8 | record[at + 1] == size - 2:
@@ -427,7 +441,10 @@ def _undecodable(raw: bytes, error: UnicodeError) -> DecodeError:
 
 
 def _encoded(value: Value, charset: str, longest: int, spelled: str, *, is_padded: bool = False) -> bytes:
-    """The bytes of a text. ``is_padded``: blanks at its end go if it is too long. Raises NotExpressible, ValueRange."""
+    """Return the bytes of a text. Raises NotExpressible, ValueRange.
+
+    With ``is_padded`` a text that is too long loses its trailing blanks first.
+    """
     if not isinstance(value, str):
         raise _refused(value, spelled)
     try:
@@ -441,7 +458,7 @@ def _encoded(value: Value, charset: str, longest: int, spelled: str, *, is_padde
     return raw
 
 
-_LOCATOR: Final = 4  # where the locator of a large object begins
+_LOCATOR: Final = 4  # offset of the locator in a large object
 
 
 def _read_lob(raw: bytes) -> Value:

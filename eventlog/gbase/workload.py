@@ -1,5 +1,5 @@
-"""Work for the emulated server: scripts, each with what a reader has to make of it, and random work, which is seeded so
-that a stream can be made again (spec/gbase-cdc.md 6).
+"""Work for the emulated server: scripts, each with the result that a reader has to give, and random
+work, seeded so that a stream can be made again (spec/gbase-cdc.md 6).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _row(number: int, text: str | None) -> Row:
 
 
 def interleaving(server: CdcServer) -> None:
-    """BEGIN A, BEGIN B, INSERT A1, INSERT B1, COMMIT B, COMMIT A: gives B1, A1."""
+    """Write BEGIN A, BEGIN B, INSERT A1, INSERT B1, COMMIT B, COMMIT A. Readers give B1, A1."""
     a, b = server.begin(1001), server.begin(1002)
     a.insert(T1, _row(1, "a"))
     b.insert(T1, _row(2, "b"))
@@ -40,7 +40,7 @@ def interleaving(server: CdcServer) -> None:
 
 
 def savepoint(server: CdcServer) -> None:
-    """BEGIN, INSERT s1, INSERT s2, DISCARD(s1), INSERT s3, COMMIT: gives s3."""
+    """Write BEGIN, INSERT s1, INSERT s2, DISCARD(s1), INSERT s3, COMMIT. Readers give s3."""
     work = server.begin(1001)
     start = work.savepoint()
     work.insert(T1, _row(1, "a"))
@@ -51,21 +51,23 @@ def savepoint(server: CdcServer) -> None:
 
 
 def rollback(server: CdcServer) -> None:
-    """BEGIN, INSERT, ROLLBACK: gives nothing."""
+    """Write BEGIN, INSERT, ROLLBACK. Readers give nothing."""
     work = server.begin(1001)
     work.insert(T1, _row(1, "a"))
     work.rollback()
 
 
 def truncate(server: CdcServer) -> None:
-    """BEGIN, TRUNCATE, COMMIT: gives the TRUNCATE."""
+    """Write BEGIN, TRUNCATE, COMMIT. Readers give the TRUNCATE."""
     work = server.begin(1001)
     work.truncate(T1)
     work.commit()
 
 
 def update_pair(server: CdcServer) -> None:
-    """An update whose two records stand around a record of another transaction; one that changes nothing."""
+    """Write an update whose two records enclose a record of another transaction, and one that
+    changes nothing.
+    """
     work, other = server.begin(1001), server.begin(1002)
     work.update(T1, _row(1, "a"), _row(1, None))
     other.delete(T1, _row(9, "z"))
@@ -75,7 +77,7 @@ def update_pair(server: CdcServer) -> None:
 
 
 def key_update(server: CdcServer) -> None:
-    """An update of the key, as DELETE and INSERT."""
+    """Write an update of the key as DELETE and INSERT."""
     work = server.begin(1001)
     work.delete(T1, _row(1, "a"))
     work.insert(T1, _row(2, "a"))
@@ -83,14 +85,18 @@ def key_update(server: CdcServer) -> None:
 
 
 def fragment_move(server: CdcServer) -> None:
-    """An update that moves its row to another fragment: UPDBEF and INSERT, gives one UPDATE."""
+    """Write an update that moves its row to another fragment, as UPDBEF and INSERT. Readers give
+    one UPDATE.
+    """
     work = server.begin(1001)
     work.move(T1, _row(1, "a"), _row(1, "b"))
     work.commit()
 
 
 def long_transaction(server: CdcServer) -> None:
-    """A transaction that is open while others come and go: whoever reads again begins at its BEGINTX."""
+    """Write a transaction that stays open while others come and go. A restart begins at its
+    BEGINTX.
+    """
     long = server.begin(1001)
     long.insert(T1, _row(0, "first"))
     for number in range(1, 20):
@@ -102,7 +108,7 @@ def long_transaction(server: CdcServer) -> None:
 
 
 def reused_ids(server: CdcServer) -> None:
-    """Two transactions of one id, one after the other."""
+    """Write two transactions with one id, one after the other."""
     for text in ("a", "b"):
         work = server.begin(1001)
         work.insert(T1, _row(1, text))
@@ -110,13 +116,15 @@ def reused_ids(server: CdcServer) -> None:
 
 
 def error(server: CdcServer) -> None:
-    """A committed transaction, then an ERROR record that ends the session."""
+    """Write a committed transaction, then an ERROR record that ends the session."""
     reused_ids(server)
     server.fail("LSN")
 
 
 def all_types(server: CdcServer) -> None:
-    """Every column type: greatest and lowest values, then NULLs."""
+    """Write a row of every column type with the greatest values, one with the lowest, and one with
+    NULLs.
+    """
     work = server.begin(1001)
     work.insert(ALL, extreme_row(highest=True))
     work.insert(ALL, extreme_row(highest=False))
@@ -135,7 +143,7 @@ SCENARIOS: Final[dict[str, _Script]] = {
 
 
 def new_server(switches: Switches | None = None) -> CdcServer:
-    """A server with the tables of the scripts, full-row logging on."""
+    """Return a server with the tables of the scripts, full-row logging on."""
     return _server_with({T1: "c1 integer, c2 varchar(20)", ALL: ALL_TYPES}, switches)
 
 
@@ -148,9 +156,10 @@ def _server_with(tables: Mapping[str, str], switches: Switches | None) -> CdcSer
 
 
 def open_session(server: CdcServer, position: int = 0, max_recs: int = 0) -> int:
-    """A session that captures all tables of the server under their places from 111 on, active at the position.
+    """Open a session that captures all tables of the server, with labels from 111 on, and activate
+    it at the position.
 
-    ``max_recs``: records of a read at most, 0 = as the switch says.
+    ``max_recs`` bounds the records of a read; 0 = as the switch says.
     """
     session = server.cdc_opensess("emulator", 0, 0, max_recs, 1, 1)
     for label, table in enumerate(server.tables, 111):
@@ -160,14 +169,16 @@ def open_session(server: CdcServer, position: int = 0, max_recs: int = 0) -> int
 
 
 def drain(server: CdcServer, session: int, size: int = _BUFFER) -> Iterator[bytes]:
-    """What the session has to give, in reads of ``size`` bytes from one buffer, without a TIMEOUT at the end."""
+    """Yield all bytes that the session has, in reads of ``size`` bytes into one buffer, without a
+    TIMEOUT at the end.
+    """
     buffer = bytearray(size)
     while server.has_data(session):
         yield bytes(buffer[: server.cdc_read(session, buffer)])
 
 
 def play(name: str, switches: Switches | None = None) -> bytes:
-    """The stream of a script, whole."""
+    """Return the whole stream of a script."""
     server = new_server(switches)
     session = open_session(server)
     SCENARIOS[name](server)
@@ -214,7 +225,7 @@ _MOMENT: Final = datetime(1930, 1, 1)
 
 
 def random_value(rnd: random.Random, column: Column) -> Value:
-    """A value of the column's type, at times NULL, that reads back as itself."""
+    """Return a value of the column's type, now and then NULL, that reads back as itself."""
     if rnd.random() < 0.1:
         return None
     type = column.type
@@ -260,7 +271,7 @@ def _random_datetime(rnd: random.Random, qualifier: Qualifier) -> Value:
         return moment if kind is datetime else moment.time()
     if not qualifier.interval:
         return f"{moment:%m-%d}" if (qualifier.first, qualifier.last) == (MONTH, DAY) else None
-    # No zero, which has no sign.
+    # Zero is left out, since it has no sign.
     whole = [rnd.randrange(1, 10**qualifier.precision), *(rnd.randrange(1, 12) for _ in range(5))]
     fraction = f"{rnd.randrange(1, 10):0{qualifier.fraction}}" if qualifier.fraction else ""
     numbers = min(qualifier.last, SECOND) + 1 - qualifier.first
@@ -268,12 +279,12 @@ def _random_datetime(rnd: random.Random, qualifier: Qualifier) -> Value:
 
 
 def extreme_row(highest: bool) -> dict[str, Value]:
-    """The highest or lowest values of ALL_TYPES."""
+    """Return a row with the highest or the lowest values of ALL_TYPES."""
     return {name: values[highest] for name, (_, *values) in _TYPES.items()}
 
 
 def null_row() -> dict[str, Value]:
-    """A row of ALL_TYPES of nothing but NULL."""
+    """Return a row of ALL_TYPES that is NULL in every column."""
     return dict.fromkeys(_TYPES)
 
 
@@ -299,7 +310,7 @@ class Workload:
         self._open: list[tuple[Work, int]] = []
 
     def step(self) -> None:
-        """One statement of one transaction; begins and ends them."""
+        """Run one statement of one transaction, or begin or end a transaction."""
         rnd = self._rnd
         if len(self._open) < _AT_ONCE and rnd.random() < 0.3:
             self._open.append((self._server.begin(rnd.randrange(1000, 1010)), rnd.choice((0, 1, 3, 8, 8, 200))))
@@ -315,13 +326,15 @@ class Workload:
         self._statement(work)
 
     def finish(self) -> None:
-        """Commit what is open."""
+        """Commit the open transactions."""
         for work, _ in self._open:
             work.commit()
         self._open.clear()
 
     def row(self, table: str) -> Row:
-        """A row of a table: random at first, later one of those made before, which is many times as fast."""
+        """Return a row of a table: a random one at first, later one of those made before, which is
+        many times as fast.
+        """
         rows = self._rows[table]
         if len(rows) >= _ROWS_MADE:
             return self._rnd.choice(rows)
@@ -345,7 +358,8 @@ class Workload:
         act()
 
     def _moved(self, work: Work, table: str) -> None:
-        # Directly behind an INSERT of the table it could not be told from an update of that row (spec/gbase-cdc.md 4).
+        # Directly behind an INSERT of the table, a move could not be told from an update of that
+        # row (spec/gbase-cdc.md 4).
         if not work.done or work.done[-1][1][:2] != (ChangeOp.INSERT, table):
             work.move(table, *self._changed(table))
 
@@ -371,8 +385,10 @@ _STEPS: Final = 200
 
 
 def stream(seed: int, size: int, switches: Switches | None = None) -> Iterator[bytes]:
-    """A stream of about ``size`` bytes of random work, made while it is read: reads of 64 KiB."""
-    # Small logs, so that what was read is forgotten.
+    """Yield a stream of about ``size`` bytes of random work, made while it is read, in reads of 64
+    KiB.
+    """
+    # The log files are small, so that the server forgets what was read.
     server = _server_with({"shop:app.item": ITEM, ALL: ALL_TYPES}, switches or Switches(log_size=1 << 20))
     session = open_session(server, max_recs=1 << 20)
     workload = Workload(server, seed)

@@ -32,9 +32,10 @@ _BYTES_A_CHARACTER: Final = 4
 
 
 def _columns_of_catalog(table: Table, varchar_prefix: int) -> tuple[Column, ...]:
-    """The columns that a table of the catalog has in a stream, binary ones left out, since it has none such.
+    """Return the columns of a catalogue's table for a stream. Binary columns are left out, since a
+    stream has none.
 
-    Text takes 4 bytes a character. Raises ConfigError if nothing is left.
+    Text takes 4 bytes for each character. Raises ConfigError if no column is left.
     """
     columns = []
     for column in table.columns:
@@ -83,7 +84,7 @@ def _type_of_catalog(type: CatalogType, varchar_prefix: int) -> str | None:
             return _SPELLED[type.kind]
 
 
-_STEP: Final = 0x40  # between the sequences of two records
+_STEP: Final = 0x40  # distance between the sequences of two records
 _IN_MEMORY: Final = 16 << 20
 _CHUNK: Final = 1 << 20
 _MAX_TX: Final = 0xFFFFFFFF
@@ -99,13 +100,15 @@ _RECORDS: Final = {
 
 
 def write_stream(changes: Iterable[Change], options: WriteOptions, report: Report) -> Iterator[bytes]:
-    """The stream of changes, in pieces; a transaction comes out when its last change is known, by the one behind it.
+    """Yield the stream of changes in pieces. A transaction comes out when the change behind it
+    shows that it is complete.
 
-    Changes without a transaction id are transactions of their own; the end of ``changes`` ends the last one. What a
-    stream cannot hold is passed over by ``report``, which raises it if it is strict: then nothing of its transaction
-    is written. The errors are SchemaMissing for a table that neither ``tables`` nor ``catalog`` describes,
-    NotExpressible, ValueRange, NeedsQueryBack and NeedsRowCodec. Counts in ``report``: changes written,
-    ``truncated <table>.<column>``, ``user_unknown``.
+    Changes without a transaction id are transactions of their own; the end of ``changes`` ends the
+    last one. Changes that a stream cannot hold go to ``report.skip``, which raises the error if it
+    is strict: then nothing of their transaction is written. The errors are SchemaMissing for a
+    table that neither ``tables`` nor ``catalog`` describes, NotExpressible, ValueRange,
+    NeedsQueryBack and NeedsRowCodec. ``report`` counts changes written, ``truncated
+    <table>.<column>`` and ``user_unknown``.
     """
     writer = _Writer(options, report)
     for transaction in transactions(changes):
@@ -129,11 +132,11 @@ def write_stream(changes: Iterable[Change], options: WriteOptions, report: Repor
 
 
 _Table = tuple[int, frozenset[str], RowWriter]
-"""A table that has been described: its label, the names of its columns, and what writes its rows."""
+"""A described table: its label, the names of its columns, and the writer of its rows."""
 
 
 class _Writer:
-    """The numbers that are in use: sequences, transaction ids, labels; and the tables described so far."""
+    """The sequences, transaction ids and labels in use, and the tables described so far."""
 
     def __init__(self, options: WriteOptions, report: Report) -> None:
         self._options = options
@@ -141,7 +144,7 @@ class _Writer:
         self._sequence = options.first_sequence - _STEP
         self._tx = 0
         self._tables: dict[tuple[str | None, str], _Table] = {}
-        self._described: list[bytes] = []  # TABSCHEM records of the tables that have come up
+        self._described: list[bytes] = []  # TABSCHEM records that are still to be written
         self._catalog = database_of(options.catalog)
         self._labels = {parse_table_name(name)[1:]: int(label) for label, name in options.labels.items()}
         self._used = set(self._labels.values())
@@ -154,7 +157,7 @@ class _Writer:
         return records.control(COMMTX, self._next(), self._tx, _seconds(change))
 
     def new_tables(self) -> Iterator[bytes]:
-        """The TABSCHEM records of the tables that have come up since the last time."""
+        """Yield the TABSCHEM records of the tables that are new since the last call."""
         yield from self._described
         self._described.clear()
 
