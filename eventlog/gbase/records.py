@@ -1,8 +1,8 @@
 """Bytes to records, in any cut, and the errors of records; the fields of each record, and how
 records are written (spec/gbase-cdc.md 2, 3).
 
-``Framer.feed`` is a hot path: a record is a bare tuple that is named nowhere, and the loop keeps
-its functions in local names.
+``Framer.feed`` is a hot path: it keeps its functions in local names and yields bare tuples. In return
+readers have to know the order of fields in ``Frame``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,11 @@
-"""Row images: their types, the interface to codecs, and the codec of our emulator (spec/linter-queue.md 6, 7)."""
+"""Row images: their types, the interface of codecs, and the codec of our emulator
+(spec/linter-queue.md 6, 7).
+
+Decoding is a hot path: ``EmulatorCodec`` prepares one ``struct`` for each run of fixed slots of a
+table, so that a row takes few calls, and converts only the columns that need it. In return an error
+is found in a run first, and ``decode`` goes through the row a second time, slot by slot, to name
+the column.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +25,8 @@ from eventlog.model import Lob, Value
 
 
 class RowDecodeError(FormatError):
-    """A row image that its codec cannot read (spec/linter-queue.md 6, 7).
+    """A row image that its codec cannot read (spec/linter-queue.md 6, 7). If ``column`` is None the
+    whole image is unreadable. A codec names the column alone, the reader ``schema.table.column``.
 
     ``column`` None: the whole image. A codec names the column alone, the reader ``schema.table.column``.
     """
@@ -28,7 +36,9 @@ class RowDecodeError(FormatError):
 
 
 class RowEncodeError(NotExpressible):
-    """A row that its codec cannot write (spec/linter-queue.md 7); ``column`` as that of RowDecodeError."""
+    """A row that its codec cannot write (spec/linter-queue.md 7); ``column`` is named as in
+    RowDecodeError.
+    """
 
     code = "row_encode"
     cure = "Correct the value, or the column's type in `dispatch_attrs`."
@@ -53,21 +63,23 @@ class Typ:
 
 @runtime_checkable
 class RowCodec(Protocol):
-    """Row images of one kind. What ``decode`` raises becomes RowDecodeError with address and table."""
+    """A codec for row images of one kind. Every error of ``decode`` becomes RowDecodeError with
+    address and table.
+    """
 
     name: str
 
     def decode(self, table: TableAttrs, image: bytes) -> dict[str, Value]:
-        """The values of all columns by name."""
+        """Return the values of all columns by name."""
         ...
 
     def encode(self, table: TableAttrs, row: Mapping[str, Value]) -> bytes:
-        """The image of a row that names all columns."""
+        """Return the image of a row that names all columns."""
         ...
 
 
 def row_codec(option: object, charset: str = "utf-8") -> RowCodec | None:
-    """The codec of the option ``codec``: an object, ``"none"`` or ``"eventlog-emulator-1"``.
+    """Return the codec of the option ``codec``: an object, ``"none"`` or ``"eventlog-emulator-1"``.
 
     ``charset`` is that of the emulator's CHAR and VARCHAR. Raises ConfigError.
     """
@@ -84,7 +96,7 @@ def row_codec(option: object, charset: str = "utf-8") -> RowCodec | None:
 
 _VARIABLE: Final = frozenset({Typ.VARCHAR, Typ.VARBYTE, Typ.NVARCHAR})
 LONGEST: Final = 4000
-"""Bytes of a column at most."""
+"""The greatest number of bytes of a column."""
 
 _DECIMALS: Final = 10
 _ONE: Final = 10**_DECIMALS
@@ -94,7 +106,9 @@ Convert = Callable[[Any], Any]
 
 
 class EmulatorCodec:
-    """The codec ``eventlog-emulator-1``. ``charset`` is that of CHAR and VARCHAR. Raises ConfigError."""
+    """The codec ``eventlog-emulator-1``; ``charset`` is that of CHAR and VARCHAR. Raises
+    ConfigError.
+    """
 
     name = "eventlog-emulator-1"
 
@@ -105,19 +119,20 @@ class EmulatorCodec:
         self._writers: dict[TableAttrs, list[tuple[ColumnAttrs, bytes, Convert]]] = {}
 
     def decode(self, table: TableAttrs, image: bytes) -> dict[str, Value]:
-        """The row of an image. Raises RowDecodeError with the first column that is wrong."""
+        """Return the row of an image. Raises RowDecodeError with the first column that is wrong."""
         segments = self._segments.get(table)
         if segments is None:
             segments = self._segments[table] = [_segment(run, self._charset) for run in _runs(table.columns)]
         try:
             return _decoded(segments, image)
         except RowDecodeError:
-            # A segment may hold several columns; slot by slot the first that is wrong is named.
+            # A segment may hold several columns. Decoding slot by slot names the first that is
+            # wrong.
             _decoded([_segment((column,), self._charset) for column in table.columns], image)
             raise
 
     def encode(self, table: TableAttrs, row: Mapping[str, Value]) -> bytes:
-        """The image of a row. Raises RowEncodeError with the column."""
+        """Return the image of a row. Raises RowEncodeError with the column."""
         writers = self._writers.get(table)
         if writers is None:
             writers = self._writers[table] = [_writer(column, self._charset) for column in table.columns]
@@ -149,10 +164,11 @@ class EmulatorCodec:
 def _slot(
     column: ColumnAttrs, charset: str, refused: type[RowDecodeError | RowEncodeError]
 ) -> tuple[Convert | None, Convert]:
-    """What turns the raw value of a column's slot into the Python value (None: it is that already), and back.
+    """Return two functions for a column's slot: from the raw value to the Python value (None if
+    they are equal), and back.
 
-    The first raises ValueError, the other what ``encode`` explains. Raises ``refused`` for a type code or LEN that
-    there is not.
+    The first raises ValueError, the second the errors that ``encode`` explains. Raises ``refused``
+    for an unknown type code or LEN.
     """
     slot: tuple[Convert | None, Convert]
     length = column.length
@@ -215,7 +231,7 @@ def _struct_format(column: ColumnAttrs) -> str:
 
 
 def bytes_of(value: Any) -> bytes:
-    """The bytes that a binary column holds. Raises TypeError for another value."""
+    """Return the bytes that a binary column holds. Raises TypeError for another value."""
     if isinstance(value, Lob):
         return value.data
     if not isinstance(value, bytes):
@@ -227,9 +243,9 @@ def bytes_of(value: Any) -> bytes:
 
 
 class _Segment(NamedTuple):
-    """Fixed slots one after the other, and the null flag and length of the variable slot behind them, if any.
+    """A run of fixed slots, and the null flag and length of the variable slot behind them, if any.
 
-    ``longest``: what that length may be, None = no variable slot.
+    ``longest`` is the greatest length of the variable slot, None without one.
     """
 
     names: tuple[str, ...]
@@ -275,7 +291,7 @@ def _decoded(segments: list[_Segment], image: bytes) -> dict[str, Value]:
 
 
 def _runs(columns: Iterable[ColumnAttrs]) -> Iterator[tuple[ColumnAttrs, ...]]:
-    """The columns of each segment."""
+    """Yield the columns of each segment: a variable column ends one."""
     run: list[ColumnAttrs] = []
     for column in columns:
         run.append(column)
@@ -345,7 +361,9 @@ def _boolean(raw: bytes) -> bool:
 
 
 def _writer(column: ColumnAttrs, charset: str) -> tuple[ColumnAttrs, bytes, Convert]:
-    """A column, its slot if it is NULL, and what makes the slot of any other value."""
+    """Return the column, its slot for NULL, and the function that makes the slot of any other
+    value.
+    """
     _, raw = _slot(column, charset, RowEncodeError)
     if column.typ in _VARIABLE:
         return column, b"\1\0\0", lambda value: _variable(raw(value), column.length)
@@ -403,7 +421,8 @@ def _to_boolean(value: bool, length: int) -> bytes:
     return int(value).to_bytes(length, "big")
 
 
-# --- as a table of a catalogue ----------------------------------------------------------------------------------------
+# --- a replicated table as a table of a catalogue
+# ---------------------------------------------------------------------
 
 _TYPE_NAMES: Final = {
     (Typ.INTEGER, 2): "smallint",
@@ -423,7 +442,9 @@ _NAMES_WITHOUT_LENGTH: Final = {
 
 
 def catalog_table(name: str, attrs: TableAttrs) -> Table:
-    """Return a replicated table of this name with the types that its values are of, as a catalogue has them."""
+    """Return a replicated table of this name as a catalogue describes it: columns with the types of
+    their values, and key.
+    """
     columns = tuple(Column(column.name, parse_type(_type_name(column))) for column in attrs.columns)
     return Table(name, "table", columns, attrs.key)
 

@@ -1,4 +1,11 @@
-"""Rows of DISPATCH_QUEUE and DISPATCH_ATTRS: of columns in any order and case, and back (spec/linter-queue.md 1, 2)."""
+"""Rows of DISPATCH_QUEUE and DISPATCH_ATTRS: read from columns in any order and case, and written
+(spec/linter-queue.md 1, 2).
+
+``_dispatch_rows`` is a hot path: it picks all columns of a row by one ``itemgetter``, tests the
+common types at once, strips each distinct text once, and makes the row by ``tuple.__new__``. In
+return the order of DispatchRow's fields stands there too, and a row of uncommon types takes the
+slower conversions below the test.
+"""
 
 from __future__ import annotations
 
@@ -14,19 +21,19 @@ from eventlog.core.typed import whole_number
 from eventlog.errors import ConfigError, FormatError, ValueRange, with_location
 
 DATA_SIZE: Final = 3400
-"""Bytes of DATA in one row."""
+"""The number of bytes of DATA in one row."""
 
 MASK_64: Final = (1 << 64) - 1
 
 _NO_DATE: Final = bytes(6)
-"""OPER_DATE of a commit whose time is not known."""
+"""The OPER_DATE of a commit whose time is unknown."""
 
 _EPOCH: Final = datetime(1990, 1, 1)
 _MICROSECONDS: Final = 1_000_000
 
 
 class MissingColumn(FormatError):
-    """DISPATCH_QUEUE or DISPATCH_ATTRS lacks a column (spec/linter-queue.md 1)."""
+    """A column that DISPATCH_QUEUE or DISPATCH_ATTRS lacks (spec/linter-queue.md 1)."""
 
     code = "missing_column"
     cure = "Export the table with all its columns."
@@ -40,14 +47,16 @@ class BadColumnValue(FormatError):
 
 
 class BadOperDate(FormatError):
-    """OPER_DATE that is neither six bytes nor twelve hex digits (spec/linter-queue.md 2)."""
+    """An OPER_DATE that is neither six bytes nor twelve hex digits (spec/linter-queue.md 2)."""
 
     code = "bad_oper_date"
     cure = "Export OPER_DATE as six bytes or twelve hex digits."
 
 
 def oper_date_bytes(value: Any) -> bytes:
-    """OPER_DATE as its six bytes, given as bytes or as twelve hex digits. Raises BadOperDate."""
+    """Return the six bytes of an OPER_DATE, given as bytes or as twelve hex digits. Raises
+    BadOperDate.
+    """
     if isinstance(value, str):
         text = value.strip()
         try:
@@ -62,14 +71,18 @@ def oper_date_bytes(value: Any) -> bytes:
 
 
 def decode_oper_date(value: bytes) -> datetime:
-    """The local time of the server, naive, to the microsecond (half up), of six bytes."""
+    """Return the local time of the server, naive, from the six bytes of an OPER_DATE: to the
+    microsecond, half up.
+    """
     number = int.from_bytes(value, "big")
     seconds, fraction = number >> 16, number & 0xFFFF
     return _EPOCH + timedelta(0, seconds, (fraction * _MICROSECONDS + 0x8000) >> 16)
 
 
 def encode_oper_date(local: datetime) -> bytes:
-    """The six bytes of a local time, naive. Raises ValueRange outside 1990-01-01 to 2126-02-07."""
+    """Return the six bytes of a local time, naive. Raises ValueRange outside 1990-01-01 to
+    2126-02-07.
+    """
     since = local - _EPOCH
     seconds = since.days * 86400 + since.seconds
     if not 0 <= seconds < 1 << 32:
@@ -79,36 +92,44 @@ def encode_oper_date(local: datetime) -> bytes:
 
 
 def to_utc(oper_date: bytes, zone: tzinfo) -> datetime | None:
-    """The moment of an OPER_DATE in UTC, of two equal local times the first; None for six zero bytes."""
+    """Return the moment of an OPER_DATE in UTC, None for six zero bytes. Of two equal local times
+    it is the first.
+    """
     if oper_date == _NO_DATE:
         return None
     return decode_oper_date(oper_date).replace(tzinfo=zone).astimezone(UTC)
 
 
 def from_utc(moment: datetime | None, zone: tzinfo) -> bytes:
-    """The OPER_DATE of a moment; six zero bytes for None. Raises ValueRange."""
+    """Return the OPER_DATE of a moment, six zero bytes for None. Raises ValueRange."""
     return _NO_DATE if moment is None else encode_oper_date(moment.astimezone(zone).replace(tzinfo=None))
 
 
 def syslog_addr(value: int) -> tuple[int, int]:
-    """A place in the system log, SYSLOG_ADDR: number of the file, and address in it. SQL may return it negative."""
+    """Split a SYSLOG_ADDR, a place in the system log, into file number and address. SQL may return
+    it negative.
+    """
     value &= MASK_64
     return value >> 32, value & 0xFFFFFFFF
 
 
 def blob_attr(value: int) -> tuple[int, int]:
-    """BLOBATR: ATRNUM of the BLOB's column, and type of the BLOB. SQL may return it negative."""
+    """Split a BLOBATR into the ATRNUM of the BLOB's column and the type of the BLOB. SQL may return
+    it negative.
+    """
     value &= 0xFFFF
     return value & 0xFF, value >> 8
 
 
 def signed(value: int, bits: int) -> int:
-    """An unsigned number as a signed column of SQL holds it."""
+    """Return an unsigned number as a signed SQL column of this many bits holds it."""
     return value - (1 << bits) if value >> (bits - 1) else value
 
 
 def stripped(value: Any) -> str:
-    """A CHAR column without its trailing blanks and NUL bytes; NULL is empty. Raises BadColumnValue."""
+    """Return the text of a CHAR column without trailing blanks and NUL bytes; NULL is empty. Raises
+    BadColumnValue.
+    """
     if value is None:
         return ""
     if isinstance(value, bytes):
@@ -122,7 +143,9 @@ def stripped(value: Any) -> str:
 
 
 def data_bytes(value: Any) -> bytes:
-    """DATA as bytes, given as bytes or as hex digits; NULL is empty. Raises BadColumnValue."""
+    """Return DATA as bytes, given as bytes or as hex digits; NULL is empty. Raises
+    BadColumnValue.
+    """
     if value is None:
         return b""
     if isinstance(value, str):
@@ -136,7 +159,9 @@ def data_bytes(value: Any) -> bytes:
 
 
 def integer(name: str, value: Any) -> int:
-    """A whole number, given as such or as decimal text. Raises BadColumnValue naming the column."""
+    """Return a whole number, given as a number or as decimal text. Raises BadColumnValue naming the
+    column.
+    """
     try:
         number = whole_number(value) if isinstance(value, Decimal) else int(value)
         if number is not None and (isinstance(value, str) or number == value):
@@ -153,7 +178,9 @@ QUEUE_TYPES: Final = {
     "DST_SERVER": ("string", 8), "DST_OWNER": ("string", 66), "DST_TABLE": ("string", 66),
     "DATA": ("binary", DATA_SIZE),
 }  # fmt: skip
-"""The columns of DISPATCH_QUEUE in the order of the manual: their types, as Arrow calls them, and their bytes."""
+"""The columns of DISPATCH_QUEUE in the order of the manual: the Arrow name of each type, and its
+bytes.
+"""
 
 QUEUE_COLUMNS: Final = tuple(QUEUE_TYPES)
 _OPTIONAL_COLUMNS: Final = frozenset({"CHANNEL", "ROWID_SRC"})
@@ -162,7 +189,7 @@ Where = Callable[[], str]
 
 
 class Destination(NamedTuple):
-    """Where a row goes: server, owner and table, without padding."""
+    """The destination of a row: server, owner and table, without padding."""
 
     server: str
     owner: str
@@ -170,10 +197,12 @@ class Destination(NamedTuple):
 
 
 class DispatchRow(NamedTuple):
-    """One row. ``transact_id`` and ``syslog_addr`` are unsigned; ``channel`` and ``rowid_src`` None = not known.
+    """A row of DISPATCH_QUEUE.
 
-    ``blobatr``, ``tabnum_src``, ``rowid_src``, ``destination`` and ``data`` of COMMIT and ROLLBACK are not looked
-    at (spec/linter-queue.md 5), so they may hold anything there; ``data`` may still be hex digits.
+    ``transact_id`` and ``syslog_addr`` are unsigned; ``channel`` and ``rowid_src`` are None if
+    unknown. ``data`` may still be hex digits. In a COMMIT or ROLLBACK nobody reads ``blobatr``,
+    ``tabnum_src``, ``rowid_src``, ``destination`` and ``data`` (spec/linter-queue.md 5), so they
+    may hold anything.
     """
 
     oper_date: bytes
@@ -193,7 +222,9 @@ class DispatchRow(NamedTuple):
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """What a row is known by when it is read again (spec/linter-queue.md 5)."""
+        """The fields by which a row is recognized when it is read again (spec/linter-queue.md
+        5).
+        """
         identity: tuple[Any, ...] = _IDENTITY(self)
         return identity
 
@@ -204,7 +235,8 @@ _IDENTITY = itemgetter(2, 4, 5, 8, 9, 12, 1)
 def column_positions(
     names: Sequence[str], wanted: Sequence[str], optional: Iterable[str] = (), *, table: str
 ) -> list[int | None]:
-    """Where each wanted column stands among ``names``, which are matched without case; None: optional and absent.
+    """Return the position of each wanted column among ``names``, matched without case; None for an
+    absent optional one.
 
     Raises MissingColumn naming the column.
     """
@@ -219,10 +251,11 @@ def column_positions(
 def dispatch_rows(
     names: Sequence[str], values: Iterable[Sequence[Any]], where: Where | None = None
 ) -> Iterator[DispatchRow]:
-    """The rows of a table or an export whose columns are ``names``, in its order; DATA without its padding.
+    """Read the rows of a table or an export whose columns are ``names``, in its order; DATA loses
+    its padding.
 
-    ``where`` says where the row that was taken last stands, for errors. Raises MissingColumn at once, and BadOperDate,
-    BadColumnValue when the rows are asked for.
+    ``where`` says where the row that was read last stands, for errors. Raises MissingColumn at
+    once, and BadOperDate and BadColumnValue when the rows are asked for.
     """
     positions = column_positions(names, QUEUE_COLUMNS, _OPTIONAL_COLUMNS, table="DISPATCH_QUEUE")
     return _dispatch_rows(len(names), positions, values, where)
@@ -261,7 +294,7 @@ def _dispatch_rows(
             except TypeError:
                 raise BadColumnValue(f"a CHAR column of {(dbnode, server, owner, table)!r:.80} holds no text") from None
             if extdata == 0 and 0 <= len1 + len2 <= DATA_SIZE:
-                # No more of it is looked at, and rows are kept in memory.
+                # The rest of DATA is never read, and rows are kept in memory.
                 if type(data) is bytes:
                     data = data[: len1 + len2]
                 elif type(data) is str:
@@ -278,7 +311,11 @@ def _dispatch_rows(
 
 
 def _unchecked_integer(value: Any) -> Any:
-    """A number if it is one: the operation decides whether it is looked at. NULL may be empty text."""
+    """Return the number of a column that only some operations read, or the text of a value that is
+    no number.
+
+    NULL may be given as empty text. The operation decides whether the column counts.
+    """
     if value is None or value == "":
         return None
     try:
@@ -288,7 +325,9 @@ def _unchecked_integer(value: Any) -> Any:
 
 
 class _Texts(dict[Any, str]):
-    """CHAR values without their padding, each stripped once: a queue has few of them."""
+    """The CHAR values without their padding. Each is stripped once, since a queue has few of
+    them.
+    """
 
     def __missing__(self, value: Any) -> str:
         text = self[value] = stripped(value)
@@ -302,7 +341,9 @@ class _Destinations(dict[Any, Destination]):
 
 
 def column_values(row: DispatchRow) -> tuple[Any, ...]:
-    """The row as a table holds it: numbers signed, text and DATA padded (spec/linter-queue.md 8)."""
+    """Return the row as a table holds it: numbers signed, text and DATA padded
+    (spec/linter-queue.md 8).
+    """
     server, owner, table = row.destination
     return (
         row.oper_date,
@@ -330,13 +371,15 @@ ATTRS_TYPES: Final = {
     "TABNUM_SRC": ("int32", 4), "NAME": ("string", 66), "ATRNUM": ("int16", 2), "TYP": ("int16", 2),
     "PKEY": ("int16", 2), "LEN": ("int32", 4),
 }  # fmt: skip
-"""The columns of DISPATCH_ATTRS in the order of the manual, as those of ``QUEUE_TYPES``."""
+"""The columns of DISPATCH_ATTRS in the order of the manual, described as in ``QUEUE_TYPES``."""
 
 ATTRS_COLUMNS: Final = tuple(ATTRS_TYPES)
 
 
 class ColumnAttrs(NamedTuple):
-    """A replicated column. ``pkey`` 0 = not in the key, else its place; ``length`` in bytes."""
+    """A replicated column. ``pkey`` is its place in the key, 0 outside of it; ``length`` is in
+    bytes.
+    """
 
     name: str
     atrnum: int
@@ -347,13 +390,13 @@ class ColumnAttrs(NamedTuple):
 
 @dataclass(frozen=True)
 class TableAttrs:
-    """A replicated table: its number at the source and its columns by ATRNUM."""
+    """A replicated table: its number at the source, and its columns by ATRNUM."""
 
     tabnum: int
     columns: tuple[ColumnAttrs, ...]
 
     def __hash__(self) -> int:
-        # Codecs keep what they prepare by table and look it up for every row.
+        # Codecs keep what they prepare for a table in a dictionary, which every row looks up.
         return self.tabnum
 
     @cached_property
@@ -363,21 +406,22 @@ class TableAttrs:
 
     @cached_property
     def key(self) -> tuple[str, ...]:
-        """The key columns in key order; where every PKEY is 1 that is the order of ATRNUM."""
+        """The key columns in key order; if every PKEY is 1 that is the order of ATRNUM."""
         return tuple(column.name for column in sorted(self.columns, key=lambda one: one.pkey) if column.pkey)
 
 
 def table_attrs(tabnum: int, columns: Iterable[ColumnAttrs]) -> TableAttrs:
-    """A table of columns in any order."""
+    """Return a table of columns that are given in any order."""
     return TableAttrs(tabnum, tuple(sorted(columns, key=lambda column: column.atrnum)))
 
 
 def attrs_of_rows(
     names: Sequence[str], values: Iterable[Sequence[Any]], where: Where | None = None
 ) -> dict[int, TableAttrs]:
-    """The tables by their number, of rows of DISPATCH_ATTRS whose columns are ``names``.
+    """Return the tables by number from rows of DISPATCH_ATTRS whose columns are ``names``.
 
-    ``where`` says where the row that was taken last stands, for errors. Raises MissingColumn, BadColumnValue.
+    ``where`` says where the row that was read last stands, for errors. Raises MissingColumn,
+    BadColumnValue.
     """
     positions = [position or 0 for position in column_positions(names, ATTRS_COLUMNS, table="DISPATCH_ATTRS")]
     columns: dict[int, list[ColumnAttrs]] = {}
@@ -399,10 +443,10 @@ def attrs_of_rows(
 
 
 def attrs_of_option(option: Any) -> dict[int, TableAttrs]:
-    """The tables of an option ``dispatch_attrs``: by number, a TableAttrs or a list of objects with name, typ, len and,
-    where they are not the place in the list and 0, atrnum and pkey.
+    """Return the tables of an option ``dispatch_attrs`` by number.
 
-    Raises ConfigError.
+    The option maps each number to a TableAttrs, or to a list of objects with name, typ, len and
+    optionally atrnum (default: the place in the list) and pkey (default: 0). Raises ConfigError.
     """
     if not isinstance(option, Mapping):
         raise ConfigError("dispatch_attrs is no object of lists of columns by the number of the table")
@@ -435,6 +479,8 @@ def _column_of_option(number: int, column: Mapping[str, Any]) -> ColumnAttrs:
 
 
 def attrs_values(table: TableAttrs) -> Iterator[tuple[Any, ...]]:
-    """The rows of DISPATCH_ATTRS of a table, values in the order of ATTRS_COLUMNS (spec/linter-queue.md 8)."""
+    """Yield the rows of DISPATCH_ATTRS of a table, values in the order of ATTRS_COLUMNS
+    (spec/linter-queue.md 8).
+    """
     for column in table.columns:
         yield table.tabnum, column.name.ljust(66), column.atrnum, column.typ, column.pkey, column.length

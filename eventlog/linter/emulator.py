@@ -1,7 +1,9 @@
-"""A queue from a seeded workload, for tests and for users without a server (spec/linter-queue.md 7, 8).
+"""A queue from a seeded workload, for tests and for users without a server (spec/linter-queue.md 7,
+8).
 
-Interleaved transactions, rollbacks, reused transaction numbers, rows of several parts, BLOB operations, several
-destinations, log files that wrap. The row images are the invented ones of ``codec``.
+The workload has interleaved transactions, rollbacks, reused transaction numbers, rows of several
+parts, BLOB operations, several destinations, and log files that wrap. Its row images are the
+invented ones of ``codec``.
 """
 
 from __future__ import annotations
@@ -69,7 +71,7 @@ TABLES: Final[Mapping[str, TableAttrs]] = {"ITEM": ITEM, "READING": READING, "DO
 """The tables of the workload by name."""
 
 ATTRS: Final = {table.tabnum: table for table in TABLES.values()}
-"""What DISPATCH_ATTRS holds for them."""
+"""The content of DISPATCH_ATTRS for these tables."""
 
 OWNER: Final = "APP"
 _OPS: Final = {
@@ -82,10 +84,12 @@ _OPS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What is done: ``transactions`` in all, at most ``at_once`` of them open, each of ``operations`` at most.
+    """A seeded workload: ``transactions`` in all, at most ``at_once`` of them open, each of
+    ``operations`` at most.
 
-    ``rolled_back``: their share. ``servers``: where each row goes. ``tables``: names of TABLES. ``unfinished``: the
-    last transactions that are open stay so. ``address``: where the log begins.
+    ``rolled_back`` is the share of transactions that end by ROLLBACK. ``servers`` are the
+    destinations of each row. ``tables`` are names of TABLES. With ``unfinished`` the last open
+    transactions stay open. ``address`` is where the log begins.
     """
 
     seed: int
@@ -101,7 +105,9 @@ class Workload:
 
 
 class Step(NamedTuple):
-    """What one step of the workload writes: rows, and the changes that they commit, as a reader has to give them."""
+    """The result of one step of the workload: its rows, and the changes that they commit, as a
+    reader has to give them.
+    """
 
     rows: list[DispatchRow]
     changes: list[Change]
@@ -109,7 +115,11 @@ class Step(NamedTuple):
 
 @dataclass(slots=True)
 class _Transaction:
-    """``done``: what a reader makes of its operations, with their addresses as positions; ``undo``: the rows before."""
+    """An open transaction.
+
+    ``done`` holds the changes that a reader makes of its operations, with their addresses as
+    positions. ``undo`` holds the rows as they were before it.
+    """
 
     number: int
     channel: int
@@ -119,7 +129,7 @@ class _Transaction:
 
 
 def emulate(workload: Workload) -> Iterator[Step]:
-    """The steps of a workload; the same ones for the same workload."""
+    """Yield the steps of a workload; equal workloads give equal steps."""
     random = Random(workload.seed)  # noqa: S311 - not for secrets
     emulation = _Emulation(workload, random)
     started, running = 0, list[_Transaction]()
@@ -140,7 +150,7 @@ def emulate(workload: Workload) -> Iterator[Step]:
 
 
 class _Emulation:
-    """The state of the tables, the clock and the log."""
+    """The state of an emulation: contents of the tables, clock and log."""
 
     def __init__(self, workload: Workload, random: Random) -> None:
         self._workload = workload
@@ -153,7 +163,7 @@ class _Emulation:
         self._row_ids = 0
 
     def operation(self, transaction: _Transaction) -> Step:
-        """One operation on a row that no other open transaction has touched."""
+        """Run one operation on a row that no other open transaction has touched."""
         random = self._random
         table = random.choice(self._workload.tables)
         touched = {(name, row_id) for name, row_id, _ in transaction.undo}
@@ -200,7 +210,7 @@ class _Emulation:
         return Step(list(rows), [])
 
     def end(self, transaction: _Transaction, *, committed: bool) -> Step:
-        """COMMIT or ROLLBACK."""
+        """End a transaction by COMMIT or ROLLBACK."""
         for table, row_id, old in reversed(transaction.undo):
             if not committed:
                 self._put(table, row_id, old)
@@ -228,7 +238,7 @@ class _Emulation:
             self._contents[table][row_id] = row
 
     def _oper_date(self) -> bytes:
-        # Never twice the same: under order_by oper_date it is what orders the operations.
+        # Each time is new, since under order_by oper_date it is what orders the operations.
         self._now += timedelta(seconds=0.001 + self._random.random() / 10)
         return from_utc(self._now, UTC)
 
@@ -239,7 +249,7 @@ class _Emulation:
         }
 
     def _changed(self, table: str, old: Row) -> Row:
-        """The row with some columns changed, at times none, at times the key."""
+        """Return the row with some columns changed: sometimes none, sometimes the key."""
         new = dict(old)
         for column in TABLES[table].columns:
             if not column.pkey and self._random.random() < 0.4:
@@ -259,7 +269,7 @@ _LETTERS: Final = "abcdefghijklmnopqrstuvwxyzäßéдж漢 -"
 
 
 def _random_value(column: ColumnAttrs, random: Random) -> Value:
-    """A value that the image keeps as it is."""
+    """Return a random value that the row image preserves."""
     if random.random() < 0.1:
         return None
     length = column.length
@@ -286,6 +296,6 @@ def _random_value(column: ColumnAttrs, random: Random) -> Value:
 
 
 def _text(random: Random, length: int) -> str:
-    # Long texts repeat a short one: what is tested is their length.
+    # Long texts repeat a short one, since tests need only their length.
     short = "".join(random.choices(_LETTERS, k=min(length, 40)))
     return (short * (length // 40 + 1))[:length]

@@ -1,5 +1,5 @@
-"""The format ``linter``: a queue in files or in a database (spec/linter-queue.md 1, 5), read and polled as Changes,
-written, and listed for people.
+"""The format ``linter``: a queue in files or in a database (spec/linter-queue.md 1, 5), read and
+polled as Changes, written, and listed for people.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _SUFFIXES: Final = (".csv", ".jsonl", ".parquet")
 
 @dataclass(frozen=True, slots=True)
 class PlaceOptions(CheckedOptions):
-    """Where the two tables are, in files and in a database."""
+    """The places of the two tables, in files and in a database."""
 
     attrs: str | None = option(None, STRING, "file of DISPATCH_ATTRS, if it is not beside the queue")
     queue_table: str = option(QUEUE, STRING, "name of the queue's table in a database")
@@ -69,7 +69,8 @@ class PlaceOptions(CheckedOptions):
 class SourceOptions(PlaceOptions):
     """Options of a source beside those of the reader.
 
-    ``catalog`` may be given, since a conversion gives it to both sides: a queue describes its tables itself.
+    ``catalog`` is accepted because a conversion gives it to both sides; a queue describes its
+    tables itself.
     """
 
     dispatch_attrs: Mapping[int, TableAttrs] = shared(DISPATCH_ATTRS)
@@ -80,13 +81,13 @@ class SourceOptions(PlaceOptions):
 
 @dataclass(frozen=True, slots=True)
 class TargetOptions(PlaceOptions):
-    """Options of a target beside those of the writer. The tables of a database are made if they are not there."""
+    """Options of a target beside those of the writer. Tables that a database lacks are created."""
 
     files: str = option("csv", STRING, "form of the files in a directory: csv, jsonl or parquet")
 
 
 def export_reader(source: str, options: Mapping[str, Any], report: Report) -> QueueReader:
-    """The reader of an export, for rows that are in order already: ``QueueReader.changes``.
+    """Return the reader of an export whose rows are already in order: call ``QueueReader.changes``.
 
     Raises ConfigError, FormatError.
     """
@@ -127,10 +128,11 @@ class LinterFormat(Format):
     def read_changes(
         self, source: str, place: SourceOptions, options: ReaderOptions, report: Report
     ) -> Iterator[Change]:
-        """Return the changes of an export (a file or a directory) or of a queue in a database (a URL of SQLAlchemy),
-        all that is there now. An export is sorted in memory; ``export_reader`` takes one in order.
+        """Return all changes that are now in an export (a file or a directory) or in the queue of a
+        database (a URL of SQLAlchemy).
 
-        Raises ConfigError, FormatError, DatabaseError.
+        An export is sorted in memory; ``export_reader`` reads one that is in order. Raises
+        ConfigError, FormatError, DatabaseError.
         """
         if "://" in source:
             yield from QueuePoller(connect_any(source), options, report, place).drain()
@@ -145,10 +147,10 @@ class LinterFormat(Format):
     def write_changes(
         self, changes: Iterable[Change], target: str, place: TargetOptions, options: WriterOptions, report: Report
     ) -> None:
-        """Write changes to a file (.csv, .jsonl, .parquet), to a directory, or behind what the queue of a database
-        holds; DISPATCH_ATTRS beside. Whole or not at all.
+        """Write changes to a file (.csv, .jsonl, .parquet), to a directory, or to the end of a
+        database's queue, whole or not at all.
 
-        Raises ConfigError, FormatError, DatabaseError.
+        DISPATCH_ATTRS is written beside it. Raises ConfigError, FormatError, DatabaseError.
         """
         if "://" in target:
             _write_database(changes, target, place, options, report)
@@ -183,7 +185,7 @@ class LinterFormat(Format):
         return super().output_place(name, options)
 
     def options_of_catalog(self, side: str, database: Database) -> Mapping[str, Any] | None:
-        return {} if side == "reader" else None  # DISPATCH_ATTRS says it all
+        return {} if side == "reader" else None  # DISPATCH_ATTRS describes the tables
 
 
 FORMAT: Final = LinterFormat()
@@ -193,7 +195,11 @@ FORMAT: Final = LinterFormat()
 
 
 def export_files(source: Path) -> tuple[list[Path], Path | None]:
-    """The queue files of a directory or file by name, and the attrs file beside them, if any. Raises FormatError."""
+    """Return the queue files of a directory or file, sorted by name, and the attrs file beside
+    them, if any.
+
+    Raises FormatError.
+    """
     directory = source if source.is_dir() else source.parent
     try:
         files = files_in(directory, _SUFFIXES)
@@ -210,12 +216,12 @@ def export_files(source: Path) -> tuple[list[Path], Path | None]:
 
 
 def read_queue(paths: Iterable[Path]) -> Iterator[DispatchRow]:
-    """The rows of all files, in the order of the files. Raises FormatError."""
+    """Yield the rows of all files, in the order of the files. Raises FormatError."""
     return chain.from_iterable(rows for path in paths for rows in _tables(path, dispatch_rows))
 
 
 def _attrs_of_file(path: Path) -> dict[int, TableAttrs]:
-    """The tables by number. Raises FormatError."""
+    """Return the tables of a DISPATCH_ATTRS file by number. Raises FormatError."""
     columns: dict[int, TableAttrs] = {}
     for tables in _tables(path, attrs_of_rows):
         for tabnum, table in tables.items():
@@ -228,9 +234,11 @@ _T = TypeVar("_T")
 
 
 def _tables(path: Path, make: Callable[[Sequence[str], Iterator[Sequence[Any]], Where], _T]) -> Iterator[_T]:
-    """What ``make`` makes of the rows of a file: of names of columns, rows, and where the last row read stands.
+    """Yield the results of ``make`` for the tables of a file.
 
-    Objects of JSON lines with the same members are taken together. Raises FormatError.
+    ``make`` is called with column names, rows, and a function that says where the row that was read
+    last stands. Consecutive objects of JSON lines with the same members are one table. Raises
+    FormatError.
     """
     suffix = path.suffix.lower()
     if suffix not in _SUFFIXES:
@@ -257,7 +265,10 @@ def _tables(path: Path, make: Callable[[Sequence[str], Iterator[Sequence[Any]], 
 
 
 def _objects(path: Path) -> Iterator[tuple[int, tuple[str, ...], tabular.Rows]]:
-    """JSON lines, those with the same members together: the line of the first, the names, the values by their lines."""
+    """Yield tables of JSON lines: consecutive objects with the same members form one.
+
+    A table is the line of its first object, the names, and the values with their lines.
+    """
     for names, alike in groupby(_readable(tabular.read_objects(path)), key=lambda numbered: tuple(numbered[1])):
         first = next(alike)
         yield first[0], names, ((number, list(row.values())) for number, row in chain([first], alike))
@@ -271,9 +282,9 @@ def _readable(rows: Iterable[tuple[int, _T | FormatError]]) -> Iterator[tuple[in
 
 
 def write_export(queue: Path, attrs: Path, rows_of_queue: Iterable[DispatchRow], tables: Iterable[TableAttrs]) -> None:
-    """Write both files; each is whole or not there. Their directory is made, that above must be there.
+    """Write both files, each whole or not at all. Their directory is made; its parent must exist.
 
-    Raises what the rows raise, ConfigError, OSError.
+    Raises the errors of the rows, ConfigError, OSError.
     """
     with directory_of(queue), whole_path(str(queue)) as new_queue, whole_path(str(attrs)) as new_attrs:
         _write_rows(new_queue, queue, QUEUE_TYPES, map(column_values, rows_of_queue))
@@ -282,7 +293,7 @@ def write_export(queue: Path, attrs: Path, rows_of_queue: Iterable[DispatchRow],
 
 
 def _write_rows(path: Path, named: Path, types: Mapping[str, tuple[str, int]], rows: Iterable[Sequence[Any]]) -> None:
-    """Write rows to ``path`` in the form that the suffix of ``named`` says."""
+    """Write rows to ``path`` in the file format that the suffix of ``named`` says."""
     suffix, names = named.suffix.lower(), tuple(types)
     if suffix == ".parquet":
         arrow_types = [tabular.pyarrow().type_for_alias(name) for name, _ in types.values()]
@@ -311,7 +322,9 @@ _INTEGERS: Final[Mapping[str, type[sa.types.TypeEngine[int]]]] = {
 
 
 def find_table(connection: sa.Connection, name: str, schema: str | None = None) -> sa.Table:
-    """The table of this name, matched exactly or else without case. Raises DatabaseError if there is none."""
+    """Return the table of this name, matched exactly or else without case. Raises DatabaseError if
+    there is none.
+    """
     inspector = sa.inspect(connection)
     table_name = match_name(name, [*inspector.get_table_names(schema), *inspector.get_view_names(schema)])
     if table_name is None:
@@ -320,7 +333,9 @@ def find_table(connection: sa.Connection, name: str, schema: str | None = None) 
 
 
 def create_tables(connection: sa.Connection, place: PlaceOptions | None = None) -> tuple[sa.Table, sa.Table]:
-    """Make the tables that are not there: for emulation, and as the target of a conversion."""
+    """Return the two tables, created if they are missing: for emulation, and as the target of a
+    conversion.
+    """
     place = place or PlaceOptions()
     queue = _found_or_made(connection, place.queue_table, place.schema, QUEUE_TYPES, "syslog_addr")
     return queue, _found_or_made(connection, place.attrs_table, place.schema, ATTRS_TYPES)
@@ -347,7 +362,7 @@ def _sql_type(name: str, size: int) -> sa.types.TypeEngine[Any]:
 
 
 def insert_rows(connection: sa.Connection, table: sa.Table, queue: Iterable[DispatchRow]) -> None:
-    """Put rows into the queue, some hundred a statement."""
+    """Insert rows into the queue, up to 500 in one call of the driver."""
     names = [column_of(table, name).name for name in QUEUE_COLUMNS]
     values = iter(queue)
     while several := [dict(zip(names, column_values(row), strict=True)) for row in islice(values, _AT_ONCE)]:
@@ -355,7 +370,9 @@ def insert_rows(connection: sa.Connection, table: sa.Table, queue: Iterable[Disp
 
 
 def insert_attrs(connection: sa.Connection, table: sa.Table, tables: Sequence[TableAttrs]) -> None:
-    """Describe the tables that are not yet described. Raises FormatError for one that is described otherwise."""
+    """Describe the tables that have no description yet. Raises FormatError for a table that is
+    described otherwise.
+    """
     names = [column_of(table, name).name for name in ATTRS_COLUMNS]
     present = _read_attrs(connection, table)
     for attrs in tables:
@@ -369,13 +386,15 @@ def insert_attrs(connection: sa.Connection, table: sa.Table, tables: Sequence[Ta
 
 
 def _read_attrs(connection: sa.Connection, table: sa.Table) -> dict[int, TableAttrs]:
-    """The tables that DISPATCH_ATTRS describes, by number. Raises MissingColumn, BadColumnValue."""
+    """Return the tables that DISPATCH_ATTRS describes, by number. Raises MissingColumn,
+    BadColumnValue.
+    """
     names = [column.name for column in table.columns]
     return attrs_of_rows(names, (tuple(row) for row in connection.execute(sa.select(*table.columns))))
 
 
 def _last_address(connection: sa.Connection, table: sa.Table) -> int | None:
-    """The greatest SYSLOG_ADDR of the queue, unsigned; None if it is empty."""
+    """Return the greatest SYSLOG_ADDR of the queue, unsigned; None if the queue is empty."""
     address = column_of(table, "SYSLOG_ADDR")
     order = (sa.case((address < 0, 1), else_=0).desc(), address.desc())
     greatest = connection.execute(sa.select(address).order_by(*order).limit(1)).scalar()
@@ -383,7 +402,9 @@ def _last_address(connection: sa.Connection, table: sa.Table) -> int | None:
 
 
 def column_of(table: sa.Table, name: str) -> sa.Column[Any]:
-    """A column of the queue or of DISPATCH_ATTRS, by its name in any case. Raises MissingColumn."""
+    """Return a column of the queue or of DISPATCH_ATTRS by its name in any case. Raises
+    MissingColumn.
+    """
     names = [column.name for column in table.columns]
     (position,) = column_positions(names, (name,), table=table.name.upper())
     return table.columns[names[position or 0]]
@@ -393,13 +414,14 @@ def column_of(table: sa.Table, name: str) -> sa.Column[Any]:
 
 
 class QueuePoller:
-    """Polls one queue. ``restart_token`` is where a new poller goes on, given as the option ``restart``.
+    """A poller of one queue. ``restart_token`` is where a new poller goes on, given as the option
+    ``restart``.
 
-    Each poll reads the queue in order in one statement, takes at most ``batch_rows`` rows that are new and closes its
-    transaction before the first change is handed out; operations of open transactions are kept in memory until their
-    COMMIT is seen. The rows that were taken before are read over again, since the queue holds but what is not sent yet.
-
-    The names of the tables that ``place`` has are matched without case where not exactly.
+    Each poll reads the queue in order in one statement, keeps at most ``batch_rows`` new rows, and
+    closes its transaction before it yields the first change. Operations of open transactions stay
+    in memory until their COMMIT is seen. Earlier rows are read over again, since the queue only
+    loses rows that have been sent. The table names of ``place`` are matched exactly or else without
+    case.
     """
 
     def __init__(
@@ -419,23 +441,26 @@ class QueuePoller:
 
     @property
     def restart_token(self) -> str | None:
-        """The token of the last transaction whose changes were handed out whole."""
+        """The token of the last transaction whose changes were all yielded."""
         return self._reader.restart_token
 
     def attrs_of(self, tabnum: int) -> TableAttrs | None:
-        """Return what describes a table, None if nothing does."""
+        """Return the description of a table, None if it has none."""
         return self._reader.attrs_of(tabnum)
 
     def poll(self) -> Iterator[Change]:
-        """The changes of the transactions whose COMMIT is new in the queue. Raises FormatError, DatabaseError.
+        """Yield the changes of the transactions whose COMMIT is new in the queue. Raises
+        FormatError, DatabaseError.
 
-        After DatabaseAway it may be called again; after a FormatError go on with a new poller.
+        After DatabaseAway it may be called again; after a FormatError a new poller is needed.
         """
         rows = self._fetch()
         yield from self._reader.changes(rows, final=False)
 
     def drain(self) -> Iterator[Change]:
-        """All that the queue holds now, in as many polls as it needs; what is open then is dropped and counted."""
+        """Yield all changes that the queue holds now, in as many polls as needed; open transactions
+        are dropped and counted.
+        """
         while rows := self._fetch():
             yield from self._reader.changes(rows, final=False)
         yield from self._reader.changes((), final=True)
@@ -450,7 +475,7 @@ class QueuePoller:
                 self._reader.describe(_read_attrs(connection, self._attrs))
             if self._queue is None:
                 self._queue = find_table(connection, place.queue_table, place.schema)
-            # Of so many rows at least a batch is new, if the queue holds that many new ones.
+            # Among so many rows at least one batch is new, if the queue holds that many new rows.
             limit = len(self._reader.seen) + place.batch_rows
             statement = _select_queue(self._queue, self._options.order_by, limit)
             result = connection.execute(statement, execution_options={"yield_per": _AT_ONCE})
@@ -458,7 +483,8 @@ class QueuePoller:
 
 
 def _select_queue(table: sa.Table, order_by: str, limit: int) -> sa.Select[Any]:
-    """The first rows in the order of the option ``order_by``, all columns in the table's own order.
+    """Return the statement that reads the first rows in the order of the option ``order_by``, with
+    all columns in the table's own order.
 
     Raises MissingColumn.
     """
@@ -468,7 +494,8 @@ def _select_queue(table: sa.Table, order_by: str, limit: int) -> sa.Select[Any]:
 
 
 def follow(poller: QueuePoller, wait: Callable[[], bool]) -> Iterator[Change]:
-    """The changes of poll after poll. ``wait`` is called when a poll gave none: it waits, and says whether to go on.
+    """Yield the changes of poll after poll. ``wait`` is called after a poll without changes: it
+    waits, and returns whether to go on.
 
     Raises FormatError, DatabaseError.
     """
@@ -483,11 +510,13 @@ def follow(poller: QueuePoller, wait: Callable[[], bool]) -> Iterator[Change]:
 
 # --- the listing ------------------------------------------------------------------------------------------------------
 
-_SHOWN: Final = 32  # bytes a line
+_SHOWN: Final = 32  # bytes shown on a line
 
 
 def queue_listing(source: str, options: Mapping[str, Any]) -> Iterator[str]:
-    """The lines of a file or directory, row by row in the order of the files. Raises ConfigError, FormatError."""
+    """Yield the lines of a listing, row by row in the order of the files. Raises ConfigError,
+    FormatError.
+    """
     _, chosen = parse_all_options(FORMAT.reader_options, options, "the linter reader")
     table = TYP_TABLES[chosen.typ_table]
     files, _ = export_files(Path(source))

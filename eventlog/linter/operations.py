@@ -1,4 +1,9 @@
-"""The rows of a transaction -> its operations with their two parts (spec/linter-queue.md 3 to 5)."""
+"""The rows of a transaction to its operations with their two parts (spec/linter-queue.md 3 to 5).
+
+``of_transaction`` is a hot path: most rows are a whole and valid operation, which ``_of_one_row``
+takes by one comparison. In return the rules of lengths appear there in short; every other row goes
+to ``parts``, which has them in full.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +24,11 @@ CLEAR_BLOB: Final = 9
 ROLLBACK: Final = 10
 
 BLOB_OPERATIONS: Final = frozenset({CREATE_BLOB, INSERT_BLOB})
-"""Operations on the parts of a BLOB, which are no changes of a row."""
+"""Operations on the parts of a BLOB, which change no row."""
 
 
 class TypTable(NamedTuple):
-    """What the codes mean: those that belong to a transaction, and those that end it."""
+    """The meanings of operation codes: ``operations`` belong to a transaction, ``ends`` end it."""
 
     name: str
     operations: Mapping[int, str]
@@ -36,7 +41,9 @@ _OF_BLOBS: Final = {CREATE_BLOB: "CREATE BLOB", INSERT_BLOB: "INSERT BLOB", CLEA
 FIELDS: Final = TypTable("fields", {**_OF_ROWS, **_OF_BLOBS}, {COMMIT: "COMMIT", ROLLBACK: "ROLLBACK"}, COMMIT)
 PROSE: Final = TypTable("prose", {**_OF_ROWS, 4: "CLEAR BLOB"}, {5: "COMMIT"}, 5)
 TYP_TABLES: Final = {table.name: table for table in (FIELDS, PROSE)}
-"""Those of the option ``typ_table`` (spec/linter-queue.md 3)."""
+"""The tables of operation codes by the value of the option ``typ_table`` (spec/linter-queue.md
+3).
+"""
 
 
 class TypContradiction(FormatError):
@@ -68,11 +75,13 @@ class DestinationsDiffer(FormatError):
 
 
 Operation = tuple[DispatchRow, bytes, bytes]
-"""One operation: its first row, and old and new row image (INSERT: the new one is the first of the two)."""
+"""An operation: its first row, the first part and the second part. They hold the old and the new
+row image; for INSERT the first part is the new one.
+"""
 
 
 def check_code(row: DispatchRow, table: TypTable) -> None:
-    """What is checked of a row as soon as it is read: its code, and the lengths of COMMIT and ROLLBACK.
+    """Check the code of a row, and the lengths of COMMIT and ROLLBACK, as soon as it is read.
 
     Raises UnknownOperation, BadLength, TypContradiction.
     """
@@ -93,7 +102,8 @@ def check_code(row: DispatchRow, table: TypTable) -> None:
 
 
 def parts(rows: Sequence[DispatchRow], table: TypTable = FIELDS) -> tuple[bytes, bytes]:
-    """The two parts of the rows of one operation, which are in order of EXTDATA (spec/linter-queue.md 4).
+    """Return the two parts of the rows of one operation, which are in order of EXTDATA
+    (spec/linter-queue.md 4).
 
     Raises MissingPart, BadLength, TypContradiction, BadColumnValue.
     """
@@ -142,10 +152,11 @@ def _check_lengths(row: DispatchRow, len1: int, len2: int, table: TypTable) -> N
 
 
 def of_transaction(rows: Sequence[DispatchRow], table: TypTable, *, every_destination: bool) -> list[Operation]:
-    """The operations of a transaction, whose rows are in order, those handed out.
+    """Return the operations of a transaction, whose rows are in order.
 
-    ``every_destination`` as option ``destinations``: all of them, else the smallest in byte order (spec/linter-queue.md
-    5). Raises DestinationsDiffer and what ``parts`` raises.
+    With ``every_destination`` an operation is returned for each of its destinations, else for the
+    smallest in byte order (option ``destinations``, spec/linter-queue.md 5). Raises
+    DestinationsDiffer and the errors of ``parts``.
     """
     operations = []
     number, end = 0, len(rows)
@@ -166,7 +177,7 @@ def of_transaction(rows: Sequence[DispatchRow], table: TypTable, *, every_destin
 def _of_one_row(row: DispatchRow, table: TypTable) -> Operation:
     _, extdata, _, _, _, typ, _, _, _, _, len1, len2, _, data = row
     end = len1 + len2
-    # Most rows are a whole operation as it should be; whatever is not is left to the rules.
+    # Most rows are one whole and valid operation; the rules of ``parts`` judge all others.
     if type(data) is bytes and extdata == 0 < len1 <= end <= len(data) and end <= DATA_SIZE:
         if len2 == 0:
             if typ in _OF_ONE_PART:
@@ -209,13 +220,13 @@ def _destination_order(row: DispatchRow) -> tuple[list[bytes], int]:
 
 
 def table_number(row: DispatchRow) -> int:
-    """TABNUM_SRC of an operation. Raises BadColumnValue."""
+    """Return the TABNUM_SRC of an operation. Raises BadColumnValue."""
     if not isinstance(row.tabnum_src, int):
         raise BadColumnValue(f"{where(row)}: TABNUM_SRC is {row.tabnum_src}, which is no whole number")
     return row.tabnum_src
 
 
 def where(row: DispatchRow) -> str:
-    """The place of a row, for messages."""
+    """Return the place of a row in words, for messages."""
     file, address = syslog_addr(row.syslog_addr)
     return f"SYSLOG_ADDR {file}:{address} of {row.dbnode!r}"

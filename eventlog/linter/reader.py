@@ -1,5 +1,9 @@
-"""Rows of the queue -> transactions as they are committed -> Change (spec/linter-queue.md 5, 6; spec/change-model.md 2,
-3.4).
+"""Rows of the queue to committed transactions, and these to Changes (spec/linter-queue.md 5, 6;
+spec/change-model.md 2, 3.4).
+
+``QueueReader._committed`` runs once for each row, so it unpacks the row by position and keeps its
+state in local names. In return it holds the order of rows, the choice of node and destination and
+the end of transactions in one loop.
 """
 
 from __future__ import annotations
@@ -56,14 +60,20 @@ _log = logging.getLogger(__name__)
 
 
 def parse_place(value: Any) -> Sequence[str | None]:
-    """Server, owner and table, each a text or None. Raises ValueError."""
+    """Check a list of server, owner and table, each a text or None, and return it. Raises
+    ValueError.
+    """
     if isinstance(value, list | tuple) and len(value) == 3 and all(isinstance(one, str | None) for one in value):
         return value
     raise ValueError
 
 
 def _parse_tables(value: Any) -> dict[int, tuple[str | None, str]]:
-    """Schema and table by number, of ``owner.table`` or as they are returned. Raises ConfigError, ValueError."""
+    """Return schema and table by number, from ``owner.table`` or from the result of an earlier
+    parse.
+
+    Raises ConfigError, ValueError.
+    """
     tables: dict[int, tuple[str | None, str]] = {}
     for tabnum, name in OBJECT.parse(value).items():
         if not isinstance(name, tuple):
@@ -96,7 +106,9 @@ _TOKEN: Final = re.compile("(?:([0-9a-f]{12}):)?([0-9a-f]{16})")
 
 
 def place_of_token(token: str, order_by: str) -> tuple[bytes, int]:
-    """What places of COMMIT rows are compared with: OPER_DATE (``syslog``: empty) and address. Raises ConfigError."""
+    """Return the pair that COMMIT rows are compared with: OPER_DATE (empty under ``syslog``) and
+    address. Raises ConfigError.
+    """
     match = _TOKEN.fullmatch(token)
     if match is None or (match[1] is None) is not (order_by == "syslog"):
         shape = "16 hex digits" if order_by == "syslog" else "12 hex digits, a colon and 16 hex digits"
@@ -105,15 +117,15 @@ def place_of_token(token: str, order_by: str) -> tuple[bytes, int]:
 
 
 def _restart_token(commit: DispatchRow, order_by: str) -> str:
-    """The token of a transaction by its COMMIT row."""
+    """Return the restart token of a transaction from its COMMIT row."""
     address = f"{commit.syslog_addr:016x}"
     return address if order_by == "syslog" else f"{commit.oper_date.hex()}:{address}"
 
 
 def _in_order(rows: Iterable[DispatchRow], order_by: str) -> list[DispatchRow]:
-    """The rows in the order of the option ``order_by`` (spec/linter-queue.md 5)."""
+    """Return the rows in the order of the option ``order_by`` (spec/linter-queue.md 5)."""
     ordered = list(rows)
-    for column in reversed(_ORDERS[order_by]):  # one after the other: no tuple a row
+    for column in reversed(_ORDERS[order_by]):  # one sort for each column, so that no row needs a tuple as its key
         ordered.sort(key=attrgetter(column))
     return ordered
 
@@ -151,14 +163,14 @@ class ReaderOptions(CheckedOptions):
 
 
 class SeveralNodes(FormatError):
-    """A restart token is given, and there are rows of more than one DBNODE (spec/linter-queue.md 5)."""
+    """A restart token together with rows of more than one DBNODE (spec/linter-queue.md 5)."""
 
     code = "several_nodes"
     cure = "Choose one node by the option `dbnode`."
 
 
 class _ReadTable(NamedTuple):
-    """What the changes of one table to one destination have in common."""
+    """The values that all changes of one table to one destination share."""
 
     schema: str | None
     table: str
@@ -168,11 +180,13 @@ class _ReadTable(NamedTuple):
 
 
 class QueueReader:
-    """Reads a queue, once or again and again: ``read`` takes what the queue holds and gives what is new.
+    """A reader of a queue, once or repeatedly: ``read`` takes the queue's present rows and returns
+    the new changes.
 
-    ``attrs`` are the tables by number. ``restart_token`` is what a later reader is given as ``restart``: that of the
-    last transaction whose changes were handed out whole. Rows of transactions that are open at the end of a read are
-    kept for the next one; ``seen`` is what the rows are known by that are not read again.
+    ``attrs`` are the tables by number. ``restart_token`` is that of the last transaction whose
+    changes were all yielded; a later reader takes it as ``restart``. Rows of transactions that are
+    open at the end of a read are kept for the next one. ``seen`` holds the identities of the rows
+    that are not read again.
 
     After an error, or a read that was left half-way, go on with a new reader and the token.
     """
@@ -193,18 +207,22 @@ class QueueReader:
         self._present: set[tuple[Any, ...]] = set()
         self._open_rows: list[DispatchRow] = []  # rows of open transactions
         self._nodes: set[str] = set()
-        self._greatest = bytes(6)  # OPER_DATE so far
+        self._greatest = bytes(6)  # greatest OPER_DATE so far
         self._warned_of_order = self._warned_of_prose = False
 
     def read(self, rows: Iterable[DispatchRow], *, final: bool = False) -> Iterator[Change]:
-        """The changes of the transactions that end among the rows, which may come in any order; ``final`` as of
-        ``changes``. Raises FormatError.
+        """Return the changes of the transactions that end among the rows, which may come in any
+        order.
+
+        ``final`` has the meaning of ``changes``. Raises FormatError.
         """
         ordered = _in_order(rows if final else self.fresh(rows), self._options.order_by)
         return self.changes(ordered, final=final)
 
     def fresh(self, rows: Iterable[DispatchRow]) -> Iterator[DispatchRow]:
-        """The rows that no earlier read has seen. To be consumed whole before ``changes``."""
+        """Yield the rows that no earlier read has seen. Exhaust the iterator before calling
+        ``changes``.
+        """
         seen, present = self.seen, set()
         for row in rows:
             identity = row.identity
@@ -214,19 +232,20 @@ class QueueReader:
         self._present = present
 
     def describe(self, attrs: Mapping[int, TableAttrs]) -> None:
-        """Put ``attrs`` in the place of those given before."""
+        """Replace the descriptions of the tables by ``attrs``."""
         if attrs != self._attrs:
             self._attrs = attrs
             self._targets.clear()
 
     def attrs_of(self, tabnum: int) -> TableAttrs | None:
-        """Return what describes a table, None if nothing does."""
+        """Return the description of a table, None if it has none."""
         return self._attrs.get(tabnum)
 
     def changes(self, rows: Iterable[DispatchRow], *, final: bool) -> Iterator[Change]:
-        """The changes of the transactions that end among the rows, ``fresh`` ones in the order in force.
+        """Yield the changes of the transactions that end among the rows, which are ``fresh`` and in
+        the order of ``order_by``.
 
-        ``final``: nothing is kept for another read. Raises FormatError.
+        With ``final`` no row is kept for another read. Raises FormatError.
         """
         order_by = self._options.order_by
         every_destination = self._options.destinations == "all"
@@ -240,10 +259,11 @@ class QueueReader:
     def _committed(
         self, rows: Iterable[DispatchRow], *, final: bool
     ) -> Iterator[tuple[DispatchRow, list[DispatchRow]]]:
-        """The transactions of a read whose rows are in order, by their COMMIT rows: that row, and those before it.
+        """Yield the committed transactions of rows in order: the COMMIT row, and the rows before
+        it.
 
-        With a restart token in force those that are not behind it are left out. ``final``: nothing is kept. Raises
-        SeveralNodes, and what ``check_code`` raises.
+        Transactions up to the restart token, if there is one, are left out. With ``final`` no row
+        is kept. Raises SeveralNodes and the errors of ``check_code``.
         """
         options, table, token = self._options, self._typ_table, self.restart_token
         order_by, destination, dbnode = options.order_by, options.destination, self._dbnode
@@ -283,7 +303,7 @@ class QueueReader:
                 self._warned_of_prose = True
                 _log.warning("typ_table prose: every TYP %d is taken as COMMIT, ROLLBACK cannot be told from it", typ)
             its_rows = open_rows.pop(transaction, None)
-            if its_rows is None or typ != commit:  # what is undone is not judged
+            if its_rows is None or typ != commit:  # rows that are rolled back are not checked
                 continue
             if behind is None or (b"" if by_syslog else oper_date, row.syslog_addr) > behind:
                 yield row, its_rows
@@ -407,7 +427,9 @@ class QueueReader:
         return target
 
     def _images(self, row: DispatchRow, part1: bytes, part2: bytes, target: _ReadTable) -> _Images | None:
-        """Before, after and changed of an operation; None for a row that goes on as raw parts."""
+        """Return before, after and changed of an operation; None for a row that goes on as raw
+        parts.
+        """
         assert self._codec is not None
         assert target.attrs is not None
         decode = self._codec.decode
@@ -438,7 +460,7 @@ class QueueReader:
 _Image = dict[str, Value] | None
 _Images = tuple[_Image, _Image, frozenset[str] | None]
 
-# CLEAR BLOB is an update too.
+# CLEAR BLOB is missing here and becomes an UPDATE, too.
 _OPS: Mapping[int, ChangeOp] = {DELETE: ChangeOp.DELETE, INSERT: ChangeOp.INSERT}
 
 

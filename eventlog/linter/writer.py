@@ -1,4 +1,6 @@
-"""Change -> rows of the queue and DISPATCH_ATTRS (spec/change-model.md 4 and 5.1, column L; spec/linter-queue.md 8)."""
+"""Changes to rows of the queue and of DISPATCH_ATTRS (spec/change-model.md 4 and 5.1, column L;
+spec/linter-queue.md 8).
+"""
 
 from __future__ import annotations
 
@@ -47,20 +49,23 @@ _NOWHERE: Final = Destination("", "", "")
 
 
 def first_address(file: int = 1) -> int:
-    """The address of the first operation of a log file, as SYSLOG_ADDR."""
+    """Return the SYSLOG_ADDR of the first operation of a log file."""
     return file << 32 | _FIRST_ADDRESS
 
 
 def next_address(address: int, used: int) -> int:
-    """The address behind an operation of ``used`` bytes of DATA; behind the last file comes file 0."""
+    """Return the address behind an operation with ``used`` bytes of DATA; file 0 follows the last
+    file.
+    """
     file, place = address >> 32, (address & 0xFFFFFFFF) + _HEADER + used
     return first_address((file + 1) % _FILES) if place >= _FILE_SIZE else file << 32 | place
 
 
 class SystemLog:
-    """Where the next operation goes: ``address``. ``continuation_lengths`` as the option of that name.
+    """The emulated system log; ``address`` is that of the next operation.
 
-    Raises ValueRange for a name that is wider than its column.
+    ``continuation_lengths`` has the values of the option. Raises ValueRange for a name that is
+    wider than its column.
     """
 
     def __init__(self, dbnode: str, continuation_lengths: str = "per_row", address: int = first_address()) -> None:
@@ -81,7 +86,9 @@ class SystemLog:
         destinations: Sequence[Destination],
         blobatr: int = 0,
     ) -> Iterator[DispatchRow]:
-        """The rows of an operation of one or two ``parts``, a full set for each destination, all with one address."""
+        """Yield the rows of an operation of one or two ``parts``: a full set for each destination,
+        all with one address.
+        """
         old, both = len(parts[0]), b"".join(parts)
         for destination in destinations:
             for number, start in enumerate(range(0, len(both) or 1, DATA_SIZE)):
@@ -96,7 +103,7 @@ class SystemLog:
         self.address = next_address(self.address, len(both))
 
     def end(self, transact_id: int, channel: int, oper_date: bytes, *, committed: bool = True) -> DispatchRow:
-        """The row that ends a transaction."""
+        """Return the row that ends a transaction."""
         row = DispatchRow(
             oper_date, 0, self._dbnode, transact_id, self.address, COMMIT if committed else ROLLBACK, 0, channel, 0, 0,
             0, 0, _NOWHERE, bytes(DATA_SIZE),
@@ -106,7 +113,7 @@ class SystemLog:
 
 
 def _check_width(column: str, text: str) -> None:
-    """Whether text fits a CHAR column of the queue. Raises ValueRange."""
+    """Check that text fits a CHAR column of the queue. Raises ValueRange."""
     _, size = QUEUE_TYPES[column]
     if len(text.encode("utf-8", "surrogatepass")) > size:
         raise ValueRange(f"{text!r} has more than the {size} bytes of {column}")
@@ -120,10 +127,10 @@ def _parse_destinations(value: Any) -> Sequence[Sequence[str | None]]:
 
 @dataclass(frozen=True, slots=True)
 class WriterOptions(CheckedOptions):
-    """The writer's options, those of spec/linter-queue.md 8 under its names. Raises ConfigError.
+    """The writer's options under the names of spec/linter-queue.md 8. Raises ConfigError.
 
-    The tables are described by ``dispatch_attrs`` with their names in ``tables``; those that are not by ``catalog``,
-    numbered by ``tables`` or behind the numbers there.
+    ``dispatch_attrs`` describes tables, whose names stand in ``tables``. ``catalog`` describes the
+    other tables; their numbers come from ``tables``, or follow the highest number there.
     """
 
     codec: RowCodec | str = option("eventlog-emulator-1", ANY, "codec of the row images")
@@ -146,13 +153,15 @@ class WriterOptions(CheckedOptions):
 
 
 _Target = tuple[TableAttrs, tuple[Destination, ...]]
-"""What a change is written to: its table, and where its rows go."""
+"""The target of a change: the description of its table, and the destinations of its rows."""
 
 
 class QueueWriter:
-    """Writes changes as rows. ``attrs`` are the tables by number; ``address`` where the log goes on.
+    """A writer of changes as rows. ``attrs`` are the tables by number; ``address`` is where the log
+    goes on.
 
-    ``report`` takes what cannot be written (``skip``); without one the first such thing stops. Raises ConfigError.
+    Changes that cannot be written go to ``report.skip``; without a report the first one raises its
+    error. Raises ConfigError.
     """
 
     def __init__(
@@ -174,7 +183,8 @@ class QueueWriter:
         self._known: dict[int, dict[Key, dict[str, Value]]] = {}
 
     def rows(self, changes: Iterable[Change]) -> Iterator[DispatchRow]:
-        """The rows of the changes. A transaction is written when its last change is known; the input is complete.
+        """Yield the rows of the changes, which are complete. A transaction is written when its last
+        change is known.
 
         Raises FormatError.
         """
@@ -207,7 +217,9 @@ class QueueWriter:
             yield self._log.end(number, channel, oper_date)
 
     def _transact_id(self, transaction_id: str | None) -> int:
-        """Its low 64 bits where no other of this run has them, else a number that is free."""
+        """Return the low 64 bits of the id if this run has not used them yet, else a free
+        number.
+        """
         if transaction_id is not None and _HEX.fullmatch(transaction_id):
             number = int(transaction_id, 16) & MASK_64
             if number not in self._used:
@@ -242,7 +254,11 @@ class QueueWriter:
         return target
 
     def _described_as(self, change: Change) -> TableAttrs | None:
-        """By schema and name, or by the name alone where one of the two schemas is not known and it stands once."""
+        """Return the description of the change's table, None if there is none.
+
+        It is found by schema and name; by the name alone if one of the two schemas is unknown and
+        the name is unique.
+        """
         attrs = self._names.get((change.schema, change.table)) or self._names.get((None, change.table))
         if attrs is None and change.schema is None:
             alike = [attrs for (_, table), attrs in self._names.items() if table == change.table]
@@ -252,7 +268,7 @@ class QueueWriter:
     # --- rows ---------------------------------------------------------------------------------------------------------
 
     def _operation(self, change: Change, attrs: TableAttrs) -> tuple[int, list[bytes]]:
-        """TYP and parts."""
+        """Return TYP and parts of a change."""
         images = whole_images(change, attrs.names, self._options.complete, needs_before=True, count=self._report.count)
         rows = [self._row(image, change, attrs) for image in images]
         parts = [self._image(row, change, attrs) for row in rows]
@@ -261,7 +277,7 @@ class QueueWriter:
         return typ, parts
 
     def _row(self, row: Row, change: Change, attrs: TableAttrs) -> dict[str, Value]:
-        """The row in the values of its columns."""
+        """Return the row with the values that its columns hold."""
 
         def truncated(column: str) -> None:
             self._report.count(f"truncated {column_name(change, column)}")
@@ -285,7 +301,7 @@ class QueueWriter:
     # --- TRUNCATE -----------------------------------------------------------------------------------------------------
 
     def _deletes(self, change: Change, attrs: TableAttrs) -> list[tuple[int, list[bytes]]]:
-        """TYP and parts of what is written for a TRUNCATE."""
+        """Return TYP and parts of each DELETE that is written for a TRUNCATE."""
         if self._options.truncate == "raise":
             raise NotExpressible(
                 f"TRUNCATE of {full_name(change.schema, change.table)}: a Linter queue has no such operation; with "
@@ -295,7 +311,7 @@ class QueueWriter:
         return [(DELETE, [self._image(row, change, attrs)]) for row in rows.values()]
 
     def _remember(self, attrs: TableAttrs, old: Row | None, new: dict[str, Value] | None) -> None:
-        """Keep the rows that a TRUNCATE will have to name."""
+        """Remember the rows that exist, for the DELETEs of a later TRUNCATE."""
         if self._options.truncate != "deletes":
             return
         rows = self._known.setdefault(attrs.tabnum, {})
@@ -319,7 +335,7 @@ _TYPS: Final = {
 
 
 def _described(options: WriterOptions) -> dict[tuple[str | None, str], TableAttrs]:
-    """The tables by schema (None = not known) and name."""
+    """Return the described tables by schema (None = unknown) and name. Raises ConfigError."""
     names = options.tables
     tables = {}
     for tabnum, attrs in options.dispatch_attrs.items():
@@ -339,14 +355,14 @@ def _described(options: WriterOptions) -> dict[tuple[str | None, str], TableAttr
     return tables
 
 
-_BYTES_A_CHARACTER: Final = 4  # UTF-8
+_BYTES_A_CHARACTER: Final = 4  # in UTF-8
 
 
 def _attrs_of_table(tabnum: int, table: Table) -> TableAttrs:
-    """The description of a table of the catalog (spec/change-model.md 5.1, column L).
+    """Return the description of a catalogue's table (spec/change-model.md 5.1, column L).
 
-    Text has room for four bytes a character, up to 4000 bytes. Raises NotExpressible for a column of times, which the
-    queue has no type for.
+    Text has four bytes for each character, up to 4000 bytes. Raises NotExpressible for a column of
+    times of day, for which the queue has no type.
     """
     columns = []
     for number, column in enumerate(table.columns, 1):
@@ -383,11 +399,12 @@ def _typ_and_length(column: Column) -> tuple[int, int]:
 
 
 Truncated = Callable[[str], None]
-"""Called with the name of a column whose value loses digits."""
+"""A function that is called with the name of a column whose value loses digits."""
 
 
 def column_value(value: Value, column: ColumnAttrs, truncated: Truncated) -> Value:
-    """The value as the row codec takes it: text read as the column's type, times truncated to 1/100 s.
+    """Return the value as the row codec takes it: text parsed as the column's type, times cut to
+    1/100 s.
 
     Raises NotExpressible for a value that the column cannot hold.
     """
@@ -464,4 +481,4 @@ _CONVERSIONS: Final[Mapping[int, _Conversion]] = {
     Typ.DECIMAL: ((Decimal, int, str), Decimal),
     Typ.BOOLEAN: ((str, int), _TRUTH.__getitem__),
 }
-"""The values that a column of a type takes, and what makes its own of them."""
+"""The types of values that a column of each type takes, and the function that converts them."""
