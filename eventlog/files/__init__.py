@@ -1,1 +1,1 @@
-"""Files that appear whole, lines, rows and spools: nothing of ours is in it."""
+"""Files that appear whole, lines, rows and spools. Nothing here knows of event logs."""

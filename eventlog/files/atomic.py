@@ -1,4 +1,6 @@
-"""Output that is there whole or not at all: written under another name, renamed at the end."""
+"""Output that is there whole or not at all: it is written under another name, and renamed at the
+end.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,13 @@ from typing import BinaryIO, Final
 from eventlog.errors import ConfigError
 
 _OF_WRITING: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""What only writing fails with, so that the file it is said of is ours."""
+"""Errors that only writing causes, so that they concern the file being written."""
 
 
 def check_parent(path: Path) -> None:
-    """Raise ConfigError if there is no directory that the output ``path`` can be put into: none is made on the way."""
+    """Raise ConfigError if the parent directory of the output ``path`` does not exist; none is
+    created on the way.
+    """
     if not path.parent.is_dir():
         raise ConfigError(
             f"{path} cannot be written: there is no directory {path.parent}; make it, or correct the path"
@@ -26,10 +30,11 @@ def check_parent(path: Path) -> None:
 
 @contextmanager
 def whole_file(target: str) -> Iterator[BinaryIO]:
-    """A file to write to, which becomes ``target`` when it is left without an error; else nothing is left of it.
+    """Open a file for writing, which becomes ``target`` if the block ends without an error; else no
+    trace of it stays.
 
-    A file that is there is replaced; what is no regular file (``/dev/null``, a pipe) is written to directly. Raises
-    ConfigError as ``whole_path``.
+    An existing file is replaced. A special file (``/dev/null``, a pipe) is written to directly.
+    Raises ConfigError as ``whole_path``.
     """
     path = Path(target)
     if _is_special(path):
@@ -43,10 +48,11 @@ def whole_file(target: str) -> Iterator[BinaryIO]:
 
 @contextmanager
 def whole_path(target: str) -> Iterator[Path]:
-    """The path to write a file under, which becomes ``target``: the file that a link leads to, with the mode of the
-    one that was there.
+    """Yield the path under which to write a file, which becomes ``target`` at the end of the block.
 
-    Raises ConfigError if that is a directory or no regular file, or its own directory is not there.
+    A link stays, and the file that it leads to is replaced; the mode of an existing file is kept.
+    Raises ConfigError if the target is a directory or a special file, or if its parent directory
+    does not exist.
     """
     path = Path(os.path.realpath(target))
     if path.is_dir():
@@ -66,9 +72,10 @@ def whole_path(target: str) -> Iterator[Path]:
 
 @contextmanager
 def whole_directory(target: str) -> Iterator[Path]:
-    """A directory to write to, which becomes ``target``.
+    """Yield a directory to write to, which becomes ``target`` at the end of the block.
 
-    Raises ConfigError if that is there and not empty, or its own directory is not there.
+    Raises ConfigError if the target exists and is not an empty directory, or if its parent
+    directory does not exist.
     """
     path = Path(target)
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
@@ -87,9 +94,9 @@ def whole_directory(target: str) -> Iterator[Path]:
 
 @contextmanager
 def directory_of(path: Path) -> Iterator[None]:
-    """Make the directory of an output if it is not there; where nothing came of the output it goes again.
+    """Create the directory of an output if it does not exist; if the block fails, remove it again.
 
-    Raises ConfigError if the directory above is not there.
+    Raises ConfigError if the directory above does not exist.
     """
     directory = path.parent
     is_new = not directory.exists()
@@ -110,14 +117,18 @@ def _is_special(path: Path) -> bool:
 
 
 def _beside(path: Path) -> Path:
-    """The name of the unfinished output. Raises ConfigError without a directory to write it to."""
+    """Return the name of the unfinished output. Raises ConfigError if its directory does not
+    exist.
+    """
     check_parent(path)
     return path.with_name(f".{path.name}.{os.getpid()}.part")
 
 
 @contextmanager
 def _named(target: Path, written: Path) -> Iterator[None]:
-    """Errors of writing bear the name of the target, not that of the unfinished output, or none."""
+    """Give errors of writing the name of the target in place of the unfinished output's name or
+    none.
+    """
     try:
         yield
     except OSError as error:
@@ -127,7 +138,7 @@ def _named(target: Path, written: Path) -> Iterator[None]:
 
 
 def sync_file(file: BinaryIO) -> None:
-    """Make the content of a file that is being written durable. Raises OSError."""
+    """Make the content of an open file durable. Raises OSError."""
     file.flush()
     os.fsync(file.fileno())
 

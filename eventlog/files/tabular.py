@@ -1,8 +1,10 @@
-"""Rows in files: CSV that tells NULL from the empty text, JSON lines, Parquet. Nothing of ours is in it.
+"""Rows in files: CSV that tells NULL from the empty text, JSON lines, Parquet. Nothing here knows
+of event logs.
 
-In CSV, NULL is nothing between the commas, and the empty text is ``""``, as PostgreSQL's COPY writes it; otherwise it
-is RFC 4180, with LF on write, LF or CR LF on read, and the names of the columns in the first line. Python's ``csv`` can
-tell neither apart. The time of a record grows with its length, whatever stands in it.
+In CSV, NULL is an empty field without quotes, and the empty text is ``""``, as PostgreSQL's COPY
+writes it. Otherwise the files follow RFC 4180: written with LF, read with LF or CR LF, and with the
+names of the columns in the first line. Python's ``csv`` cannot tell NULL from the empty text.
+Reading a record takes time in proportion to its length, whatever it contains.
 """
 
 from __future__ import annotations
@@ -24,29 +26,31 @@ FORMATS: Final = {".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "
 """The formats of files by their suffixes in small letters."""
 
 SUFFIXES: Final = {"csv": ".csv", "json": ".jsonl", "parquet": ".parquet"}
-"""The suffixes that new files have, by their formats."""
+"""The suffixes of new files by their formats."""
 
 COMPRESSED: Final = (".gz", ".zst")
-"""What the names of compressed files end in."""
+"""The suffixes of compressed files that are read."""
 
 _NOT_READ: Final = frozenset({".gz", ".zst", ".bz2", ".xz", ".lz4", ".lzo", ".snappy", ".deflate", ".z", ".zip"})
 
 Row: TypeAlias = "list[Any] | FormatError"
-"""The values of a record in the order of the columns, or why it has none."""
+"""The values of a record in the order of the columns, or the error that it has instead."""
 
 Rows: TypeAlias = Iterator[tuple[int, Row]]
-"""Rows with the numbers of their lines, in Parquet of the rows, from 1."""
+"""Rows with their numbers from 1: numbers of lines, in Parquet numbers of rows."""
 
 
 class CutOff(FormatError):
-    """The last record of a file of CSV, if the file ends within quotes."""
+    """The last record of a CSV file that ends within quotes."""
 
 
 # --- names ------------------------------------------------------------------------------------------------------------
 
 
 def format_of(path: Path) -> str | None:
-    """``csv``, ``json`` or ``parquet`` by a file's name, also of compressed CSV and JSON; None = no file of rows."""
+    """Return ``csv``, ``json`` or ``parquet`` by a file's name, also of compressed CSV and JSON;
+    None for other files.
+    """
     if path.name.endswith(COMPRESSED):
         file_format = FORMATS.get(Path(path.stem).suffix.lower())
         return None if file_format == "parquet" else file_format  # Parquet compresses inside
@@ -54,13 +58,15 @@ def format_of(path: Path) -> str | None:
 
 
 def is_packed(path: Path) -> bool:
-    """Whether a name stands for rows in a compression that is not read, which would be missed without a word."""
+    """Return True if a name stands for rows in a compression that is not read; such a file would be
+    missed silently.
+    """
     is_named = path.suffix.lower() in _NOT_READ and Path(path.stem).suffix.lower() in FORMATS
     return is_named and format_of(path) is None
 
 
 def refuse_packed(path: Path) -> None:
-    """Raises FormatError for ``is_packed``."""
+    """Raise FormatError if the file ``is_packed``."""
     if is_packed(path):
         raise FormatError(
             f"{path} is compressed in a way that is not read: CSV and JSON may end in {' or '.join(COMPRESSED)}, in "
@@ -69,7 +75,7 @@ def refuse_packed(path: Path) -> None:
 
 
 def bare_name(path: Path) -> str:
-    """The name of a file of rows without what says its format and its compression."""
+    """Return the name of a file of rows without the suffixes of format and compression."""
     return Path(path.stem).stem if path.suffix.lower() in _NOT_READ else path.stem
 
 
@@ -77,10 +83,12 @@ def bare_name(path: Path) -> str:
 
 
 def read_rows(path: Path) -> tuple[tuple[str, ...], Rows]:
-    """The names of the columns and the rows of a file: text, in JSON and Parquet typed values.
+    """Return the names of the columns and the rows of a file: texts in CSV, typed values in JSON
+    and Parquet.
 
-    The rows of JSON lines may leave members out, so the file is read twice. Both parts raise FormatError and
-    ConfigError for a file that cannot be read further, and FileNotFoundError.
+    The file of JSON lines is read twice, since its rows may leave members out. Both the call and
+    the rows raise FormatError and ConfigError for a file that cannot be read further, and
+    FileNotFoundError.
     """
     match format_of(path):
         case "csv":
@@ -94,7 +102,9 @@ def read_rows(path: Path) -> tuple[tuple[str, ...], Rows]:
 
 @contextmanager
 def open_bytes(path: Path) -> Iterator[BinaryIO]:
-    """The content of a file, decompressed as its name says. Raises FormatError, ConfigError, FileNotFoundError."""
+    """Open the content of a file, decompressed as its name says. Raises FormatError, ConfigError,
+    FileNotFoundError.
+    """
     with _reading(path):
         if path.suffix == ".zst":
             arrow = pyarrow()
@@ -122,7 +132,9 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 def read_csv(path: Path) -> tuple[tuple[str, ...], Rows]:
-    """The names in the first line of a file, and the records behind it. Raises as ``read_rows``."""
+    """Return the names in the first line of a file, and the records behind it. Raises as
+    ``read_rows``.
+    """
     records = _csv_file(path)
     _, first = next(records, (1, []))
     if isinstance(first, FormatError):
@@ -149,10 +161,12 @@ def _of_width(width: int, records: Rows, path: Path) -> Rows:
 
 
 def csv_records(file: io.TextIOBase, name: object) -> Rows:
-    """The records of a text with the numbers of the lines where they begin; blank lines are left out.
+    """Yield the records of a text with the numbers of the lines where they begin; blank lines are
+    left out.
 
-    ``file`` is opened with ``newline=""`` and ``errors="surrogateescape"``; ``name`` is for messages. Surrogates in
-    UTF-8, as we write them, are read. Raises FormatError for a record that is too long.
+    ``file`` is opened with ``newline=""`` and ``errors="surrogateescape"``; ``name`` is for
+    messages. Surrogates in UTF-8, as we write them, are accepted. Raises FormatError for a record
+    that is too long.
     """
     lines: list[str] = []
     begun, length, is_quoted = 1, 0, False
@@ -162,7 +176,7 @@ def csv_records(file: io.TextIOBase, name: object) -> Rows:
         if length > LONGEST:
             raise FormatError(f"{name}, line {begun}: longer than {LONGEST} characters; is a quote not closed?")
         is_quoted ^= line.count('"') % 2 == 1
-        if is_quoted:  # a line break within quotes
+        if is_quoted:  # the line break lies within quotes
             continue
         record = (line if len(lines) == 1 else "".join(lines)).rstrip("\r\n")
         if record:
@@ -177,7 +191,7 @@ _FIELD: Final = re.compile(r'(?:"((?:[^"]++|"")*+)"|([^",]*+))(,|\Z)')
 
 def _fields(record: str, name: object, number: int) -> Row:
     if not record.isascii():
-        try:  # bytes that are not UTF-8 were escaped
+        try:  # surrogateescape has escaped the bytes that are not UTF-8
             record = record.encode("utf-8", "surrogateescape").decode("utf-8", "surrogatepass")
         except UnicodeError:
             return FormatError(f"{name}, line {number}: not UTF-8")
@@ -200,8 +214,10 @@ def _fields(record: str, name: object, number: int) -> Row:
 
 
 def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any] | FormatError]]:
-    """The objects of JSON lines with the numbers of their lines; numbers with a point are Decimal. Raises as
-    ``read_rows``, also for a file that is printed for people, whose values go on over several lines.
+    """Yield the objects of JSON lines with the numbers of their lines; numbers with a point are
+    Decimal.
+
+    Raises as ``read_rows``, also for pretty-printed JSON, whose values span several lines.
     """
     with open_bytes(path) as content:
         for number, line in numbered_lines(content, path):
@@ -215,7 +231,7 @@ def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any] | FormatError
 
 
 def json_object(line: str | bytes) -> dict[str, Any]:
-    """The members of an object in a line of JSON. Raises FormatError."""
+    """Return the members of an object in a line of JSON. Raises FormatError."""
     value = parsed_json(text_of(line) if isinstance(line, bytes) else line)
     if not isinstance(value, dict):
         raise FormatError(f"no JSON object: a row is a JSON object, not {type(value).__name__}")
@@ -223,7 +239,7 @@ def json_object(line: str | bytes) -> dict[str, Any]:
 
 
 def first_names(path: Path) -> tuple[str, ...]:
-    """The names of the first object of JSON lines. Raises as ``read_rows``."""
+    """Return the member names of the first object of JSON lines. Raises as ``read_rows``."""
     return next((tuple(value) for _, value in read_objects(path) if isinstance(value, dict)), ())
 
 
@@ -249,11 +265,15 @@ def _rows_of_objects(path: Path, names: Sequence[str]) -> Rows:
 
 _ROWS_READ_TOGETHER: Final = 10_000
 _NO_VALUE: Final = (ValueError, OverflowError, TypeError, ArithmeticError)
-"""What Arrow raises for a value that Python does not have: text that is not UTF-8, a day after the year 9999."""
+"""The errors of Arrow for a value that Python cannot hold: text that is not UTF-8, a day after the
+year 9999.
+"""
 
 
 def pyarrow() -> Any:
-    """The package, ``pyarrow.parquet`` in it. Raises ConfigError if it is not installed."""
+    """Return the package pyarrow with ``pyarrow.parquet``. Raises ConfigError if it is not
+    installed.
+    """
     try:
         import pyarrow
         import pyarrow.parquet
@@ -266,7 +286,7 @@ def pyarrow() -> Any:
 
 
 def read_parquet(path: Path) -> tuple[tuple[str, ...], Rows]:
-    """The names of the columns of a file, and its rows. Raises as ``read_rows``."""
+    """Return the names of the columns of a file, and its rows. Raises as ``read_rows``."""
     with _reading_parquet(path, [0]):
         names = tuple(pyarrow().parquet.read_schema(path).names)
     return names, _parquet_rows(path)
@@ -282,18 +302,22 @@ def _parquet_rows(path: Path) -> Rows:
 
 @contextmanager
 def _reading_parquet(path: Path, read: Sequence[int]) -> Iterator[None]:
-    """``read``: the number of the rows that have been read."""
+    """Raise FormatError for errors of reading Parquet; ``read`` holds the number of the rows read
+    so far.
+    """
     arrow = pyarrow()
     try:
         yield
     except FileNotFoundError:
         raise
-    except (arrow.ArrowException, OSError, ValueError) as error:  # OSError: a page that cannot be unpacked
+    except (arrow.ArrowException, OSError, ValueError) as error:  # OSError: a page that cannot be decompressed
         raise FormatError(f"{path}, after row {read[0]}: not Parquet: {error}") from error
 
 
 def batch_rows(batch: Any, place: object, before: int = 0) -> Iterator[Row]:
-    """The rows of an Arrow batch; ``place`` is for messages, ``before`` how many rows come before it there."""
+    """Yield the rows of an Arrow batch; ``place`` is for messages, ``before`` is the number of rows
+    before it there.
+    """
     try:
         columns = [column.to_pylist() for column in batch.columns]
     except _NO_VALUE:
@@ -304,7 +328,9 @@ def batch_rows(batch: Any, place: object, before: int = 0) -> Iterator[Row]:
 
 
 def _parquet_row(batch: Any, number: int, place: str) -> Row:
-    """A row of a batch in which there is a value that cannot be read."""
+    """Return a row of a batch that holds an unreadable value: its values, or the error of its first
+    unreadable one.
+    """
     values = []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         try:
@@ -323,7 +349,7 @@ WriteRow = Callable[[Sequence[Any]], None]
 
 
 def csv_line(values: Sequence[str | None]) -> str:
-    """One record with its line break; a text is quoted if it needs it."""
+    """Return one record with its line break; a text is quoted if it needs quotes."""
     return ",".join(map(_field, values)) + "\n"
 
 
@@ -334,21 +360,22 @@ def _field(value: str | None) -> str:
 
 
 def quoted(text: str) -> str:
-    """A text as a quoted field of CSV."""
+    """Return a text as a quoted field of CSV."""
     return '"' + text.replace('"', '""') + '"'
 
 
 def json_line(names: Sequence[str], values: Sequence[Any]) -> str:
-    """One object with its line break."""
+    """Return one JSON object with its line break."""
     return json.dumps(dict(zip(names, values, strict=True)), ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
 @contextmanager
 def open_parquet(path: Path, names: Sequence[str], types: Sequence[Any]) -> Iterator[WriteRow]:
-    """A new Parquet file with columns of these Arrow types, whole when the block has ended; gives the function that
-    writes a row.
+    """Create a Parquet file with columns of these Arrow types, complete at the end of the block,
+    and yield the function that writes a row.
 
-    Raises ConfigError if pyarrow is not installed; the function raises ValueRange for what a column cannot hold.
+    Raises ConfigError if pyarrow is not installed; the function raises ValueRange for a value that
+    its column cannot hold.
     """
     arrow = pyarrow()
     schema = arrow.schema(list(zip(names, types, strict=True)))

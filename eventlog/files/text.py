@@ -1,7 +1,8 @@
-"""Text in files from outside: lines, numbered and of a length that memory holds; the JSON in them; secrets. And spools.
+"""Text in files from outside: numbered lines of bounded length, the JSON in them, secrets; and
+spools.
 
-A secret is handed over by an environment variable, or by a file that a variable names, as orchestrators do it: beside
-each variable ``NAME`` there is ``NAME_FILE``.
+A secret comes from an environment variable ``NAME``, or from a file that ``NAME_FILE`` names, as
+orchestrators hand it over.
 """
 
 from __future__ import annotations
@@ -18,14 +19,17 @@ from typing import Any, BinaryIO, Final, TypeVar
 from eventlog.errors import ConfigError, FormatError, with_location
 
 LONGEST: Final = 256 << 20
-"""Bytes of the longest line that is read."""
+"""The number of bytes of the longest line that is read."""
 
 DEEPEST: Final = 100
-"""Levels of the deepest JSON that is read: what goes through values level by level stays within Python's stack."""
+"""The depth of the deepest JSON that is read. Functions that go through values level by level stay
+within Python's stack.
+"""
 
 
 def numbered_lines(file: BinaryIO, name: object, longest: int = LONGEST) -> Iterator[tuple[int, bytes]]:
-    """The lines of ``file`` with their numbers from 1 on, blank ones left out; ``name`` is for messages.
+    """Yield the lines of ``file`` with their numbers from 1 on, blank ones left out; ``name`` is
+    for messages.
 
     Raises FormatError for a line of more than ``longest`` bytes, OSError with the name.
     """
@@ -43,7 +47,9 @@ def numbered_lines(file: BinaryIO, name: object, longest: int = LONGEST) -> Iter
 
 
 def text_of(line: bytes) -> str:
-    """The text of a line without a byte order mark; surrogates stay, as we write them. Raises FormatError."""
+    """Return the text of a line without a byte order mark; surrogates stay, as we write them.
+    Raises FormatError.
+    """
     try:
         return line.decode("utf-8-sig", "surrogatepass")
     except UnicodeDecodeError as error:
@@ -51,14 +57,16 @@ def text_of(line: bytes) -> str:
 
 
 def parsed_json(text: str | bytes) -> Any:
-    """The value of JSON from outside, numbers with a point or an exponent as Decimal. Raises FormatError."""
+    """Return the value of JSON from outside; numbers with a point or an exponent are Decimal.
+    Raises FormatError.
+    """
     try:
         value = json.loads(text, parse_float=Decimal)
     except RecursionError:
         raise _too_deep() from None
     except (ValueError, ArithmeticError) as error:
         raise FormatError(f"no JSON: {error or type(error).__name__}") from None
-    # Whoever nests opens brackets, and few do.
+    # Deep JSON has many opening brackets, so most texts pass without a look at the value.
     opened = text.count("[") + text.count("{") if isinstance(text, str) else text.count(b"[") + text.count(b"{")
     if opened > DEEPEST and _is_deep(value):
         raise _too_deep()
@@ -80,13 +88,15 @@ def _too_deep() -> FormatError:
 
 
 def goes_on(line: bytes | str) -> bool:
-    """Whether the first line of a file begins a value of JSON that goes on behind it, as pretty-printed files do."""
+    """Return True if the first line of a file begins a JSON value that spans several lines, as
+    pretty-printed files do.
+    """
     text = line.decode("utf-8", "replace") if isinstance(line, bytes) else line
     return text.strip().lstrip("\ufeff").replace(" ", "") in ("{", "[", "[{")
 
 
 def pretty_printed(place: object) -> FormatError:
-    """The one error of such a file."""
+    """Return the error of a pretty-printed file."""
     return FormatError(
         f"{place}: no JSON in one line: what begins here goes on over further lines, as in a file that is printed for "
         "people; make a line of each value: jq -c . FILE, of an array jq -c '.[]' FILE"
@@ -97,14 +107,16 @@ _NUMBER: Final = re.compile("([0-9]+)")
 
 
 def order_of(name: str) -> tuple[tuple[str | int, ...], str]:
-    """What the names of files are sorted by: 9 comes before 10. No two names are equal."""
+    """Return the sort key of a file's name: 9 comes before 10, and no two names are equal."""
     return tuple(int(part) if index % 2 else part for index, part in enumerate(_NUMBER.split(name))), name
 
 
 def files_in(directory: Path, suffixes: Collection[str] | None = None) -> list[Path]:
-    """The files of a directory in their order, those with one of these lower-case suffixes, None = all.
+    """Return the files of a directory in their order; ``suffixes`` (lower-case, None = all) selects
+    them.
 
-    Those whose names begin with ``_`` or ``.`` belong to whoever wrote them. Raises OSError.
+    Files whose names begin with ``_`` or ``.`` are left out: they belong to the program that wrote
+    the directory. Raises OSError.
     """
     files = (
         one
@@ -120,10 +132,11 @@ T = TypeVar("T")
 
 
 def source_files(source: Path, what: str, suffixes: Collection[str] | None = None) -> list[Path]:
-    """The file that a source is, or the files of the directory as of ``files_in``, at least one.
+    """Return the file that a source is, or the files of its directory as ``files_in`` does: at
+    least one.
 
-    ``what`` it is to hold, for messages. Raises FormatError for a directory without a file, ConfigError for one without
-    a file of these suffixes; OSError.
+    ``what`` the source should hold is for messages. Raises FormatError for a directory without a
+    file, ConfigError for one without a file of these suffixes; OSError.
     """
     if not source.is_dir():
         return [source]
@@ -137,10 +150,12 @@ def source_files(source: Path, what: str, suffixes: Collection[str] | None = Non
 def parsed_lines(
     source: Path, what: str, parse: Callable[[bytes], T], refuse: Callable[[FormatError], None]
 ) -> Iterator[tuple[str, T]]:
-    """What ``parse`` makes of the lines of a file, or of the files of a directory, each with its place.
+    """Yield the results of ``parse`` for the lines of a file, or of the files of a directory, each
+    with its place.
 
-    A line that it refuses goes to ``refuse`` with its place, and so does a file that is printed for people. ``what`` as
-    of ``source_files``. Raises FormatError for a file that cannot be read.
+    A FormatError of ``parse`` goes to ``refuse`` with the place of the line; so does the error of a
+    pretty-printed file. ``what`` is that of ``source_files``. Raises FormatError for a file that
+    cannot be read.
     """
     try:
         for file in source_files(source, what):
@@ -163,13 +178,14 @@ def parsed_lines(
 # --- secrets ----------------------------------------------------------------------------------------------------------
 
 REFERENCE: Final = re.compile(r"env:(?P<variable>[A-Za-z_][A-Za-z0-9_]*)|file:(?P<file>/.+)")
-"""Where a secret is, in a setting that is no secret itself."""
+"""A reference to a secret, in a setting that is no secret itself."""
 
 
 def secret_variable(name: str, environ: Mapping[str, str]) -> str | None:
-    """The secret of the variable ``name``, or of the file that ``<name>_FILE`` names; None if neither is set.
+    """Return the secret of the variable ``name``, or of the file that ``<name>_FILE`` names; None
+    if neither is set.
 
-    Raises ConfigError for both, and for a file that cannot be read or is empty.
+    Raises ConfigError if both are set, and for a file that cannot be read or is empty.
     """
     file = environ.get(f"{name}_FILE")
     if file is None:
@@ -181,7 +197,9 @@ def secret_variable(name: str, environ: Mapping[str, str]) -> str | None:
 
 
 def referenced_secret(reference: str, source: str, environ: Mapping[str, str]) -> str:
-    """The secret that a ``REFERENCE`` leads to; ``source`` names the setting that holds it. Raises ConfigError."""
+    """Return the secret that a ``REFERENCE`` leads to; ``source`` names the setting that holds it.
+    Raises ConfigError.
+    """
     place = REFERENCE.fullmatch(reference)
     assert place is not None
     if place["file"] is not None:
@@ -192,7 +210,8 @@ def referenced_secret(reference: str, source: str, environ: Mapping[str, str]) -
 
 
 def read_secret(file: Path, source: str, what: str = "the secret") -> str:
-    """The secret that a file holds, without the end of its last line. ``what`` it is, for messages.
+    """Return the secret that a file holds, without its last line break. ``what`` it is stands in
+    messages.
 
     Raises ConfigError, which begins with ``source``.
     """
@@ -215,11 +234,13 @@ _BYTES_IN_MEMORY: Final = 16 << 20
 
 @contextmanager
 def spooled(things: Iterable[T]) -> Iterator[Callable[[], Iterator[T]]]:
-    """All of them are read on entering; in the block a function gives them again, from the first one on.
+    """Read all items on entering, and yield a function that returns them again from the first one
+    on.
 
-    What they take in memory is bounded. They are read by one at a time, and have to be what pickle takes.
+    Memory is bounded: beyond it the items go to a file. One caller reads them at a time. Pickle has
+    to take them.
     """
-    # Needed by few; the configuration loads this module.
+    # Few callers need these modules, and the configuration loads this one.
     import pickle
     import tempfile
 
