@@ -1,1 +1,1 @@
-"""How bytes travel: one Kafka producer, one consumer."""
+"""The transports of bytes: an HTTP client, a Kafka producer and a Kafka consumer."""

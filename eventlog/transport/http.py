@@ -1,9 +1,10 @@
-"""One HTTP client: requests to one server, each within one deadline.
+"""An HTTP client: requests to one server, each within one deadline.
 
-The deadline holds for the whole of an exchange, from the first address tried to the last byte of the answer, so that a
-server which drips a byte a second holds nobody. That needs the socket, hence the standard library's client over sockets
-of ours. Redirects are not followed, and proxies of the environment are not used: what is sent, credentials among it,
-goes to the server that is named, or nowhere.
+The deadline covers a whole exchange, from the first address tried to the last byte of the answer,
+so that a server which sends a byte each second blocks nobody. That needs control of the socket,
+hence the standard library's client over our own socket classes. Redirects are not followed and
+proxies of the environment are not used: requests, and the credentials in them, go to the named
+server or nowhere.
 """
 
 from __future__ import annotations
@@ -28,17 +29,20 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
 
 _PIECE: Final = 64 * 1024
-"""Bytes read at once."""
+"""The number of bytes of one read."""
 
 _EXCERPT_BYTES: Final = 4096
 EXCERPT: Final = 200
-"""Bytes read of a response that is no answer, and characters shown of it at most."""
+"""The number of bytes read of a response that is no answer, and of characters shown of it at
+most.
+"""
 
 
 class HttpFailed(Exception):
-    """An exchange failed: no connection, a time-out, an answer that is cut off, too large or no HTTP.
+    """An exchange that failed: no connection, a time-out, an answer that is cut off, too large or
+    not HTTP.
 
-    ``in_short``: the message without words of the server.
+    ``in_short`` is the message without words of the server.
     """
 
     def __init__(self, message: str, in_short: str | None = None) -> None:
@@ -47,7 +51,7 @@ class HttpFailed(Exception):
 
 
 class Response(NamedTuple):
-    """What a server answers. Of a status other than 2xx ``body`` is the beginning alone."""
+    """An answer of the server. If the status is not 2xx, ``body`` is only its beginning."""
 
     status: int
     headers: http.client.HTTPMessage
@@ -55,10 +59,10 @@ class Response(NamedTuple):
 
 
 class HttpClient:
-    """Requests to one server. Threads may share it; connections are kept and reused.
+    """A client for requests to one server. Threads may share it; connections are kept and reused.
 
-    A kept connection that the server closes before it answers is replaced once without a word: what is sent here may
-    come twice. ``shown`` is the URL without its query, which may hold a secret.
+    A kept connection that the server closes before it answers is silently replaced once, so a
+    request may arrive twice. ``shown`` is the URL without its query, which may hold a secret.
     """
 
     def __init__(
@@ -76,12 +80,13 @@ class HttpClient:
     ) -> None:
         """Check everything that can be checked without the server; connect with the first request.
 
-        ``url``: http or https, percent-encoded, without user and password. ``timeout``: seconds for one exchange, all
-        in all (but the resolver has time-outs of its own). ``section``: where the options of these names are set, for
-        messages; empty if they are not. ``credentials`` are headers, which go over https or to this machine only;
-        ``secrets`` are never shown. ``ca_file``: PEM of the only authorities that are trusted; None = the system's.
-        ``client_certificate``: PEM of our certificate, and of its key unless ``client_key`` holds that; no passphrase.
-        Raises ConfigError.
+        ``url`` is http or https, percent-encoded, without user and password. ``timeout`` is the
+        number of seconds for one whole exchange (the resolver has time-outs of its own).
+        ``section`` is the section of the configuration with the options of these names, for
+        messages; empty if there is none. ``credentials`` are headers, which go over https or to
+        this machine only; ``secrets`` are never shown. ``ca_file`` is PEM of the only trusted
+        authorities; None = the system's. ``client_certificate`` is PEM of our certificate, and of
+        its key unless ``client_key`` holds that; the key has no passphrase. Raises ConfigError.
         """
         self._section = section
         place = f"{section}.url" if section else "url"
@@ -103,7 +108,9 @@ class HttpClient:
         self._idle: deque[_Connection] = deque()
 
     def request(self, method: str, headers: Mapping[str, str], body: bytes | None = None, path: str = "") -> Response:
-        """One exchange; ``path`` is added to that of the URL. Raises HttpFailed, whatever the reason."""
+        """Make one exchange; ``path`` is appended to the path of the URL. Raises HttpFailed,
+        whatever the reason.
+        """
         where = f"{self._path.rstrip('/')}{path}" if path else self._path
         headers = {"User-Agent": f"eventlog/{__version__}", **headers, **self._credentials}
         with self._failing():
@@ -129,7 +136,9 @@ class HttpClient:
             connection.close()
 
     def clean(self, text: str, most: int = EXCERPT) -> str:
-        """Text from outside on one line of at most ``most`` characters, with no control characters and no secrets."""
+        """Return text from outside on one line of at most ``most`` characters, without control
+        characters and secrets.
+        """
         text = without_secrets(text, self._secrets)
         text = "".join(c if c.isprintable() else "\ufffd" for c in " ".join(text.split()))
         return text if len(text) <= most else text[:most] + "..."
@@ -147,7 +156,7 @@ class HttpClient:
         return new, new.exchange(method, path, body, headers, deadline)
 
     def _pop_idle(self) -> _Connection | None:
-        """The connection used last that the server has not closed since."""
+        """Return the last used idle connection that the server has not closed since."""
         while True:
             try:
                 connection = self._idle.pop()
@@ -158,7 +167,7 @@ class HttpClient:
             connection.close()
 
     def _read(self, response: http.client.HTTPResponse) -> bytes:
-        """The whole body, of at most ``max_answer_bytes``."""
+        """Read the whole body, of at most ``max_answer_bytes``."""
         encoding = response.getheader("Content-Encoding", "identity").strip().lower()
         if encoding not in ("identity", ""):
             what = "which was not asked for"
@@ -177,7 +186,7 @@ class HttpClient:
 
     @contextlib.contextmanager
     def _failing(self) -> Iterator[None]:
-        """Say in words why an exchange failed."""
+        """Turn the errors of an exchange into HttpFailed, with the reason in words."""
         in_short = None
         try:
             yield
@@ -216,7 +225,9 @@ def _hint(section: str, option: str) -> str:
 
 
 def _target(url: str, place: str) -> tuple[str, int, str, bool]:
-    """Host and port to connect to, what to ask for there, and whether by TLS. Raises ConfigError."""
+    """Return host and port to connect to, the path to request, and whether TLS is used. Raises
+    ConfigError.
+    """
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -239,7 +250,7 @@ def _target(url: str, place: str) -> tuple[str, int, str, bool]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a name or an address leads to this machine alone."""
+    """Return True if a name or an address leads to this machine alone."""
     if host == "localhost":
         return True
     try:
@@ -249,7 +260,9 @@ def is_loopback(host: str) -> bool:
 
 
 def _tls_context(section: str, ca_file: Path | None, certificate: Path | None, key: Path | None) -> ssl.SSLContext:
-    """Verify the server's certificate and its name, TLS 1.2 or later. Raises ConfigError."""
+    """Return a TLS context that verifies the server's certificate and name, with TLS 1.2 or later.
+    Raises ConfigError.
+    """
     prefix = f"{section}." if section else ""
     if key is not None and certificate is None:
         raise ConfigError(f"{prefix}client_key needs {prefix}client_certificate")
@@ -271,7 +284,7 @@ def _tls_context(section: str, ca_file: Path | None, certificate: Path | None, k
 
 
 def _no_passphrase() -> str:
-    # Without this OpenSSL would ask on the terminal.
+    # Without this function OpenSSL asks for the passphrase on the terminal.
     raise ConfigError("the key of client_certificate has a passphrase; give one without")
 
 
@@ -297,12 +310,14 @@ class _Connection(http.client.HTTPConnection):
     def exchange(
         self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], deadline: float
     ) -> http.client.HTTPResponse:
-        """Send a request and return the response, its body unread. The connection is closed if that fails."""
+        """Send a request and return the response, its body unread. On failure the connection is
+        closed.
+        """
         self._deadline = deadline
         if self.sock is not None:
             self.sock.deadline = deadline
         try:
-            # A server may refuse before it has read everything, and close.
+            # A server may refuse and close before it has read the whole request.
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 self.request(method, path, body, dict(headers))
             return self.getresponse()
@@ -311,7 +326,7 @@ class _Connection(http.client.HTTPConnection):
             raise
 
     def connect(self) -> None:
-        """Connect, with TLS where it is asked for. Raises HttpFailed, which says how that failed."""
+        """Connect, with TLS if it is configured. Raises HttpFailed with the reason."""
         try:
             plain = _connect(self.host, self.port, self._deadline)
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -342,7 +357,9 @@ class _Connection(http.client.HTTPConnection):
         raise HttpFailed(why)
 
     def is_quiet(self) -> bool:
-        """Whether nothing has come since the last answer, the end of the connection neither."""
+        """Return True if the server has sent nothing since the last answer and has not closed the
+        connection.
+        """
         if self.sock is None:
             return False
         poll = select.poll()
@@ -351,7 +368,7 @@ class _Connection(http.client.HTTPConnection):
 
 
 class _PlainSocket(socket.socket):
-    """A socket whose reads and writes end at ``deadline`` (of the monotonic clock)."""
+    """A socket whose reads and writes end at ``deadline`` (on the monotonic clock)."""
 
     deadline = 0.0
 
@@ -365,7 +382,9 @@ class _PlainSocket(socket.socket):
 
 
 class _TlsSocket(ssl.SSLSocket):
-    """The same with TLS, where ``sendall`` is a loop of ``send``."""
+    """A TLS socket whose reads and writes end at ``deadline``; its ``sendall`` is a loop of
+    ``send``.
+    """
 
     deadline = 0.0
 
@@ -386,7 +405,9 @@ def _left(deadline: float) -> float:
 
 
 def _connect(host: str, port: int, deadline: float) -> socket.socket:
-    """A connection to the first address of the host that answers; each gets its share of the time."""
+    """Connect to the first address of the host that answers; each address gets its share of the
+    time.
+    """
     addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     failed: OSError = ConnectionError(f"{host} has no address")
     for number, (family, kind, protocol, _, address) in enumerate(addresses):

@@ -1,7 +1,7 @@
-"""Kafka: records to topics with what the brokers say of each, and topics read from an offset.
+"""Kafka: records sent to topics, with the brokers' answer for each, and topics read from an offset.
 
-All that touches confluent-kafka, the extra ``kafka``. Settings of librdkafka are passed through; secrets among them are
-in no message and no log line.
+This module alone touches confluent-kafka, the extra ``kafka``. Settings of librdkafka are passed
+through; secrets among them appear in no message and no log line.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ _said: dict[str, float] = {}
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Whether librdkafka has not said the same within a minute: it repeats itself while brokers are away."""
+    """Return False if librdkafka has said the same within a minute: it repeats itself while brokers
+    are away.
+    """
     text = _VARIES.sub("", record.getMessage())
     if record.created - _said.get(text, -_QUIET_SECONDS) < _QUIET_SECONDS:
         return False
@@ -51,13 +53,15 @@ def _is_news(record: logging.LogRecord) -> bool:
 _log.addFilter(_is_news)
 
 DEFAULT_TIMEOUT: Final = 30.0
-"""Seconds until a record that no broker has acknowledged counts as not delivered."""
+"""The number of seconds after which a record without a broker's acknowledgement counts as not
+delivered.
+"""
 
 _LINGER_MS: Final = 5
 _PATIENCE: Final = 2.0
 _AT_ONCE: Final = 1000
 _MOMENT: Final = 0.1
-"""Seconds that records are waited for until what has come is given."""
+"""The number of seconds to wait for records before a batch is returned."""
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _OURS: Final = (
@@ -73,11 +77,13 @@ _OF_THE_RECORD: Final = frozenset({
     KafkaError.INVALID_TIMESTAMP,
 })  # fmt: skip
 _MOST_EPOCHS: Final = 30_000
-"""Epochs of one producer id: it has 15 bits for them, and librdkafka does not look."""
+"""The number of epochs of one producer id, which has 15 bits for them; librdkafka does not check
+it.
+"""
 
 
 class KafkaAway(EventlogError):
-    """The brokers cannot be reached, refuse, or have not acknowledged all in time."""
+    """Brokers that cannot be reached, refuse, or have not acknowledged every record in time."""
 
     code = "kafka_away"
     cure = "Check the brokers, the topic and the user's rights. Nothing is marked; the publisher tries again."
@@ -91,7 +97,7 @@ class RecordRefused(EventlogError):
 
 
 class Record(NamedTuple):
-    """What was read of a topic."""
+    """A record read from a topic."""
 
     topic: str
     key: bytes | None
@@ -103,9 +109,9 @@ class Record(NamedTuple):
 def _client(
     kind: Callable[..., Any], brokers: str, properties: Mapping[str, Any] | None, ours: Mapping[str, Any]
 ) -> Any:
-    """A producer or consumer with our settings of librdkafka and what the user adds.
+    """Return a producer or consumer with our settings of librdkafka and the user's.
 
-    Raises ConfigError for a setting that librdkafka refuses, or that we need as it is.
+    Raises ConfigError for a setting that librdkafka refuses, or that only we may set.
     """
     for name in properties or ():
         if name in _OURS:
@@ -117,7 +123,9 @@ def _client(
 
 
 def _refusal(error: Exception) -> str:
-    """Which setting is refused; not its value, which may be a secret."""
+    """Return the message about a refused setting without the setting's value, which may be a
+    secret.
+    """
     said = error.args[0].str() if isinstance(error, KafkaException) else str(error)
     return re.sub(r'"[^"]*"(?= for )|value "[^"]*"', '"..."', said)
 
@@ -126,14 +134,16 @@ def _refusal(error: Exception) -> str:
 
 
 class Transmitter:
-    """Sends records in order, once each as far as one life of it reaches (idempotent producer).
+    """A sender of records in order, each once for as long as the object lives (idempotent
+    producer).
 
-    ``send`` returns at once; ``flush`` waits for the brokers. ``timeout``: seconds for a record to be acknowledged.
-    Raises ConfigError for settings that librdkafka refuses.
+    ``send`` returns at once; ``flush`` waits for the brokers. ``timeout`` is the number of seconds
+    for a record to be acknowledged. Raises ConfigError for settings that librdkafka refuses.
 
-    What was abandoned may still lie in a broker's socket, or in ours. So the same producer goes on, under the next
-    epoch of its id: a partition that has a record of the new epoch takes none of the old one any more, so that nothing
-    comes behind what is sent again. A new producer would have another id, which fences nothing.
+    Abandoned records may still lie in a broker's socket, or in ours. Therefore the same producer
+    goes on, under the next epoch of its id: a partition that has a record of the new epoch accepts
+    none of the old one, so that no old record arrives behind the repeated ones. A new producer
+    would have another id, which fences nothing.
     """
 
     def __init__(
@@ -155,9 +165,10 @@ class Transmitter:
     def send(
         self, topic: str, key: bytes | None, value: bytes | None, headers: tuple[tuple[str, bytes], ...] = ()
     ) -> int:
-        """Hand over a record. Its number, from 0, since the last flush.
+        """Send a record, and return its number since the last flush, from 0.
 
-        Raises RecordRefused for a record that is too large by our own settings, KafkaAway if there is no room for it.
+        Raises RecordRefused for a record that is too large by our own settings, KafkaAway if there
+        is no room for it.
         """
         if self._producer is None:
             self._producer = self._new_producer()
@@ -190,10 +201,12 @@ class Transmitter:
                 return number
 
     def flush(self) -> dict[int, str]:
-        """Wait until all records are acknowledged; reasons of those that the brokers refuse, by number.
+        """Wait until all records are acknowledged, and return the reasons of refused ones by their
+        number.
 
-        A refusal is of the record itself (it is too large, or malformed): to send it again helps nothing. Raises
-        KafkaAway if any is not acknowledged for another reason; all are abandoned then, none is sent later on.
+        A refusal concerns the record itself (it is too large, or malformed), so sending it again is
+        of no use. Raises KafkaAway if a record is not acknowledged for another reason; then all are
+        abandoned, and none is sent later.
         """
         if self._producer is None or not self._sent:
             self._sent = 0
@@ -208,7 +221,7 @@ class Transmitter:
         return {number: error.str() for number, error in failed.items()}
 
     def abandon(self) -> None:
-        """Drop what is not acknowledged, so that it cannot come behind what is sent afterwards."""
+        """Drop the unacknowledged records, so that none of them can arrive behind later ones."""
         self._failed, self._sent = {}, 0
         if self._producer is None:
             return
@@ -219,9 +232,10 @@ class Transmitter:
             self._producer, self._epochs = None, 0
 
     def close(self) -> None:
-        """Drop what was not flushed, and the producer; ``send`` begins with a new one.
+        """Drop the unflushed records and the producer; ``send`` begins with a new one.
 
-        What the brokers take at once they may take: left in a socket it could come behind records of the next one.
+        The brokers have a moment to accept the records: left in a socket, a record could arrive
+        behind records of the next producer.
         """
         if self._producer is not None:
             self._producer.flush(_PATIENCE)
@@ -238,7 +252,9 @@ def _note(failed: dict[int, KafkaError], number: int, error: Any, _message: Any)
 
 
 class Place(NamedTuple):
-    """What a URL names: brokers, topics (perhaps none), and the offset to begin at in every partition."""
+    """The parts of a URL: brokers, topics (perhaps none), and the offset at which to begin in every
+    partition.
+    """
 
     brokers: str
     topics: tuple[str, ...]
@@ -246,7 +262,9 @@ class Place(NamedTuple):
 
 
 def parse_url(url: str) -> Place:
-    """``kafka://host:port[,host:port]/topic[,topic][?offset=earliest|N]``. Raises ConfigError."""
+    """Parse ``kafka://host:port[,host:port]/topic[,topic][?offset=earliest|N]``. Raises
+    ConfigError.
+    """
     parts = urlsplit(url)
     topics = tuple(filter(None, parts.path.strip("/").split(",")))
     query = dict(parse_qsl(parts.query, keep_blank_values=True))
@@ -263,10 +281,11 @@ def parse_url(url: str) -> Place:
 def read_topics(
     place: Place, properties: Mapping[str, Any] | None = None, *, follow: bool = False, timeout: float = DEFAULT_TIMEOUT
 ) -> Iterator[Record | None]:
-    """The records of topics, partition by partition as they come; None if nothing has come for a moment.
+    """Yield the records of topics, partition by partition as they arrive; None if none arrives for
+    a moment.
 
-    Ends at the offsets that the topics end at now; with ``follow`` never. Raises KafkaAway if the brokers cannot be
-    reached within ``timeout`` seconds or a topic is not there, ConfigError.
+    It stops at the offsets where the topics end now; with ``follow`` never. Raises KafkaAway if the
+    brokers cannot be reached within ``timeout`` seconds or a topic does not exist, ConfigError.
     """
     with TopicReader(place.brokers, properties, timeout) as topics:
         spans = topics.spans(place.topics)
@@ -282,20 +301,21 @@ def read_topics(
 
 
 def topics_of(place: Place, properties: Mapping[str, Any] | None = None, timeout: float = DEFAULT_TIMEOUT) -> set[str]:
-    """The topics that there are. Raises KafkaAway, ConfigError."""
+    """Return the names of all topics. Raises KafkaAway, ConfigError."""
     with TopicReader(place.brokers, properties, timeout) as topics:
         return topics.names()
 
 
 Partition: TypeAlias = tuple[str, int]
-"""Topic and number."""
+"""A partition: topic and number."""
 
 
 class TopicReader:
-    """Reads topics from offsets that it is given: it joins no consumer group, and keeps no offset.
+    """A reader of topics from given offsets. It joins no consumer group and stores no offset.
 
-    ``timeout``: seconds that the brokers have for an answer. ``reached``: the next offsets of what ``read_to`` reads.
-    All methods raise KafkaAway. Raises ConfigError for settings that librdkafka refuses.
+    ``timeout`` is the number of seconds that the brokers have for an answer. ``reached`` holds the
+    next offsets of the partitions that ``read_to`` reads. All methods raise KafkaAway. Raises
+    ConfigError for settings that librdkafka refuses.
     """
 
     def __init__(
@@ -318,12 +338,12 @@ class TopicReader:
         self._consumer.close()
 
     def names(self) -> set[str]:
-        """The topics that there are."""
+        """Return the names of all topics."""
         with self._away():
             return set(self._consumer.list_topics(timeout=self._timeout).topics)
 
     def partitions(self, topics: Iterable[str]) -> list[Partition]:
-        """The partitions of topics, which have to be there."""
+        """Return the partitions of topics, which have to exist."""
         partitions: list[Partition] = []
         for topic in topics:
             with self._away():
@@ -335,7 +355,9 @@ class TopicReader:
         return partitions
 
     def spans(self, topics: Iterable[str]) -> dict[Partition, range]:
-        """The offsets that the brokers have of the partitions of topics, which have to be there."""
+        """Return the offsets that the brokers hold for the partitions of topics, which have to
+        exist.
+        """
         spans = {}
         for topic, number in self.partitions(topics):
             with self._away():
@@ -345,7 +367,8 @@ class TopicReader:
 
     def assign(self, starts: Mapping[Partition, int]) -> None:
         """Read these partitions from these offsets on, and no others."""
-        # Offset 0 is where a topic begins, also one that librdkafka has not asked for yet.
+        # Offset 0 means the beginning of a topic, also of one that librdkafka has not asked for
+        # yet.
         with self._away():
             self._consumer.assign(
                 [
@@ -355,7 +378,7 @@ class TopicReader:
             )
 
     def consume(self) -> list[Record]:
-        """What has come, none if nothing comes for a moment."""
+        """Return the records that have arrived, none if none arrives for a moment."""
         records: list[Record] = []
         message: Any
         with self._away():
@@ -368,7 +391,9 @@ class TopicReader:
         return records
 
     def read_to(self, starts: Mapping[Partition, int], ends: Mapping[Partition, int]) -> Iterator[list[Record]]:
-        """Read partitions to their ends: lists of what has come, of no record where nothing has for a moment."""
+        """Read partitions to their ends, and yield batches of records; a batch is empty if no
+        record arrives for a moment.
+        """
         left = {partition for partition, start in starts.items() if start < ends[partition]}
         self.reached = {partition: starts[partition] for partition in left}
         self.assign(self.reached)
@@ -379,7 +404,8 @@ class TopicReader:
             if idle * _MOMENT > self._timeout:
                 raise KafkaAway(f"{self._brokers}: nothing comes of {len(left)} partitions within {self._timeout:g} s")
             yield records
-            # By position, since offsets have gaps. Those at their end go on too while others are not.
+            # Ends are seen by position, since offsets have gaps. Partitions at their end are read
+            # further while others are not.
             with self._away():
                 positions = self._consumer.position([TopicPartition(*partition) for partition in self.reached])
             for position in positions:
