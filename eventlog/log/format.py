@@ -52,7 +52,9 @@ from eventlog.sql.connection import dialect_of
 def changes_of_sorted(
     rows: Iterable[LogRow], source: str, options: Mapping[str, Any], report: Report
 ) -> Iterator[Change]:
-    """The changes of rows that were read from files, in the order of record_id. Raises as ``read``."""
+    """Yield the changes of rows that were read from files, in the order of record_id. Raises as
+    ``read``.
+    """
     chosen = parse_options(LogReaderOptions, options, "the eventlog reader")
     with ExitStack() as stack:
         url = chosen.database_url
@@ -65,7 +67,7 @@ def changes_of_sorted(
 
 
 def _tables(options: LogReaderOptions, database: LiveDatabase | None) -> Database | None:
-    """The tables of the option ``catalog``, else of the database; None without either."""
+    """Return the tables of the option ``catalog``, else of the database; None without either."""
     tables = database_of(options.catalog)
     return database.tables() if tables is None and database is not None else tables
 
@@ -117,7 +119,9 @@ class EventLogFormat(Format):
         return f"{name}/rows.{file_format}"
 
     def read_changes(self, source: str, options: LogReaderOptions, report: Report) -> Iterator[Change]:
-        """The changes of log rows in a file, a directory of files, or the live table of a database URL."""
+        """Yield the changes of log rows in a file, in a directory of files, or in the live table of
+        a database URL.
+        """
         with ExitStack() as stack:
             url = source if is_url(source) else options.database_url
             database = None if url is None else stack.enter_context(live(url, options.schema_name))
@@ -129,12 +133,12 @@ class EventLogFormat(Format):
             tables = _tables(options, database)
             if tables is None:
                 tables = inferred_database(_rows_of_files(source, options, Report()), options.schema)
-            name = "the log" if is_url(source) else source  # a password may stand in a URL
+            name = "the log" if is_url(source) else source  # the URL may contain a password
             yield from _changes(rows, tables, ignored, database, options, report, name)
 
     def write_changes(self, changes: Iterable[Change], target: str, options: LogWriterOptions, report: Report) -> None:
-        """Changes as rows of a file, whole or not at all, or appended to the live table of a database URL in one
-        transaction.
+        """Write changes as rows of a file, whole or not at all, or append them to the live table of
+        a database URL in one transaction.
         """
         catalog = catalog_of(options.catalog)
         options = replace(
@@ -171,16 +175,18 @@ class EventLogFormat(Format):
 
 FORMAT: Final = EventLogFormat()
 
-# --- Change -> rows, in the four styles -------------------------------------------------------------------------------
+# --- changes to rows, in the four styles
+# ------------------------------------------------------------------------------
 
 
 def change_to_rows(change: Change, catalog: Catalog | None, options: LogWriterOptions, now: datetime) -> list[LogRow]:
-    """The rows that say a change, record_id 0: whoever keeps the log numbers them (spec/change-model.md 4).
+    """Return the rows that describe a change, none if it changes nothing (spec/change-model.md 4).
 
-    No rows if it changes nothing. A change that still has to be queried back keeps its types 5 to 8, whatever the
-    style. ``options``: changes of another schema than that of the log are refused, if it is known; ``existing_keys`` is
-    a function of the table there. ``now``, aware: event_time where the commit time is not known. Raises NotExpressible,
-    NeedsRowCodec.
+    Their record_id is 0: the file writer or the database numbers them. A change that still has to
+    be queried back keeps its types 5 to 8, whatever the style. If the schema of the log is known,
+    changes of another schema are refused. ``options.existing_keys`` is a function of the table
+    here. ``now`` is aware and serves as event_time if the commit time is unknown. Raises
+    NotExpressible, NeedsRowCodec.
     """
     if options.schema is not None and change.schema not in (None, options.schema):
         raise NotExpressible(
@@ -211,7 +217,9 @@ def change_to_rows(change: Change, catalog: Catalog | None, options: LogWriterOp
 
 
 class _RowWriter(NamedTuple):
-    """What the rows of one change are made with."""
+    """A writer of the rows of one change: the values that they share, and the event types of the
+    style.
+    """
 
     change: Change
     object_class: ObjectClass | None
@@ -223,7 +231,9 @@ class _RowWriter(NamedTuple):
         return [self._row(EventType.DELETE_ROW, key)]
 
     def insert(self, key: Key, after: Row) -> list[LogRow]:
-        """A row per value that is not NULL; what is written of a row without any: spec/triggers.md 2."""
+        """Return one row for each value that is not NULL. For an object without any,
+        spec/triggers.md 2 says the row.
+        """
         kind = self.insert_type
         if kind == EventType.INSERT_ROW_QUERY_BACK:
             return [self._row(kind, key)]
@@ -250,14 +260,15 @@ class _RowWriter(NamedTuple):
         return [row for name in columns for row in self._updated(kind, key, name, after[name])]
 
     def _updated(self, kind: int, key: Key, name: str, new: Value) -> list[LogRow]:
-        """The rows of one column; type 3 where its old value is not known."""
+        """Return the rows of one column; type 3 if its old value is unknown."""
         before = self.change.before or {}
         is_known = name in before and name not in (self.change.extras.get("changed_unknown") or ())
         old_texts, new_texts = self._texts(name, before.get(name)) if is_known else [], self._texts(name, new)
         if not is_multi_valued(new):
             kind = kind if is_known else EventType.UPDATE_FIELD_REMOVE_ALL
             return [self._row(kind, key, name, next(iter(old_texts), None), next(iter(new_texts), None))]
-        # Of a child table: one row a value, and type 3, which removes the others, only where they are not known.
+        # A child table's column has one row for each value. Type 3, which removes the other values,
+        # comes first only if they are unknown.
         first: list[LogRow] = []
         if not is_known:
             first = [self._row(EventType.UPDATE_FIELD_REMOVE_ALL, key, name, None, next(iter(new_texts), None))]
@@ -267,7 +278,9 @@ class _RowWriter(NamedTuple):
         ]
 
     def query_back(self, key: Key) -> list[LogRow]:
-        """The types that a change without its row was read from: 5, 6; or 7, 8 beside what the log held by value."""
+        """Return the rows of a change that was read without its row: types 5 and 6, or 7 and 8
+        beside the values that the log held.
+        """
         extras = self.change.extras
         is_insert = self.change.op is not ChangeOp.UPDATE
         if extras["query_back"] == "row":
@@ -292,7 +305,9 @@ class _RowWriter(NamedTuple):
             raise refused_column(self.change, name, error) from error
 
     def _first_column(self) -> str | None:
-        """The first non-key column of the class; None if it has none or is not known."""
+        """Return the first non-key column of the class; None if it has none or the class is
+        unknown.
+        """
         attributes = () if self.object_class is None else self.object_class.attributes
         return next((one.name for one in attributes if not one.is_key and not one.multi_valued), None)
 
@@ -305,8 +320,10 @@ class _RowWriter(NamedTuple):
 
 
 def _check_text(row: LogRow, *, holds_nul: bool) -> None:
-    """Raise NotExpressible for a row with half a surrogate pair, which no UTF-8 has and no reader of a log takes, and
-    for one with U+0000 where the database has no place for it.
+    """Raise NotExpressible for a row that no log can hold.
+
+    Half a surrogate pair has no UTF-8 form, and no reader of a log accepts it. U+0000 has no place
+    in some databases (``holds_nul`` False).
     """
     for name, text in zip(LogRow._fields, row, strict=True):
         if not isinstance(text, str) or text.isprintable():

@@ -1,7 +1,12 @@
-"""Rows of the event log -> changes: check, fold, precedence, query-back (spec/change-model.md 3.1).
+"""Rows of the event log to changes: check, fold, precedence, query-back (spec/change-model.md 3.1).
 
-The publisher makes events of groups without it, since a modify keeps every step of a repeated column; a Change holds
-the net effect.
+The publisher makes events of groups without this module, since a modify keeps every step of a
+repeated column; a Change holds the net effect.
+
+Reading is a hot path: rows and changes are tuples unpacked by position, a Change is made by
+``tuple.__new__`` without its checks, and everything that follows from a class or an attribute is
+looked up once (``lru_cache``). In return the order of the fields stands in each unpacking, and
+``for a, b in (row,)`` stands for an assignment inside a comprehension.
 """
 
 from __future__ import annotations
@@ -47,12 +52,12 @@ def rows_to_changes(
     report: Report,
     source: str,
 ) -> Iterator[Change]:
-    """The changes of rows in ascending order of record_id, in the order of their groups' first rows (spec/event-log.md
-    6, 8.3).
+    """Yield the changes of rows in ascending order of record_id, in the order of their groups'
+    first rows (spec/event-log.md 6, 8.3).
 
-    ``query_back`` None = no connection: changes of types 5 to 8 come without their row. Bad rows are passed over.
-    ``source``: whose rows they are, for messages.
-    Raises FormatError for rows that are out of order.
+    Without a connection (``query_back`` None) changes of types 5 to 8 come without their row. Bad
+    rows are reported and skipped. ``source`` names the origin of the rows in messages. Raises
+    FormatError for rows that are out of order.
     """
     schema = options.schema or catalog.schema
     read_group = group_reader(
@@ -85,7 +90,7 @@ def _ascending(rows: Iterable[LogRow], source: str, report: Report) -> Iterator[
 
 
 def _of_status(rows: Iterable[LogRow], letters: frozenset[str], report: Report) -> Iterator[LogRow]:
-    """Rows of the wanted statuses; CHAR padding is ignored (spec/event-log.md 2)."""
+    """Yield the rows of the wanted statuses; CHAR padding is ignored (spec/event-log.md 2)."""
     for row in rows:
         status = row.status.rstrip(" ")
         if status in letters:
@@ -131,24 +136,25 @@ def _changes(
             report.count("groups_gone" if row is None else "groups_empty")
 
 
-# --- a group of rows -> Change ----------------------------------------------------------------------------------------
+# --- a group of rows to a change
+# --------------------------------------------------------------------------------------
 
-# Bound names: an enumeration's members are looked up slowly.
+# Names of the module, since looking up an enumeration's members is slow.
 _INSERT, _UPDATE, _DELETE = ChangeOp.INSERT, ChangeOp.UPDATE, ChangeOp.DELETE
 _INSERTS: Final = frozenset((INSERT_FIELD, INSERT_ROW_QUERY_BACK, INSERT_FIELD_QUERY_BACK))
 _NO_EXTRAS: Final[Mapping[str, Any]] = {}
 _MOST_ATTRIBUTES: Final = 4096
-_new: Final = tuple.__new__  # a NamedTuple from its fields, in less than half the time
+_new: Final = tuple.__new__  # makes a NamedTuple from its fields in less than half the time
 
 UNREAD: Final[CurrentRow] = {}
-"""In place of the current row of an object that nobody has looked for, since there is no connection."""
+"""The current row of an object that was not looked up, since there is no connection."""
 
 _WITH_FRACTION: Final = frozenset((Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMPTZ))
 _BEYOND_MICROSECONDS = re.compile(r"\.[0-9]{6}0*[1-9]")
 
 _ReadGroup: TypeAlias = Callable[[Group, Decision | None, CurrentRow | None, Mapping[int, LogRow]], Change | None]
-"""A group, what precedence decides of it, its current row (None = it is gone), and its rows by record_id as the log has
-them -> its change.
+"""A function from a group, the decision of precedence on it, its current row (None = deleted) and
+its log rows by record_id to its change.
 """
 
 
@@ -158,16 +164,19 @@ def group_reader(
     char_padding: str = "trim",
     truncated: Callable[[str], None] | None = None,
 ) -> _ReadGroup:
-    """The function that gives the changes of groups; what follows from their classes is looked up once.
+    """Return the function that makes the changes of groups; it looks up once what follows from
+    their classes.
 
-    ``schema``: that of the log. ``time_zone``: of times without one; ``char_padding``: blanks of CHAR (spec/xds.md 6).
-    ``truncated`` is told the columns (``schema.table.column``) whose fraction has more than the six digits kept. Raises
-    ConfigError.
+    ``schema`` is that of the log. ``time_zone`` applies to times without one, ``char_padding`` to
+    the blanks of CHAR (spec/xds.md 6). ``truncated`` is called with each column
+    (``schema.table.column``) whose fraction has more than the six digits kept. Raises ConfigError.
 
-    None: the object is gone and nothing is left, or its rows say nothing. The current row is what was read back, as
-    ``build_event`` takes it, where precedence asks for it; ``UNREAD`` without a connection, which leaves ``after``
-    None, ``extras["columns"]`` naming what is to be read and ``extras["known"]`` what the log holds. Time and user are
-    those of the group's first row. The function raises FormatError naming that row.
+    The function returns None if the object is gone and no row of the group is left, or if its rows
+    change nothing. The current row is the row that was read back, as ``build_event`` takes it, if
+    precedence asks for one. It is ``UNREAD`` without a connection: then ``after`` is None,
+    ``extras["columns"]`` names the columns to read, and ``extras["known"]`` holds the values of the
+    log. Time and user are those of the group's first row. The function raises FormatError naming
+    that row.
     """
     read_moment = moment_reader(time_zone)
 
@@ -208,7 +217,7 @@ def group_reader(
         if images is None:
             return None
         op, before, after, changed, extras = images
-        # Valid by what has made it: not checked again.
+        # The change is valid by construction, so its checks are skipped.
         return _new(
             Change,
             (schema, object_class.name, op, key, before, after, changed, str(first),
@@ -221,7 +230,7 @@ def group_reader(
 _Columns: TypeAlias = dict[str, Value]
 _ValueOf: TypeAlias = Callable[[Attribute], ReadValue]
 _Images: TypeAlias = tuple[ChangeOp, _Columns | None, _Columns | None, frozenset[str] | None, Mapping[str, Any]]
-"""Operation, rows before and after, what was changed, extras."""
+"""Operation, row before, row after, changed columns, extras."""
 
 
 def _images(
@@ -262,14 +271,16 @@ def _images(
 def _logged(
     rows: Sequence[CheckedRow], log_rows: Mapping[int, LogRow], value_of: _ValueOf
 ) -> tuple[_Columns, _Columns]:
-    """Old and new values of the columns that rows hold a value of; key columns say nothing (spec/xds.md 4.2)."""
+    """Return the old and new values of the columns whose values the rows hold; rows of key columns
+    count for nothing (spec/xds.md 4.2).
+    """
     before: _Columns = {}
     after: _Columns = {}
     steps: dict[str, list[ValueStep]] = {}
     for record_id, event_type, _, attribute, goes, _ in rows:
         if attribute is None or attribute.is_key or event_type in READS:
             continue
-        if goes is ALL:  # of type 3, or of type 2 with an old value that cannot be read (spec/xds.md 4.3)
+        if goes is ALL:  # type 3, or type 2 with an unreadable old value (spec/xds.md 4.3)
             event_type = UPDATE_FIELD_REMOVE_ALL
         name, read, log_row = attribute.name, value_of(attribute), log_rows[record_id]
         old = None if event_type != UPDATE_FIELD or log_row.old_value is None else read(log_row.old_value)
@@ -289,7 +300,7 @@ def _logged(
 
 
 def _steps(event_type: int, old: Value, new: Value) -> list[ValueStep]:
-    """The steps of a row of a multi-valued attribute."""
+    """Return the steps of a row of a multi-valued attribute."""
     steps: list[ValueStep] = [(Op.REMOVE_ALL, ())] if event_type == UPDATE_FIELD_REMOVE_ALL else []
     if old is not None:
         steps.append((Op.REMOVE, (old,)))
@@ -299,7 +310,9 @@ def _steps(event_type: int, old: Value, new: Value) -> list[ValueStep]:
 
 
 def _read_back(attribute: Attribute, current: CurrentRow, value_of: _ValueOf) -> Value:
-    """The value read back: of several in a single-valued column the first by its text (spec/xds.md 4.3)."""
+    """Return the value that was read back. Of several values in a single-valued column it is the
+    first by its text (spec/xds.md 4.3).
+    """
     texts = sorted({text for text in current[attribute.name] if text is not None})
     read = value_of(attribute)
     if attribute.multi_valued:
@@ -308,7 +321,9 @@ def _read_back(attribute: Attribute, current: CurrentRow, value_of: _ValueOf) ->
 
 
 def with_rows(change: Change, group: Group, log_rows: Mapping[int, LogRow]) -> Change:
-    """The change of a group, its ``extras`` telling of the group's rows: record_ids, types, status."""
+    """Return the change of a group with record_ids, types and status of the group's rows in its
+    ``extras``.
+    """
     rows = {
         "record_ids": ids_of(group),
         "types": [event_type for _, event_type, _, _, _, _ in group],
@@ -317,15 +332,17 @@ def with_rows(change: Change, group: Group, log_rows: Mapping[int, LogRow]) -> C
     return change._replace(extras={**rows, **change.extras})
 
 
-# --- the tables of a log, as far as its rows tell ---------------------------------------------------------------------
+# --- the tables of a log, inferred from its rows
+# ----------------------------------------------------------------------
 
 _TEXT = ColumnType(Kind.CHARACTER)
 
 
 def inferred_database(rows: Iterable[LogRow], schema: str | None) -> Database:
-    """Tables by table_name, key columns by the first table_key that can be read, columns by column_name.
+    """Return the tables by table_name, with the key columns of the first readable table_key and
+    columns by column_name.
 
-    ``child.column`` is taken for the value of a child table, which is multi-valued (spec/xds.md 5).
+    ``child.column`` is read as the value of a child table, which is multi-valued (spec/xds.md 5).
     """
     keys: dict[str, tuple[str, ...]] = {}
     columns: dict[str, dict[str, str]] = {}
@@ -355,7 +372,9 @@ def inferred_database(rows: Iterable[LogRow], schema: str | None) -> Database:
 
 
 def _is_name(text: str) -> bool:
-    """Whether a class can have it: a row with another name is bad by itself, and spoils no class."""
+    """Return True if a class can have this name. A row with another name is bad by itself, and
+    spoils no class.
+    """
     try:
         check_unicode(text)
     except BadValue:

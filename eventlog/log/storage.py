@@ -1,5 +1,5 @@
-"""Where rows of the event log are read from and written to: files of JSON lines, CSV or Parquet, and the live table of
-a database; with the options of both, those of spec/event-log.md 9 under their names there.
+"""The storage of event log rows: files of JSON lines, CSV or Parquet, and the live table of a
+database; with the options of reader and writer under the names of spec/event-log.md 9.
 
 The columns of a file are found by their standard names, without case, else by ``column_map`` or by position
 (``layout``), as those of a table are (spec/event-log.md 1.3). In CSV a field without quotes and without a character is
@@ -78,7 +78,7 @@ _STYLES: Final = object_of(STYLE.kind, f"an object of {STYLE.kind.legal}")
 
 @dataclass(frozen=True, slots=True)
 class _LogOptions(CheckedOptions):
-    """Options of reader and writer: where the log is, and what its columns are called."""
+    """Options that reader and writer share: the place of the log, and the names of its columns."""
 
     catalog: CatalogOption = shared(CATALOG)
     schema_name: str | None = option(None, STRING, "schema of the live log and its classes")
@@ -94,7 +94,7 @@ class _LogOptions(CheckedOptions):
 class LogReaderOptions(_LogOptions):
     """Options of the reader.
 
-    The tables are those of ``catalog``, else of the database, else everything is text.
+    The tables come from ``catalog``, else from the database. Without both, every column is text.
     """
 
     schema: str | None = option(None, STRING, "schema of the changes; default: that of the catalogue")
@@ -126,11 +126,13 @@ class LogWriterOptions(_LogOptions):
 # --- files ------------------------------------------------------------------------------------------------------------
 
 _NAMES: Final = {"csv": "csv", "json": "jsonl", "parquet": "parquet"}
-"""``file_format`` by the formats of ``files.tabular``."""
+"""The values of ``file_format`` by the format names of ``files.tabular``."""
 
 
 def file_format_of(path: str, option: str | None) -> str:
-    """One of ``FILE_FORMATS``: the option, else by the file's name. Raises ConfigError if that does not say it."""
+    """Return one of ``FILE_FORMATS``: the option, else the format that the file's name says. Raises
+    ConfigError if it says none.
+    """
     if option is not None:
         return option
     known = tabular.FORMATS.get(Path(path).suffix.lower())
@@ -142,11 +144,12 @@ def file_format_of(path: str, option: str | None) -> str:
 
 
 _Refuse: TypeAlias = Callable[[FormatError], None]
-"""Called with what is wrong with one row; returns to go on."""
+"""A function that is called with the error of one row; reading goes on if it returns."""
 
 
 def read_rows(source: str, options: _LogOptions, refuse: _Refuse) -> Iterator[LogRow]:
-    """The rows of a file, or of the files of a directory. A row that is none goes to ``refuse``.
+    """Yield the rows of a file, or of the files of a directory. The error of a row that cannot be
+    read goes to ``refuse``.
 
     Raises FormatError for a file that cannot be read further, ConfigError for its columns, OSError.
     """
@@ -162,7 +165,7 @@ def read_rows(source: str, options: _LogOptions, refuse: _Refuse) -> Iterator[Lo
 
 
 def _records(path: Path, options: _LogOptions) -> Iterator[tuple[str, tabular.Row]]:
-    """Where each row stands, and its ten values in the order of a row's fields."""
+    """Yield the place of each row, and its ten values in the order of a row's fields."""
     file_format = file_format_of(str(path), options.file_format)
     if file_format == "jsonl":
         columns: Sequence[str] = ()
@@ -189,7 +192,7 @@ def _records(path: Path, options: _LogOptions) -> Iterator[tuple[str, tabular.Ro
 
 
 def _columns(names: Sequence[str], options: _LogOptions, path: Path) -> list[str]:
-    """The names of the ten columns in the order of a row's fields."""
+    """Return the names of the ten columns in the order of a row's fields."""
     by_name = {name.casefold(): name for name in names}
     if column_map := options.column_map:
         missing = [field for field in LogRow._fields if column_map.get(field, "").casefold() not in by_name]
@@ -198,7 +201,8 @@ def _columns(names: Sequence[str], options: _LogOptions, path: Path) -> list[str
                 f"{path} has no column for {missing[0]} by column_map; its columns are {', '.join(names)}"
             )
         return [by_name[column_map[field].casefold()] for field in LogRow._fields]
-    # A JSON object may leave out what is NULL; the standard names are in small letters then.
+    # A JSON object may leave out columns that are NULL; their standard names are in small letters
+    # then.
     if "record_id" in by_name and "event_type" in by_name:
         return [by_name.get(field, field) for field in LogRow._fields]
     if len(names) < len(LogRow._fields):
@@ -210,7 +214,7 @@ def _columns(names: Sequence[str], options: _LogOptions, path: Path) -> list[str
 
 
 _HIGHEST: Final = 2**63 - 1
-"""The highest record_id that any database has."""
+"""The highest record_id in any database."""
 
 
 def _row(values: Sequence[Any]) -> LogRow:
@@ -245,7 +249,9 @@ def _text(value: Any) -> str | None:
 
 
 def write_rows(rows: Iterable[LogRow], target: str, file_format: str) -> None:
-    """Write a file of rows, whole or not at all. Raises ConfigError if what it needs is not installed, OSError."""
+    """Write a file of rows, whole or not at all. Raises ConfigError if a package is missing,
+    OSError.
+    """
     names = LogRow._fields
     if file_format == "parquet":
         arrow = tabular.pyarrow()
@@ -264,7 +270,9 @@ def write_rows(rows: Iterable[LogRow], target: str, file_format: str) -> None:
 
 
 def _csv_line(values: Sequence[object]) -> bytes:
-    """A row in which every text is quoted, as PostgreSQL's COPY reads it with FORCE_NULL or without."""
+    """Return a line in which every text is quoted, as PostgreSQL's COPY reads it with FORCE_NULL or
+    without.
+    """
     fields = ("" if v is None else str(v) if isinstance(v, int) else tabular.quoted(str(v)) for v in values)
     return (",".join(fields) + "\n").encode("utf-8", "surrogatepass")
 
@@ -276,7 +284,9 @@ _BATCH: Final = 10_000
 
 
 def is_url(text: str) -> bool:
-    """Whether this is a database URL and no path. Raises ConfigError for a URL of another kind."""
+    """Return True for a database URL, False for a path. Raises ConfigError for a URL of another
+    kind.
+    """
     scheme, separator, _ = text.partition("://")
     if not separator:
         return False
@@ -287,8 +297,10 @@ def is_url(text: str) -> bool:
 
 @contextmanager
 def live(url: str, schema: str | None) -> Iterator[LiveDatabase]:
-    """A connection to the database of a URL for as long as it is needed; what was written is rolled back unless
-    committed. Raises ConfigError, DatabaseError, DatabaseAway.
+    """Connect to the database of a URL for the length of the block; writes are rolled back unless
+    committed.
+
+    Raises ConfigError, DatabaseError, DatabaseAway.
     """
     dialect = dialect_of(url)
     engine = connect(url, secret=_PASSWORD)
@@ -301,24 +313,26 @@ def live(url: str, schema: str | None) -> Iterator[LiveDatabase]:
 
 @dataclass(frozen=True, slots=True)
 class LiveDatabase:
-    """A connection to a database with the classes' tables, perhaps a log; ``schema`` None = the current one."""
+    """A connection to a database with the tables of the classes and perhaps a log; ``schema`` None
+    = the current one.
+    """
 
     connection: Connection
     dialect: Dialect
     schema: str | None
 
     def tables(self) -> Database:
-        """Its tables as they are now."""
+        """Return the tables as they are now."""
         return self.dialect.reflect(self.connection, self.schema)
 
     def query_back(
         self, object_class: ObjectClass, keys: Sequence[str], attributes: Sequence[Attribute]
     ) -> Mapping[str, CurrentRow]:
-        """The current rows of objects by canonical key, gone ones left out."""
+        """Return the current rows of objects by canonical key; deleted objects are missing."""
         return self.dialect.query_back(self.connection, self.schema, object_class, keys, attributes)
 
     def log(self, options: _LogOptions) -> LogTable:
-        """The log table. Raises LogTableError, ConfigError."""
+        """Return the log table. Raises LogTableError, ConfigError."""
         return locate_log(
             self.connection,
             self.dialect,
@@ -330,7 +344,7 @@ class LiveDatabase:
         )
 
     def rows(self, log: LogTable) -> Iterator[LogRow]:
-        """All rows of the log in the order of record_id, read in batches."""
+        """Yield all rows of the log in the order of record_id, read in batches."""
         record_id = sa.column(quoted(log.columns[0]), sa.BigInteger())
         table = _table(log, [record_id])
         last = 0
@@ -343,7 +357,9 @@ class LiveDatabase:
             yield from sorted(self.dialect.read_rows(self.connection, log, [(first, last)]))
 
     def append(self, log: LogTable, rows: Iterable[LogRow]) -> None:
-        """Add rows to the log, which numbers them, in the order given. The caller commits."""
+        """Append rows to the log in the order given; the database numbers them. The caller
+        commits.
+        """
         columns = [sa.column(quoted(name), _bind_type(log, position)) for position, name in enumerate(log.columns)]
         insert = sa.insert(_table(log, columns))
         is_moment = log.types[3].kind in (ColumnKind.TIMESTAMP, ColumnKind.TIMESTAMPTZ, ColumnKind.DATE)
@@ -367,7 +383,7 @@ def _bind_type(log: LogTable, position: int) -> TypeEngine[Any]:
 
 
 def _parameters(log: LogTable, row: LogRow, is_moment: bool) -> dict[str, object]:
-    """The values of all columns but record_id, which the database gives."""
+    """Return the values of all columns but record_id, which the database assigns."""
     values: dict[str, object] = dict(zip(log.columns[1:], row[1:], strict=True))
     if is_moment and row.event_time is not None:
         values[log.columns[3]] = datetime.fromisoformat(row.event_time)
