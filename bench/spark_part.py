@@ -26,6 +26,7 @@ from eventlog.publisher.context import PublisherOptions
 from eventlog.spark import job as jobs
 from eventlog.spark.fold import Builder, read_parts
 from eventlog.spark.job import Job, Output
+from eventlog.spark.output import output_format
 from eventlog.spark.session import tune_collector
 from eventlog.sql.dialect import Part
 
@@ -49,10 +50,12 @@ def main() -> None:
 
 def job_over(rows: list[LogRow], directory: str) -> Job:
     """A job of one part, which reads no database."""
-    place: Any = SimpleNamespace(log=SimpleNamespace(types=()), url="", url_file=None)
+    log = SimpleNamespace(schema="bench", name="eventlog", types=())
+    place: Any = SimpleNamespace(log=log, url="postgresql://localhost/bench", url_file=None)
     nothing: Any = None
     parts = (Part(1, len(rows), len(rows)),)
-    output = Output(directory, "lines", "none", 2**28, 128)
+    options = output_format("xds").read_options(load(None, {}), {}, "lines")
+    output = Output(directory, "lines", "none", 2**28, 128, options=options)
     options = PublisherOptions(driver_user="eventlog")
     now, config = datetime.now(UTC), load(None, {})
     job = Job("bench", place, "", config, nothing, None, options, parts, frozenset(), 4, output, now)

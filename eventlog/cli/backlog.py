@@ -152,7 +152,12 @@ def backlog(
     if not context.quiet:
         note("Spark starts, which takes some seconds")
     with _monitoring(config, location, file_format) as progress:
-        report = spark.run(config, request if progress is None else replace(request, progress=progress))
+        try:
+            report = spark.run(config, request if progress is None else replace(request, progress=progress))
+        except BaseException as error:
+            for said in getattr(error, "__notes__", ()):
+                note(said)
+            raise
     if as_json:
         print_json({**asdict(report), "files": [asdict(file) for file in report.manifest.files]})
     elif not context.quiet:

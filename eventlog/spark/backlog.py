@@ -13,9 +13,9 @@ import re
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 
 from eventlog.config.load import Config
 from eventlog.core.event_ids import raised_at
-from eventlog.errors import ConfigError, number_of
+from eventlog.errors import ConfigError, EventlogError, number_of
 from eventlog.publisher.configured_classes import class_names, class_schema, with_tables
 from eventlog.publisher.context import Context, Counters, warn_of_loopback
 from eventlog.publisher.cycle import recorded_ids
@@ -34,7 +34,7 @@ from eventlog.publisher.queue import read_recorded
 from eventlog.qlik import sequence
 from eventlog.qlik.file_tables import STATE_FILE
 from eventlog.qlik.sequence import SequenceExhausted
-from eventlog.spark.directory import MANIFEST, Claim, Directory, begin, finish, resume
+from eventlog.spark.directory import MANIFEST, TEMPORARY, Claim, Directory, begin, finish, resume
 from eventlog.spark.fold import fold_bucket, read_parts
 from eventlog.spark.hold import (
     ACKNOWLEDGED,
@@ -143,17 +143,21 @@ def run(config: Config, request: Request) -> Report:
         deletes = request.acknowledge == "delete"
         config = replace(config, publisher=replace(config.publisher, delete_from_log=deletes))
     began = time.monotonic()
-    directory = Directory(request.out)
-    with open_context(config, Counters()) as context:
-        settings = _settings(config, request, context)
-        manifest = _resume(context, directory, settings, ACKNOWLEDGED if request.acknowledge else ())
-        is_resumed = manifest is not None
-        converted = began
-        if manifest is None:
-            if not request.copy:
-                refuse_if_held(context, directory)
-            manifest = _convert(config, request, context, directory, settings)
-            converted = time.monotonic()
+    with ExitStack() as stack:
+        with _noted("nothing was marked"):
+            directory = Directory(request.out)
+            context = stack.enter_context(open_context(config, Counters()))
+            settings = _settings(config, request, context)
+            manifest = _resume(context, directory, settings, ACKNOWLEDGED if request.acknowledge else ())
+            is_resumed = manifest is not None
+            converted = began
+            if manifest is None:
+                if not request.copy:
+                    refuse_if_held(context, directory)
+                directory.make_writable()
+                with _without_temporary(directory):
+                    manifest = _convert(config, request, context, directory, settings)
+                converted = time.monotonic()
         marked = None
         if request.mark:
             marked = mark(context, directory, manifest, request.connections, request.quiet, request.progress)
@@ -161,6 +165,27 @@ def run(config: Config, request: Request) -> Report:
             warn_of_loopback(context, manifest.totals.get("rows_loopback", 0))
     ended = time.monotonic()
     return Report(manifest, is_resumed, marked, ended - began, converted - began, ended - converted)
+
+
+@contextmanager
+def _noted(note: str) -> Iterator[None]:
+    """Add a note to whatever the block raises: the command line shows it behind the message."""
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(note)
+        raise
+
+
+@contextmanager
+def _without_temporary(directory: Directory) -> Iterator[None]:
+    """Delete what waits between the stages, as large as the output, if the block fails."""
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError, EventlogError):
+            directory.delete(TEMPORARY)
+        raise
 
 
 def _claim(context: Context) -> Claim:
@@ -334,7 +359,7 @@ def _run_job(spark: SparkSession, job: Job, request: Request) -> list[PartReport
     in_buckets = by_number(blobs, job.buckets, "target").sortWithinPartitions("kind", "target", "first_id")
     folded = in_buckets.mapInArrow(partial(fold_bucket, job), BLOB_SCHEMA)
     reports = by_number(folded, parts + 1, "target").mapInArrow(partial(write_part, job, count), REPORT_SCHEMA)
-    what_then = "nothing was marked and nothing is lost; run the same command again"
+    what_then = "nothing is lost; run the same command again"
     with (
         job_group(spark, job.name, "event log to documents"),
         shown("converting", progress, request.quiet, request.progress),

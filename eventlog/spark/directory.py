@@ -164,7 +164,21 @@ class Directory:
     def make(self, name: str = "") -> None:
         """Make the directory, or a folder in it, and those it stands in. An object store has none."""
         if not self._is_object_store:
-            self._fs.create_dir(self.within(name), recursive=True)
+            with _refuse_full(self.location):
+                self._fs.create_dir(self.within(name), recursive=True)
+
+    def make_writable(self) -> None:
+        """Make the directory, and try to write there. Raises ConfigError if the directory takes no file."""
+        attempt = f"{TEMPORARY}-{uuid.uuid4().hex}"
+        try:
+            self.make()
+            with self.open(attempt):
+                pass
+            self.delete(attempt)
+        except OSError as error:
+            raise ConfigError(
+                f"--out {self.location} cannot be written: {masked(str(error))}; look at its name and your rights"
+            ) from None
 
     def read(self, name: str) -> bytes:
         """The content of a file. Raises OSError."""
@@ -191,7 +205,8 @@ class Directory:
     def open(self, name: str) -> FileStream:
         """A stream to a new file. Raises ConfigError if its folder is missing, as if workers have another disk."""
         try:
-            return FileStream(self._fs.open_output_stream(self.within(name)), self.location)
+            with _refuse_full(self.location):
+                return FileStream(self._fs.open_output_stream(self.within(name)), self.location)
         except FileNotFoundError:
             raise ConfigError(
                 f"{self.within(name)} cannot be written: its folder is not there; is {self.location} a directory that "
@@ -200,10 +215,11 @@ class Directory:
 
     def settle(self, temporary: str, name: str) -> None:
         """Give a finished file its name. On this machine the file is on the disk then, its name not before ``sync``."""
-        if self.is_local:
-            sync_path(self.within(temporary))
-        if temporary != name:
-            self._fs.move(self.within(temporary), self.within(name))
+        with _refuse_full(self.location):
+            if self.is_local:
+                sync_path(self.within(temporary))
+            if temporary != name:
+                self._fs.move(self.within(temporary), self.within(name))
 
     def sync(self, name: str = "") -> None:
         """Make the names in the directory, or in a folder of it, durable."""

@@ -283,7 +283,11 @@ def mark(
         seen[0] += rows
 
     with shown("marking", lambda: Done(seen[0] / max(1, total), seen[0], 0, total=total), quiet, progress):
-        marked = _mark_rows(context, directory, manifest, threads, done)
+        try:
+            marked = _mark_rows(context, directory, manifest, threads, done)
+        except BaseException as error:
+            error.add_note("marking has begun: the same command marks the rest, each row once")
+            raise
     _release(context, hold)
     return marked
 
@@ -323,7 +327,7 @@ def _mark_rows(
         with one_at_a_time, _committed(context) as connection:
             held = context.dialect.holds_lock(connection, context.log)
         if not held:
-            raise DatabaseAway(f"the lock of the log {context.log} is lost; run the command again to finish the marks")
+            raise DatabaseAway(f"the lock of the log {context.log} is lost")
 
     still_locked()
     changed = _strike_flights(context, directory, manifest)

@@ -7,7 +7,6 @@ batches, in record_id order. With ``snapshot`` all of them see the same rows.
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -41,15 +40,20 @@ class Place:
 
 @contextmanager
 def place_for(url: URL, log: LogTable, *, on_this_machine: bool) -> Iterator[Place]:
-    """The place of a log that this process reaches by ``url``, until the end of the block."""
+    """Give the place of a log that this process reaches by ``url``, until the end of the block.
+
+    On this machine the workers read the whole URL from a file in memory that has no name: they reach it through this
+    process, as its user alone can, and it is gone with this process, however that ends.
+    """
     shown = without_secrets(url)
     if not on_this_machine:
         yield Place(shown, None, log)
         return
-    with tempfile.NamedTemporaryFile("w", prefix="eventlog-url-", encoding="utf-8") as file:  # mode 0600
+    with os.fdopen(os.memfd_create("eventlog-url"), "w", encoding="utf-8") as file:
+        os.fchmod(file.fileno(), 0o600)
         file.write(url.render_as_string(hide_password=False))
         file.flush()
-        yield Place(shown, file.name, log)
+        yield Place(shown, f"/proc/{os.getpid()}/fd/{file.fileno()}", log)
 
 
 def without_secrets(url: URL) -> str:

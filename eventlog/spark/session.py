@@ -19,6 +19,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib import resources
 from inspect import signature
+from io import TextIOBase
 from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
@@ -26,7 +27,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 import pyarrow as pa
 import pyspark
 from py4j.protocol import Py4JError
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
@@ -83,13 +84,14 @@ _FIRST_COMPILER: Final = "-XX:TieredStopAtLevel=1"
 """Java only moves bytes between workers, which does not pay for the second compiler's time."""
 LOCAL_JAVA_OPTIONS: Final = (
     f"-Dlog4j2.configurationFile={resources.files('eventlog.spark').joinpath('log4j2.properties')} "
-    f"-XX:+UseParallelGC {_FIRST_COMPILER}"
+    f"-Xlog:disable -Xlog:all=warning:stderr -XX:+UseParallelGC {_FIRST_COMPILER}"
 )
 """Of the Java of a job on this machine."""
 _DAEMON: Final = "eventlog.spark.worker_daemon"
 """The module that starts Python workers."""
 
 
+_LOG_LEVEL: Final = "spark.log.level"
 _OWN_SETTINGS: Final = {
     "spark.sql.adaptive.enabled": "false",  # the sizes of all stages are known
     "spark.sql.session.timeZone": "UTC",
@@ -166,7 +168,7 @@ def open_session(
         return own
     # It speaks of pandas' own types; we hand Spark Arrow batches alone.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
-    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    submitted = _is_submitted()
     archive = "" if submitted else _archive_option(check_java())
     builder = SparkSession.builder.appName(app_name)
     settings = {
@@ -187,6 +189,8 @@ def open_session(
         }
     elif master is not None:
         settings["spark.master"] = master
+    if submitted and _LOG_LEVEL not in dict(SparkConf().getAll()):
+        settings[_LOG_LEVEL] = "ERROR"  # else Spark tells some 200 lines of its own work
     if master is None or not is_local(master):
         # What comes before the user's own options; a second choice of a collector would stop Java.
         settings["spark.executor.defaultJavaOptions"] = _FIRST_COMPILER + archive
@@ -197,6 +201,10 @@ def open_session(
         return builder.getOrCreate()
     except (Py4JError, PySparkException, OSError) as error:
         raise SparkFailed(f"Spark does not start: {_first_line(str(error))}; see the lines above") from error
+
+
+def _is_submitted() -> bool:
+    return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def is_local(master: str) -> bool:
@@ -265,6 +273,27 @@ def check_java() -> str:
     return version[1]
 
 
+class _JavaErrors(TextIOBase):
+    """The standard error of the Java that has started this process."""
+
+    def write(self, text: str) -> int:
+        if not isinstance(text, str):  # click asks in this way whether a stream takes bytes
+            raise TypeError("a text is to be written")
+        gateway: Any = SparkContext._gateway
+        gateway.jvm.System.err.print(text)
+        return len(text)
+
+
+def keep_output_apart() -> None:
+    """Send to Java's standard error what this process says on its own, if spark-submit has started it.
+
+    spark-submit puts all that its program says on standard output, which is to hold the result alone.
+    """
+    if _is_submitted():
+        SparkContext._ensure_initialized()
+        sys.stderr = _JavaErrors()
+
+
 # --- failures ---------------------------------------------------------------------------------------------------------
 
 _OWN_ERROR: Final = re.compile(r"^(?:\w+: )?eventlog\.errors\.\w+: (.+)$", re.MULTILINE)
@@ -295,10 +324,20 @@ def _reason(text: str) -> str:
     if f"{_DAEMON}'s stdout" in text:
         return "the Python of an executor does not start a worker: it has no eventlog, or lacks what that needs"
     if "No space left on device" in text:  # of a shuffle: what we write ourselves names its directory
-        return "no space is left where Spark keeps its own files (spark.local.dir, or SPARK_LOCAL_DIRS; /tmp if unset)"
+        return f"no space is left where Spark keeps its own files, {_own_directories()}; make room there"
     raised = [line for line in _PYTHON_ERROR.findall(text) if "PythonException" not in line]
     lost = _LOST_TASK.search(text)
     return raised[-1].strip() if raised else lost[1].strip() if lost else _first_line(text)
+
+
+def _own_directories() -> str:
+    """The directories of Spark's own files, as far as this process knows them, and what sets them."""
+    running = running_session()
+    context = None if running is None else context_of(running)
+    known = None
+    if context is not None and is_local(str(context.master)):
+        known = os.environ.get("SPARK_LOCAL_DIRS") or context.getConf().get("spark.local.dir", "/tmp")  # noqa: S108
+    return f"{known or 'on the machine of an executor'} (SPARK_LOCAL_DIRS, or else spark.local.dir)"
 
 
 def _first_line(text: str) -> str:

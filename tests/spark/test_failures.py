@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import threading
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -14,12 +17,13 @@ import sqlalchemy as sa
 from backlog_job import config_of, convert, copy, documents_of, log_rows, random_rows, statuses
 from pyspark.sql import SparkSession
 
+from eventlog import cli
 from eventlog.config.load import load
 from eventlog.errors import ConfigError, DatabaseError
-from eventlog.spark import backlog, session
+from eventlog.spark import backlog, hold, session
 from eventlog.spark import job as jobs
 from eventlog.spark.directory import TEMPORARY, Directory
-from eventlog.spark.session import SparkFailed, as_spark_failed, check_java, cores_of
+from eventlog.spark.session import LOCAL_JAVA_OPTIONS, SparkFailed, as_spark_failed, check_java, cores_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -65,12 +69,96 @@ def test_a_job_that_fails_says_why_and_marks_nothing(
 ) -> None:
     log_rows(log, random_rows(500, seed=31))
     monkeypatch.setattr(backlog, "BLOB_SCHEMA", "kind int, target int, first_id bigint, blob int")
-    with pytest.raises(SparkFailed, match="nothing was marked and nothing is lost; run the same command again"):
+    with pytest.raises(SparkFailed, match="nothing is lost; run the same command again") as failed:
         convert(config_of(log), tmp_path / "out", mark=True)
+    assert failed.value.__notes__ == ["nothing was marked"]
     assert set(statuses(log).values()) == {"N"}
+    assert [path.name for path in (tmp_path / "out").iterdir() if path.name.startswith(TEMPORARY)] == []
     monkeypatch.undo()
     convert(config_of(log), tmp_path / "out", mark=True)
     assert "N" not in statuses(log).values()
+
+
+def test_an_output_directory_that_cannot_be_made_is_refused_before_spark_starts(
+    log: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log_rows(log, random_rows(10, seed=34))
+    (tmp_path / "file").write_text("")
+    out = tmp_path / "file" / "out"
+    monkeypatch.setattr(backlog, "open_session", lambda *_, **__: pytest.fail("Spark was started"))
+    with pytest.raises(ConfigError, match=f"--out {out} cannot be written") as failed:
+        convert(config_of(log), out)
+    assert failed.value.__notes__ == ["nothing was marked"]
+
+
+def test_a_failed_command_says_on_a_line_of_its_own_that_nothing_was_marked(
+    log: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("EVENTLOG_DATABASE_URL", log.url.render_as_string(hide_password=False))
+    out = str(tmp_path / "file" / "out")
+    assert cli.run(["--schema", "hr", "--quiet", "backlog", "--json", "--out", out]) == cli.USAGE
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "nothing was marked\n" in said.err
+    assert f"--out {out} cannot be written" in said.err
+
+
+def test_a_command_that_fails_while_it_marks_says_how_the_rest_is_marked(
+    log: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log_rows(log, random_rows(300, seed=35))
+    convert(config_of(log), tmp_path / "out")
+
+    def fail(*_: object) -> None:
+        raise DatabaseError("the server has gone")
+
+    monkeypatch.setattr(hold, "_write", fail)
+    with pytest.raises(DatabaseError) as failed:
+        convert(config_of(log), tmp_path / "out", mark=True)
+    assert failed.value.__notes__ == ["marking has begun: the same command marks the rest, each row once"]
+    monkeypatch.undo()
+    convert(config_of(log), tmp_path / "out", mark=True)
+    assert "N" not in statuses(log).values()
+
+
+def test_a_driver_that_is_killed_leaves_the_url_in_no_file(log: sa.Engine, tmp_path: Path) -> None:
+    log_rows(log, random_rows(500, seed=36))
+    temporary, out, config = tmp_path / "tmp", tmp_path / "out", tmp_path / "eventlog.toml"
+    temporary.mkdir()
+    url = log.url.update_query_dict({"application_name": "a-secret-in-the-url"})
+    config.write_text('[database]\nschema_name = "hr"\n')
+    given = {
+        "EVENTLOG_DATABASE_URL": url.render_as_string(hide_password=False),
+        "TMPDIR": str(temporary),
+        "SPARK_LOCAL_DIRS": str(temporary),
+    }
+    command = [
+        Path(sys.executable).with_name("eventlog"),
+        "-c",
+        config,
+        "backlog",
+        "--out",
+        out,
+        "--master",
+        "local[1]",
+    ]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_GATEWAY")}
+    with subprocess.Popen(command, env=environment | given, stderr=subprocess.DEVNULL) as driver:
+        while not list(out.glob("_temporary/*")):  # a worker has read the log
+            assert driver.poll() is None
+            time.sleep(0.05)
+        others = psutil.Process(driver.pid).children(recursive=True)
+        lines = []
+        for process in others:
+            with suppress(psutil.Error):  # it may have ended
+                lines.append(" ".join(process.cmdline()))
+        driver.kill()
+    psutil.wait_procs(others, timeout=30)
+    assert any("worker_daemon" in line for line in lines)
+    assert not any("a-secret-in-the-url" in line for line in lines)
+    left = [path for path in temporary.rglob("*") if path.is_file()]
+    assert not any(b"a-secret-in-the-url" in path.read_bytes() for path in left)
 
 
 def test_an_error_of_ours_in_a_worker_is_what_is_said() -> None:
@@ -80,6 +168,17 @@ def test_an_error_of_ours_in_a_worker_is_what_is_said() -> None:
     with pytest.raises(SparkFailed) as failed, as_spark_failed("try again"):
         raise PythonException(text)
     assert str(failed.value) == "the Spark job failed: rows 1 to 5 cannot be read: gone; try again"
+
+
+def test_where_spark_finds_no_space_for_its_own_files_is_named(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pyspark.errors import PySparkException
+
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", "/scratch/one")
+    said = r"own files, /scratch/one \(SPARK_LOCAL_DIRS, or else spark.local.dir\)"
+    with pytest.raises(SparkFailed, match=said), as_spark_failed("try again"):
+        raise PySparkException("java.io.IOException: No space left on device")
 
 
 def test_what_lost_the_last_task_is_said_where_no_python_ran() -> None:
@@ -159,8 +258,16 @@ def test_cores_are_told_by_the_master(master: str, cores: int) -> None:
     assert cores_of(master) == cores
 
 
+def test_java_warns_on_standard_error() -> None:
+    options = [*LOCAL_JAVA_OPTIONS.split(), "-XX:+UseLargePages", "-XX:LargePageSizeInBytes=3g", "-version"]
+    said = subprocess.run(["java", *options], capture_output=True, text=True, check=True)
+    assert said.stdout == ""
+
+
 @pytest.mark.soak
-def test_spark_submit_runs_the_program(log: sa.Engine, spark: SparkSession, tmp_path: Path) -> None:
+def test_spark_submit_runs_the_program_whose_result_is_alone_on_standard_output(
+    log: sa.Engine, spark: SparkSession, tmp_path: Path
+) -> None:
     log_rows(log, random_rows(200, seed=33))
     file = tmp_path / "eventlog.toml"
     file.write_text('[database]\nschema_name = "hr"\n')
@@ -174,11 +281,13 @@ def test_spark_submit_runs_the_program(log: sa.Engine, spark: SparkSession, tmp_
     submit = Path(sys.executable).with_name("spark-submit")
     done = subprocess.run(
         [submit, "--master", "local[1]", "--conf", "spark.ui.enabled=false", ROOT / "spark" / "backlog.py",
-         "--config", file, "--out", tmp_path / "out", "--mark"],
+         "--config", file, "--out", tmp_path / "out", "--mark", "--json"],
         env=environment, capture_output=True, text=True, cwd=tmp_path,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert "200 rows marked" in done.stdout  # where spark-submit puts all that the driver says
+    assert json.loads(done.stdout)["marked"] == 200
+    assert "Spark starts" in done.stderr
+    assert len(done.stderr.splitlines()) < 20
     assert (tmp_path / "out" / "_SUCCESS").exists()
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 from pathlib import Path
 
 import pytest
 
 from eventlog.errors import EventlogError
+from eventlog.spark import directory
 from eventlog.spark.directory import Directory
 
 
@@ -18,3 +20,14 @@ def test_a_full_disk_is_named_with_its_directory(tmp_path: Path) -> None:
         stream.write(b"x" * 1_000_000)
     with contextlib.suppress(EventlogError):
         stream.close()
+
+
+def test_a_disk_that_is_full_when_a_file_gets_its_name_is_named_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_path: str) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(directory, "sync_path", full)
+    with pytest.raises(EventlogError, match=f"no space is left in {tmp_path}; make room there"):
+        Directory(str(tmp_path)).write("part", b"content")
