@@ -117,7 +117,7 @@ def batch_of(
     if columns is not None:
         for name in _IMAGES:
             images = [getattr(change, name) for change in changes]
-            data[name] = structs(images, columns, changes[0].table, nulled)
+            data[name] = _structs(images, columns, changes, nulled)
             known = frozenset(columns.names)
             data[f"{name}_present"] = [None if image is None else sorted(known & image.keys()) for image in images]
     arrays = [
@@ -145,13 +145,9 @@ def _text(value: Any) -> str:
     return json.dumps(value) if has_half_characters else text  # which a string of Spark cannot hold
 
 
-def structs(
-    images: Sequence[Row | None], columns: t.StructType, table: str | None, nulled: Accumulator[int] | None = None
-) -> pa.StructArray:
-    """Images of rows of a table as structs of its columns; what an image does not know is null there.
-
-    ``nulled`` as of ``read_captures``. Raises FormatError for a value that the type of its column does not hold.
-    """
+def _structs(
+    images: Sequence[Row | None], columns: t.StructType, changes: Sequence[Change], nulled: Accumulator[int] | None
+) -> pa.Array:
     arrays, fields = [], []
     for field in columns.fields:
         kind = arrow_type(field.dataType)
@@ -164,6 +160,7 @@ def structs(
                     [_without_special(value, field.dataType, nulled) for value in values], field.dataType, kind
                 )
         except _REFUSED as error:
+            table = changes[0].table
             raise FormatError(
                 f"column {field.name!r} of {table!r} has a value that {field.dataType.simpleString()} does not hold: "
                 f"{error}; give the reader a catalog, or the column another type"

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib import resources
+from importlib.abc import MetaPathFinder
 from inspect import signature
 from io import TextIOBase
 from pathlib import Path
@@ -456,9 +457,32 @@ def tune_collector() -> None:
     Spark collects after every task. What a worker has imported before its first one is not looked at again.
     """
     if gc.get_threshold() != _SELDOM:
-        pa.array([])  # Arrow's first array imports pandas, if that is installed
+        if "pandas" not in sys.modules:
+            _use_arrow_without_pandas()
         gc.set_threshold(*_SELDOM)
         gc.freeze()
+
+
+class _WithoutPandas(MetaPathFinder):
+    """Finds no pandas."""
+
+    @staticmethod
+    def find_spec(fullname: str, path: object = None, target: object = None) -> None:
+        if fullname == "pandas":
+            raise ModuleNotFoundError(fullname)
+
+
+def _use_arrow_without_pandas() -> None:
+    """Make Arrow's first array without pandas, which Arrow else imports to ask whether it is given a Series.
+
+    The import takes a worker half a second. A function that does use pandas imports it all the same.
+    """
+    finder = _WithoutPandas()
+    sys.meta_path.insert(0, finder)
+    try:
+        pa.array([])
+    finally:
+        sys.meta_path.remove(finder)
 
 
 def task_numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:

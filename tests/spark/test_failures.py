@@ -311,3 +311,16 @@ def test_a_file_between_two_stages_that_is_not_as_it_was_written_is_refused(tmp_
     path.write_bytes(content)
     with pytest.raises(jobs.RunDamaged, match=f"{path.name} is not what was written to it"):
         jobs.read_run(directory, run)
+
+
+def test_a_worker_needs_no_pandas_and_a_function_that_does_gets_it() -> None:
+    program = (
+        "import sys, pyarrow as pa\n"
+        "from eventlog.spark.session import tune_collector\n"
+        "tune_collector()\n"
+        "pa.array(['text']).to_pylist()\n"
+        "assert 'pandas' not in sys.modules\n"
+        "print(pa.table({'a': [1, 2]}).to_pandas()['a'].sum())"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "3\n"
