@@ -300,22 +300,45 @@ class Followed:
 
 
 def followed(one: CascadeTriggers, operation: str) -> list[Followed]:
-    """Return what a trigger of an operation looks for."""
-    return [_followed(one.of, taken) for taken in one.taken if taken.operation == operation]
+    """Return what a trigger of an operation looks for: a row that several ways lead to is logged once."""
+    several = [taken for taken in one.taken if taken.operation == operation]
+    found: dict[tuple[tuple[int, str, str | None], ...], list[Taken]] = {}
+    for taken in several:
+        found.setdefault(tuple(_rows(one.of, taken)), []).append(taken)
+    return [_followed(one.of, alike, several, rows) for rows, alike in found.items()]
 
 
-def _followed(one: TableTriggers, taken: Taken) -> Followed:
-    condition = None
-    if taken.operation == "UPDATE":
-        # By bytes, whatever the collation: a change of case is handed on too.
-        refs = [(f"OLD.{quote_identifier(end)}", f"NEW.{quote_identifier(end)}") for end in taken.end_columns]
-        condition = " OR ".join(f"NOT (BINARY {old} <=> BINARY {new})" for old, new in refs)
-    key, new_key, joined = _keys(one, taken)
-    select = (_deep if taken.trees else _flat)(one, taken, f"SELECT {key} AS old_key, {new_key} AS new_key", joined)
-    return Followed(condition, select, tuple(_rows(one, taken)))
+def _followed(
+    one: TableTriggers, alike: Sequence[Taken], several: Sequence[Taken], rows: tuple[tuple[int, str, str | None], ...]
+) -> Followed:
+    """``alike``: those of ``several`` whose rows are logged in the same way."""
+    conditions = [_condition(taken) for taken in alike]
+    selects = []
+    for taken in alike:
+        key, new_key, joined = _keys(one, taken, several)
+        select = (_deep if taken.trees else _flat)(one, taken, f"SELECT {key} AS old_key, {new_key} AS new_key", joined)
+        selects.append(select)
+    if len(selects) == 1:
+        return Followed(conditions[0], selects[0], rows)
+    # A way whose columns have not changed leads to rows that do not change.
+    parts = [
+        f"SELECT u{place}.* FROM ({select}) AS u{place}" + (f" WHERE {condition}" if condition else "")
+        for place, (select, condition) in enumerate(zip(selects, conditions, strict=True))
+    ]
+    together = " OR ".join(dict.fromkeys(filter(None, conditions))) or None
+    return Followed(together, " UNION ".join(parts), rows)
 
 
-def _keys(one: TableTriggers, taken: Taken) -> tuple[str, str, str]:
+def _condition(taken: Taken) -> str | None:
+    """Return SQL of when an UPDATE takes rows along; None for a DELETE, which always does."""
+    if taken.operation == "DELETE":
+        return None
+    # By bytes, whatever the collation: a change of case is handed on too.
+    refs = [(f"OLD.{quote_identifier(end)}", f"NEW.{quote_identifier(end)}") for end in taken.end_columns]
+    return " OR ".join(f"NOT (BINARY {old} <=> BINARY {new})" for old, new in refs)
+
+
+def _keys(one: TableTriggers, taken: Taken, several: Sequence[Taken]) -> tuple[str, str, str]:
     """Return SQL of the key of a row, of that which it gets, and the join that the key needs."""
     if isinstance(one, ChildTriggers):
         owned = " AND ".join(
@@ -323,13 +346,33 @@ def _keys(one: TableTriggers, taken: Taken) -> tuple[str, str, str]:
         )
         text = key_text(one.log_key, fields("o", one.key))
         return text, "NULL", f" JOIN {quote_identifier(one.owner.name)} AS o ON {owned}"
-    ends = dict(taken.changed)
-    new = [
-        f"NEW.{quote_identifier(end)}" if (end := ends.get(column.name)) is not None else field("t0", column)
-        for column in one.key
-    ]
-    is_rekeyed = any(column.name in ends for column in one.key)
+    changed = {column for column, _ in taken.changed}
+    is_rekeyed = any(column.name in changed for column in one.key)
+    new = [_new_value(column.name, taken, several) for column in one.key]
     return key_text(one.log_key, fields("t0", one.key)), key_text(one.log_key, new) if is_rekeyed else "NULL", ""
+
+
+def _new_value(column: str, taken: Taken, several: Sequence[Taken]) -> str:
+    """Return SQL of what a column of a row will hold: the row may get values by other ways too."""
+    value = f"t0.{quote_identifier(column)}"
+    for other in several:
+        end = dict(other.changed).get(column)
+        if end is not None:
+            given = f"NEW.{quote_identifier(end)}"
+            value = given if other is taken else f"CASE WHEN {_is_reached(other)} THEN {given} ELSE {value} END"
+    return value
+
+
+def _is_reached(taken: Taken) -> str:
+    """Return SQL: a way leads to the row ``t0``."""
+    first, *further = taken.way
+    if not further:
+        return _refers(first, "t0", "OLD")
+    tables = ", ".join(f"{quote_identifier(link.child)} AS x{place}" for place, link in enumerate(further, 1))
+    conditions = [_refers(first, "t0", "x1")]
+    for place, link in enumerate(further, 1):
+        conditions.append(_refers(link, f"x{place}", f"x{place + 1}" if place < len(further) else "OLD"))
+    return f"EXISTS (SELECT 1 FROM {tables} WHERE {' AND '.join(conditions)})"  # noqa: S608 - quoted names
 
 
 _LOCKED: Final = "LOCK IN SHARE MODE"
