@@ -26,6 +26,7 @@ from eventlog.core.catalog import Attribute, Catalog, ObjectClass, ObjectId
 from eventlog.core.checks import DELETE_ROW, FIELD_TYPES, ROW_TYPES, CheckedRow, Texts, check_rows, is_of
 from eventlog.core.events import CurrentRow, Decided, decide, ids_of
 from eventlog.core.fold import Group, RowFolder, first_id, open_groups
+from eventlog.errors import DatabaseError, number_of
 from eventlog.model import ALL, QUEUE_FIELDS, LogRow, log_row, queue_rows
 from eventlog.publisher.context import Context
 from eventlog.spark.directory import Directory
@@ -117,7 +118,9 @@ class _Part:
         needs_rows = output_format(job.output.format).needs_log_rows(job)
         fields = LogRow._fields if needs_rows else QUEUE_FIELDS
         window = Window(self._range.first, self._range.last, None)
-        for rows in context.dialect.read_fields(context.connection, log, window, fields):
+        read = 0
+        for rows in self._range.only_own(context.dialect.read_fields(context.connection, log, window, fields)):
+            read += len(rows)
             if needs_rows:
                 whole = list(map(log_row, rows))
                 self.log_rows.update(zip(map(_RECORD_ID, whole), whole, strict=True))
@@ -135,6 +138,12 @@ class _Part:
             self.loopback += len(checked.loopback)
             self.remarks.update(remark.counter for remark in checked.remarks)
             yield checked.good
+        if self._range.ids is not None and read != self._range.rows:
+            raise DatabaseError(
+                f"{number_of(self._range.rows - read, 'row')} from record_id {self._range.first} to {self._range.last} "
+                "had status N when the job began, and have it no more, or are not there: somebody changed the log, or "
+                "executors read another server than the driver"
+            )
 
 
 class Boundary:

@@ -173,6 +173,11 @@ class _LogReader(DataSourceReader):
         with connect(url).connect() as opened:
             conn = opened.execution_options(**dialect.snapshot_options)
             if "snapshot" in self.options:
+                if not dialect.shares_snapshots:
+                    raise ConfigError(
+                        f"sessions of {dialect.name} cannot share a snapshot: leave the option snapshot out; what is "
+                        "committed after the partitions were made is not read in any case"
+                    )
                 dialect.join_snapshot(conn, self.options["snapshot"])
             log = locate_log(
                 conn,

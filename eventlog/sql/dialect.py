@@ -47,11 +47,32 @@ _WORTH_IT: Final = 10_000
 
 
 class Part(NamedTuple):
-    """A range of record_ids, both ends within it, and about how many rows of the status asked for it holds."""
+    """A range of record_ids, both ends within it, and about how many rows of the status asked for it holds.
+
+    ``ids``: which rows of the range these are, where sessions cannot share what they see; ``rows`` is exact then. None:
+    all that a session sees that has joined the snapshot.
+    """
 
     first: int
     last: int
     rows: int
+    ids: Ranges | None = None
+
+    def only_own(self, pieces: Iterable[Sequence[Any]]) -> Iterator[Sequence[Any]]:
+        """Return the rows of the part among those of its range, in pieces; the first field of a row is record_id."""
+        if self.ids is None:
+            yield from pieces
+            return
+        ranges = iter(self.ids)
+        first, last = next(ranges, (0, 0))
+        for piece in pieces:
+            own = []
+            for row in piece:
+                while last < row[0] and first:
+                    first, last = next(ranges, (0, 0))
+                if first and first <= row[0]:
+                    own.append(row)
+            yield own
 
 
 class NoSuchValue(Exception):
@@ -382,6 +403,9 @@ class Dialect(SqlDatabase):
 
     # The log read by many sessions that see the same rows (spec/event-log.md 12)
 
+    shares_snapshots: bool = True
+    """Whether sessions can see the rows N of one moment. Where they cannot, the parts of the log say which rows they
+    have: a row of the log changes in nothing but its status, and no row N of a log that is locked loses that."""
     snapshot_options: ClassVar[Mapping[str, Any]] = MappingProxyType({})
     """Execution options of the connections that export and join a snapshot."""
 
@@ -403,13 +427,15 @@ class Dialect(SqlDatabase):
         """
         bounds = {"first": max(first, 1), "last": min(last, self.last_record_id)}
         has_status = self.bindable(self.has_status(log, status))
+        if not self.shares_snapshots:
+            runs = self.fetch(conn, self.log_statement(log, "runs_of_part", has_status=has_status), bounds)
+            return _parts_of([(int(start), int(end)) for start, end in runs], bounds["first"], rows, at_least)
         count = self.log_statement(log, "count_part", has_status=has_status)
         ((counted, greatest),) = self.fetch(conn, count, bounds)
         if not counted:
             return []
         total = int(counted)
-        number = max(-(-total // rows), min(at_least, -(-total // _WORTH_IT)))
-        size = -(-total // number)
+        size = _part_size(total, rows, at_least)
         cuts = self.log_statement(log, "cut_part", has_status=has_status)
         firsts = [int(record_id) for (record_id,) in self.fetch(conn, cuts, {**bounds, "part_size": size})]
         firsts[0] = bounds["first"]
@@ -452,7 +478,7 @@ class Dialect(SqlDatabase):
         gives them, but for what Arrow needs.
         """
         text = self.log_field(field, self.quote(log.column(field)), log.type_of(field))
-        return f"RTRIM({text}, ' ')" if field == "status" else text
+        return f"RTRIM({text})" if field == "status" else text
 
     @abstractmethod
     def read_part(
@@ -460,8 +486,38 @@ class Dialect(SqlDatabase):
     ) -> Iterator[pa.RecordBatch]:
         """The rows of a part as Arrow batches with these fields, in record_id order, by a connection of its own.
 
-        ``snapshot`` None = as the log is now. Raises DatabaseError, and ConfigError if a library is not installed.
+        The first field is record_id. ``snapshot`` None = as the log is now. Raises DatabaseError, and ConfigError if a
+        library is not installed.
         """
+
+
+def _part_size(total: int, rows: int, at_least: int) -> int:
+    """Return how many rows each part of a log gets; ``rows`` and ``at_least`` as of ``Dialect.log_parts``."""
+    return -(-total // max(-(-total // rows), min(at_least, -(-total // _WORTH_IT))))
+
+
+def _parts_of(runs: Ranges, first: int, rows: int, at_least: int) -> list[Part]:
+    """Return the parts of a log whose rows have these record_ids: as of ``Dialect.log_parts``, with their ``ids``."""
+    total = sum(end - start + 1 for start, end in runs)
+    if not total:
+        return []
+    size = _part_size(total, rows, at_least)
+    parts: list[Part] = []
+    own: list[tuple[int, int]] = []
+    left = size
+    for run_start, end in runs:
+        start = run_start
+        while start <= end:
+            cut = min(end, start + left - 1)
+            own.append((start, cut))
+            left -= cut - start + 1
+            start = cut + 1
+            if not left:
+                parts.append(Part(first, cut, size, tuple(own)))
+                first, own, left = start, [], size
+    if own:
+        parts.append(Part(first, own[-1][1], size - left, tuple(own)))
+    return parts
 
 
 @lru_cache(maxsize=64)

@@ -157,8 +157,6 @@ def can_look_back(conn: sa.Connection, table: str) -> None:
 
 def test_a_bulk_job_sees_every_row_once(usr_platform: Platform) -> None:
     pytest.importorskip("pyarrow")
-    if usr_platform.name == "mariadb":
-        pytest.skip("mariadb's sessions cannot share a snapshot: a bulk job is refused")
     usr_platform.watch("keyed")
     usr_platform.run(*(f"INSERT INTO keyed VALUES ({n}, 'x')" for n in range(30)))
     dialect = usr_platform.dialect

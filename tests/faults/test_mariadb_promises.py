@@ -1,4 +1,4 @@
-"""Whatever captures the changes on MariaDB, a receiver ends with the objects that are there (spec/triggers.md 2, 3, 7.4).
+"""Whatever captures the changes on MariaDB, a receiver ends with the objects there are (spec/triggers.md 2, 3, 7.4).
 
 Writers change a few keys at once while a publisher runs; its documents are applied by a receiver in miniature, and what
 that holds in the end is compared with the tables: small ones of all styles, and the 48 of OpenStack Keystone.
@@ -79,7 +79,8 @@ USR_CHANGES = (
 )
 USR_CONTENTS = {
     "usr": (
-        "SELECT CONCAT('id=', id), name, num, (SELECT GROUP_CONCAT(no SEPARATOR '|') FROM phone AS p WHERE p.id = u.id),"
+        "SELECT CONCAT('id=', id), name, num,"
+        " (SELECT GROUP_CONCAT(no SEPARATOR '|') FROM phone AS p WHERE p.id = u.id),"
         " (SELECT GROUP_CONCAT(DISTINCT txt SEPARATOR '|') FROM note AS n WHERE n.id = u.id) FROM usr AS u",
         ("name", "num", "phone.no", "note.txt"),
     )

@@ -100,7 +100,7 @@ class StepwiseDialect(Dialect):
         with as_database_errors(engine := connect(url)), engine.connect() as conn:
             if snapshot is not None:
                 self.join_snapshot(conn, snapshot)
-            for rows in self.fetch_chunks(conn, statement, {}, BATCH_ROWS):
+            for rows in part.only_own(self.fetch_chunks(conn, statement, {}, BATCH_ROWS)):
                 if rows:
                     yield arrow_batch(fields, rows)
 

@@ -512,7 +512,8 @@ def test_the_last_batch_of_a_resync_is_known_by_its_size() -> None:
 
 def test_parts_cover_all_record_ids() -> None:
     recorder = conn([(25, 90)], [(11,), (41,), (80,)])
-    assert DIALECT.log_parts(recorder, LOG, "N", 0, 10**40, 10, 1) == [(1, 40, 9), (41, 79, 9), (80, 90, 7)]
+    parts = DIALECT.log_parts(recorder, LOG, "N", 0, 10**40, 10, 1)
+    assert [part[:3] for part in parts] == [(1, 40, 9), (41, 79, 9), (80, 90, 7)]
 
 
 def test_what_is_no_system_change_number_never_gets_into_a_statement() -> None:

@@ -322,7 +322,7 @@ def _followed(
         return Followed(conditions[0], selects[0], rows)
     # A way whose columns have not changed leads to rows that do not change.
     parts = [
-        f"SELECT u{place}.* FROM ({select}) AS u{place}" + (f" WHERE {condition}" if condition else "")
+        f"SELECT u{place}.* FROM ({select}) AS u{place} WHERE {condition or '1 = 1'}"  # noqa: S608 - quoted names
         for place, (select, condition) in enumerate(zip(selects, conditions, strict=True))
     ]
     together = " OR ".join(dict.fromkeys(filter(None, conditions))) or None

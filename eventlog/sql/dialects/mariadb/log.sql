@@ -62,13 +62,13 @@ WHERE {status} = 'N' AND BINARY {status} = 'N' AND {record_id} > 0
 ORDER BY {event_time}, {record_id}
 LIMIT %(limit)s
 
--- name: cut_part
--- The first record_id of each part of equal size.
-SELECT record_id
+-- name: runs_of_part
+-- The rows of a range as runs of record_ids without a gap.
+SELECT MIN(record_id), MAX(record_id)
 FROM (
-    SELECT {record_id} AS record_id, ROW_NUMBER() OVER (ORDER BY {record_id}) AS n
+    SELECT {record_id} AS record_id, CAST({record_id} AS SIGNED) - ROW_NUMBER() OVER (ORDER BY {record_id}) AS run
     FROM {log}
     WHERE {has_status} AND {record_id} BETWEEN %(first)s AND %(last)s
 ) AS numbered
-WHERE MOD(n - 1, %(part_size)s) = 0
+GROUP BY run
 ORDER BY 1

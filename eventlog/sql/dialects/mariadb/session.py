@@ -94,8 +94,7 @@ class MariaDBSessions(Dialect):
 
     def begin_reading(self, conn: Connection, seconds: int) -> None:
         conn.exec_driver_sql(f"SET SESSION max_statement_time = {int(seconds)}")
-        conn.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        conn.exec_driver_sql("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+        begin_snapshot(conn)
 
     def refuses(self, error: BaseException) -> bool:
         return _code_of(error) not in {*_PASSING, 0}
@@ -168,6 +167,12 @@ class MariaDBSessions(Dialect):
             granted = rights_on(conn, table)[table]
             return [f"{right} on sequence {table}" for right in rights if right not in granted]
         return [f"{right} on table {table}" for right in rights if not may_run(conn, _TRIED[right].format(**names))]
+
+
+def begin_snapshot(conn: Connection) -> None:
+    """Begin a transaction that sees this moment, whatever is committed until it ends, and changes nothing."""
+    conn.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+    conn.exec_driver_sql("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
 
 
 def refuse_server(version: str) -> None:
