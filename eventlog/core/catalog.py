@@ -1,6 +1,7 @@
-"""The watched classes: tables and views as the database has them, and the classes and attributes made of them.
+"""The watched classes: tables and views as the database has them, and the classes and attributes
+built from them.
 
-What a class, a child table, an attribute and an association is: spec/xds.md 5.
+spec/xds.md 5 defines class, child table, attribute and association.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class ForeignKey:
-    """A foreign key, columns in pairs. In a table they are ordered by the position of their first column."""
+    """A foreign key with its columns in pairs. A table orders them by the position of their first
+    column.
+    """
 
     columns: tuple[str, ...]
     table: str
@@ -47,8 +50,9 @@ class ForeignKey:
 class Table:
     """A table or view as the database has it.
 
-    ``unique_keys``: columns of the unique indexes and keys that are neither deferrable nor partial (the
-    primary key too); ``key_deferrable``: the primary key is DEFERRABLE; ``partitioned``: root of partitions.
+    ``unique_keys`` are the columns of the unique indexes and keys that are neither deferrable nor
+    partial, the primary key among them. ``key_deferrable`` says that the primary key is DEFERRABLE,
+    ``partitioned`` that the table is the root of partitions.
     """
 
     name: str
@@ -61,7 +65,7 @@ class Table:
     partitioned: bool = False
 
     def column(self, name: str) -> Column:
-        """The column of exactly this name. Raises KeyError."""
+        """Return the column of exactly this name. Raises KeyError."""
         for column in self.columns:
             if column.name == name:
                 return column
@@ -70,9 +74,10 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """The tables and views of one schema. ``schema`` is None where the database has no schemas.
+    """The tables and views of one schema. ``schema`` is None if the database has no schemas.
 
-    ``partitions``: those that are tables of their own to the database -> their root, for messages alone.
+    ``partitions`` maps partitions that the database lists as tables to their root; messages alone
+    use it.
     """
 
     dialect: str
@@ -85,10 +90,11 @@ class Database:
 class Attribute:
     """An attribute of a class: a parent column, or the value column of a child table.
 
-    ``name`` is the attr-name that documents carry (view prefixes taken off; ``child.column`` for a child table's
-    value). ``table`` is the table or view that holds ``column``. ``convert`` turns log text into the text that is
-    written and raises RowError; ``value_type`` is its XDS type. ``is_written``: documents carry it, as
-    they do not a key column without ``emit_keys`` (spec/xds.md 4.2).
+    ``name`` is the attr-name in documents (without view prefixes; ``child.column`` for a child
+    table's value). ``table`` is the table or view that holds ``column``. ``convert`` turns log text
+    into the text that is written and raises RowError; ``value_type`` is its XDS type.
+    ``is_written`` is False for a key column without ``emit_keys``, which documents leave out
+    (spec/xds.md 4.2).
     """
 
     name: str
@@ -103,7 +109,7 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChildTable:
-    """A child table of a class. ``owner_columns`` stand in the order of the owner's key columns."""
+    """A child table of a class. ``owner_columns`` are in the order of the owner's key columns."""
 
     table: Table
     owner_columns: tuple[str, ...]
@@ -114,11 +120,12 @@ class ChildTable:
 class ObjectClass:
     """A class of objects: a parent table with a primary key, or a view with ``pk_`` columns.
 
-    ``attributes`` stand in the order that a whole row is written in: parent columns in table order, then child
-    attributes by the child tables' names. ``canonical_key`` is spec/event-log.md 4.3 for this class; raises
-    BadTableKey. ``check_characters`` refuses a key with a character that the format does not hold; raises RowError.
-    ``association_tail`` follows the canonical key in an association (spec/xds.md 5.1). ``former``: the class by the key
-    that it had before, without attributes: its objects are in the table no more and can be deleted
+    ``attributes`` are in the order in which a whole row is written: parent columns in table order,
+    then child attributes by the names of the child tables. ``canonical_key`` applies
+    spec/event-log.md 4.3 for this class and raises BadTableKey. ``check_characters`` raises
+    RowError for a key with a character that the format cannot hold. ``association_tail`` follows
+    the canonical key in an association (spec/xds.md 5.1). ``former`` is the class by its earlier
+    key, without attributes: objects under that key have left the table and can only be deleted
     (spec/event-log.md 5.4).
     """
 
@@ -134,13 +141,15 @@ class ObjectClass:
 
     @property
     def is_view(self) -> bool:
-        """A view may have several rows of one object."""
+        """True for a view, which may have several rows for one object."""
         return self.table.kind == "view"
 
 
 def row_of(cls: ObjectClass) -> Table:
-    """The class as a table of its rows, by the names that its events have: the key and the single row's attributes, in
-    the class's order; what child tables hold is not in it.
+    """Return the class as a table of its rows, with the names that its events have.
+
+    The table has the key and the single-valued attributes of the class's own table, in the class's
+    order. Values of child tables are left out.
     """
     keys = {column.name for column in cls.key}
     attributes = [a for a in cls.attributes if a.name not in keys and not a.is_key and a.table == cls.table.name]
@@ -154,19 +163,21 @@ def row_of(cls: ObjectClass) -> Table:
 
 
 ObjectId: TypeAlias = tuple[ObjectClass, str]
-"""Class and canonical table_key: what an event is about."""
+"""The object of an event: its class and its canonical table_key."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LogName:
-    """What a table_name of the log means: a class, named by itself or by one of its child tables."""
+    """The meaning of a table_name in the log: a class, named by itself or by one of its child
+    tables.
+    """
 
     object_class: ObjectClass
     child: ChildTable | None
     by_spelling: tuple[Mapping[str, Attribute], ...]
 
     def attribute(self, column_name: str) -> Attribute | None:
-        """The attribute that a column_name of the log means, or None (spec/xds.md 5)."""
+        """Return the attribute that a column_name of the log means, or None (spec/xds.md 5)."""
         for names in self.by_spelling:
             match = match_name(column_name, names)
             if match is not None:
@@ -178,10 +189,11 @@ class LogName:
 class Catalog:
     """The classes of one schema, built once at start.
 
-    ``unavailable``: classes that the configuration names and the database does not give now, each with the reason.
-    Their rows wait (spec/event-log.md 5.1). ``former``: the names that those classes had in the log before, and the
-    classes; former names of the other classes are among ``log_names``. ``no_children``: tables that refer to a class as
-    its child tables do and are none, each with the reason.
+    ``unavailable`` maps the classes that the configuration names and the database does not provide
+    now to the reason; their rows wait (spec/event-log.md 5.1). ``former`` maps the earlier names of
+    these classes to the classes. Earlier names of available classes are in ``log_names``.
+    ``no_children`` maps tables that refer to a class as child tables do, but are none, to the
+    reason.
     """
 
     schema: str | None
@@ -193,25 +205,31 @@ class Catalog:
 
     @property
     def table_names(self) -> list[str]:
-        """The tables and views of the classes and their child tables, those that are unavailable too."""
+        """The tables and views of the classes and their child tables, and the unavailable
+        classes.
+        """
         return [*self.log_names, *self.unavailable]
 
     def class_named(self, name: str) -> ObjectClass:
-        """The class of exactly this name. Raises KeyError."""
+        """Return the class of exactly this name. Raises KeyError."""
         for cls in self.classes:
             if cls.name == name:
                 return cls
         raise KeyError(name)
 
     def log_name(self, table_name: str) -> LogName | None:
-        """What a table_name of the log means, or None: exactly, else without case if one matches; ``schema.table``
-        too.
+        """Return the meaning of a table_name in the log, or None.
+
+        A name matches exactly, or without case if exactly one candidate does. ``schema.table``
+        matches, too.
         """
         match = self._meant(table_name, self.log_names)
         return None if match is None else self.log_names[match]
 
     def unavailable_class(self, table_name: str) -> str | None:
-        """Return the class that a table_name of the log means and that is unavailable, matched as in ``log_name``."""
+        """Return the unavailable class that a table_name of the log means, matched as in
+        ``log_name``; None if it means none.
+        """
         if not self.unavailable:
             return None
         match = self._meant(table_name, self.unavailable)
@@ -222,14 +240,16 @@ class Catalog:
     def _meant(self, table_name: str, names: Collection[str]) -> str | None:
         match = match_name(table_name, names)
         if match is None and self.schema is not None:
-            end = len(self.schema)  # schema and table may hold dots themselves
+            end = len(self.schema)  # schema and table may contain dots themselves
             if table_name[end : end + 1] == "." and match_name(table_name[:end], (self.schema,)) is not None:
                 match = match_name(table_name[end + 1 :], names)
         return match
 
 
 def match_name(name: str, candidates: Collection[str]) -> str | None:
-    """The candidate that ``name`` means: exactly, else without case if exactly one matches (spec/event-log.md 4.2)."""
+    """Return the candidate that ``name`` means: the exact one, else the only one that matches
+    without case (spec/event-log.md 4.2).
+    """
     if name in candidates:
         return name
     folded = name.casefold()
@@ -251,15 +271,19 @@ def build_catalog(
     was: Mapping[str, Collection[str]] = MappingProxyType({}),
     was_key: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> Catalog:
-    """Return the classes of a database (spec/xds.md 5); those that cannot be any are ``unavailable``.
+    """Return the classes of a database (spec/xds.md 5). Tables that cannot be classes are
+    ``unavailable``.
 
-    ``tables``: exactly these tables and views are classes; None = all with a key. ``emit_keys``: the values of key
-    columns are written, so they are checked like others. ``exclude``: column names by table that are no attributes
-    (spec/triggers.md 1). ``ignore``: tables that are not looked at, such as the log itself. ``refused``: names that are
-    to be no classes, with the reason. Unavailable is also a listed table that is missing or has no key, and one whose
-    names clash. ``was``: by class the names that rows of the log may have for it, or in the names of its child
-    attributes, from before a table was renamed (spec/event-log.md 5.2). ``was_key``: by class the columns of the key
-    that it had before (5.4).
+    ``tables`` lists exactly the tables and views that are classes; None = all with a key. With
+    ``emit_keys`` key columns are written, so their values are checked like others. ``exclude``
+    holds, by table, column names that are no attributes (spec/triggers.md 1). ``ignore`` holds
+    tables to leave out, such as the log itself. ``refused`` holds names that must not become
+    classes, with the reason.
+
+    A listed table that is missing or has no key is unavailable, too, and so is a table whose names
+    clash. ``was`` holds, by class, the names that rows of the log may have for it, or in the names
+    of its child attributes, from before a table was renamed (spec/event-log.md 5.2). ``was_key``
+    holds, by class, the columns of its earlier key (5.4).
     """
     present = tuple(_typed(table, database.dialect, values) for table in database.tables if table.name not in ignore)
     unavailable = dict(refused)
@@ -298,9 +322,11 @@ def build_catalog(
 def _former_names(
     was: Mapping[str, Collection[str]], classes: Sequence[ObjectClass], unavailable: dict[str, EventlogError]
 ) -> dict[str, str]:
-    """Return the class of each former name, and add classes to ``unavailable`` whose rows cannot be told apart.
+    """Return the class of each former name, and add classes to ``unavailable`` whose rows cannot be
+    told apart.
 
-    A former name that a class has now, or a child table of one, could mean either: both wait.
+    A former name that another class or its child table has now could mean either: both classes
+    wait.
     """
     owners = {name: name for name in (*(cls.name for cls in classes), *unavailable)}
     owners |= {child.table.name: cls.name for cls in classes for child in cls.children}
@@ -322,7 +348,9 @@ def _former_names(
 
 
 def _former_attributes(cls: ObjectClass, names: Collection[str]) -> dict[str, Attribute]:
-    """Return the names that child attributes may have from before their table was renamed, if one alone is meant."""
+    """Return the names that child attributes may have from before their table was renamed, if the
+    name is unique.
+    """
     found: dict[str, Attribute] = {}
     for column in {child.attribute.column.name for child in cls.children}:
         alike = [child.attribute for child in cls.children if child.attribute.column.name == column]
@@ -334,7 +362,7 @@ def _former_attributes(cls: ObjectClass, names: Collection[str]) -> dict[str, At
 def complete_catalog(catalog: Catalog) -> Catalog:
     """Return the catalogue if all of its classes are available.
 
-    Raises ConfigError or TriggerError, which says everything that is wrong.
+    Raises ConfigError or TriggerError with all problems.
     """
     if catalog.unavailable:
         raise together(list(catalog.unavailable.values()))
@@ -342,7 +370,9 @@ def complete_catalog(catalog: Catalog) -> Catalog:
 
 
 def _typed(table: Table, dialect: str, values: ValueOptions) -> Table:
-    """The table with the types that its columns have under these options (spec/xds.md 6.3)."""
+    """Return the table with the types that its columns have under these options (spec/xds.md
+    6.3).
+    """
     types = [with_special_values(column.type, dialect, values) for column in table.columns]
     if all(type is column.type for type, column in zip(types, table.columns, strict=True)):
         return table
@@ -375,7 +405,7 @@ def _parents(
 
 
 def missing_table(database: Database, name: str) -> str:
-    """Why a name in the configuration is no table or view, and what to do."""
+    """Explain why a name in the configuration is no table or view, and how to correct it."""
     partition = match_name(name, database.partitions)
     if partition is None:
         return f"there is no table or view {name!r} in the schema; correct its name in the configuration"
@@ -384,14 +414,16 @@ def missing_table(database: Database, name: str) -> str:
 
 
 def key_columns(table: Table) -> tuple[Column, ...]:
-    """The key of a table or view (spec/xds.md 5); one without columns cannot be a class."""
+    """Return the key of a table or view (spec/xds.md 5), empty if it cannot be a class."""
     if table.kind == "view":
         return tuple(column for column in table.columns if column.name[:3].casefold() == "pk_")
     return tuple(table.column(name) for name in table.primary_key)
 
 
 def _children(owner: Table, present: Sequence[Table], parents: Mapping[str, Table]) -> list[tuple[Table, Column]]:
-    """The child tables of ``owner`` with their value columns, by code points of their names (spec/xds.md 4.2, 5)."""
+    """Return the child tables of ``owner`` with their value columns, in code point order of their
+    names (spec/xds.md 4.2, 5).
+    """
     if owner.kind == "view":
         return []
     others = sorted((table for table in present if table.name not in parents), key=lambda table: table.name)
@@ -399,7 +431,9 @@ def _children(owner: Table, present: Sequence[Table], parents: Mapping[str, Tabl
 
 
 def value_column(table: Table, owner: Table) -> Column | None:
-    """The column that holds the values, if ``table`` has the form of a child table of ``owner`` (spec/xds.md 5)."""
+    """Return the column that holds the values if ``table`` has the form of a child table of
+    ``owner`` (spec/xds.md 5), else None.
+    """
     if table.kind != "table" or not table.foreign_keys:
         return None
     first = table.foreign_keys[0]
@@ -410,7 +444,9 @@ def value_column(table: Table, owner: Table) -> Column | None:
 
 
 def _no_child(table: Table, parents: Mapping[str, Table]) -> str | None:
-    """Return why a table is no child table although its first foreign key is that of one, None if it is not."""
+    """Return why a table is no child table although its first foreign key suggests it, None if it
+    does not suggest it.
+    """
     first = table.foreign_keys[0] if table.foreign_keys else None
     owner = None if first is None else parents.get(first.table)
     if first is None or owner is None or set(first.ref_columns) != set(owner.primary_key):
@@ -424,7 +460,7 @@ def _no_child(table: Table, parents: Mapping[str, Table]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Builder:
-    """What all classes of one catalog are built with."""
+    """A builder of classes: the options and tables that all classes of one catalogue share."""
 
     schema: str | None
     parents: Mapping[str, Table]
@@ -468,11 +504,11 @@ class _Builder:
         )
 
     def _former(self, table: Table, key: Sequence[Column]) -> ObjectClass | None:
-        """Return the class by its former key, None if that is not known, or is the key of now."""
+        """Return the class by its former key, None if that is unknown or equals the present key."""
         watch = match_name(table.name, self.was_key)
         present = {column.name: column for column in table.columns}
         named = () if watch is None else self.was_key[watch]
-        # Of a column that is gone nothing but the text is known.
+        # A column that is gone has an unknown type, so its value is text.
         columns = tuple(
             Column(name, ColumnType(Kind.OTHER)) if (match := match_name(name, present)) is None else present[match]
             for name in named
@@ -514,7 +550,7 @@ class _Builder:
     def _attribute(
         self, table: Table, column: Column, name: str, *, multi_valued: bool = False, is_key: bool = False
     ) -> Attribute:
-        if is_key and not self.emit_keys:  # no output uses its value, so none is looked at (spec/event-log.md 5)
+        if is_key and not self.emit_keys:  # no output uses the value, so it is not converted (spec/event-log.md 5)
             value_type = xds_type(column.type, self.values)
             return Attribute(name, table.name, column, multi_valued, is_key, value_type, convert=str, is_written=False)
         target = self._reference(table, column) if self.referential == "dn" else None
@@ -529,7 +565,9 @@ class _Builder:
         )
 
     def _reference(self, table: Table, column: Column) -> Table | None:
-        """The class that a single-column foreign key refers to by its whole key (spec/xds.md 6.4)."""
+        """Return the class that a single-column foreign key refers to by its whole key (spec/xds.md
+        6.4), else None.
+        """
         for key in table.foreign_keys:
             target = self.parents.get(key.table)
             if key.columns == (column.name,) and target is not None and key.ref_columns == target.primary_key:
@@ -568,8 +606,9 @@ _VIEW_VALUE = re.compile(r"(sv_|mv_)(.+)", re.IGNORECASE | re.DOTALL)
 
 
 def view_name(column_name: str) -> tuple[str, str, bool]:
-    """What the name of a view column says by its prefixes (spec/xds.md 5): its attr-name, the bare rest without any
-    prefix, and whether it is multi-valued.
+    """Split the name of a view column by its prefixes (spec/xds.md 5).
+
+    Returns its attr-name, the bare rest without any prefix, and whether it is multi-valued.
     """
     kept = column_name[:3]  # pk_ or fk_ as the database spells it
     if match := _VIEW_KEY.fullmatch(column_name):
@@ -582,7 +621,9 @@ def view_name(column_name: str) -> tuple[str, str, bool]:
 
 
 def _attributes_by_spelling(cls: ObjectClass, meta_identifiers: bool) -> tuple[Mapping[str, Attribute], ...]:
-    """The attributes by each spelling under which a column_name is looked up, in this order (spec/xds.md 5)."""
+    """Return the attributes by each spelling under which a column_name is looked up, in this order
+    (spec/xds.md 5).
+    """
     by_name = {attribute.name: attribute for attribute in cls.attributes}
     if not cls.is_view:
         return (by_name,)

@@ -1,7 +1,12 @@
 """The checks that each row of the log passes before it is folded (spec/event-log.md 5, 8.3).
 
-A checked row is a plain tuple, since millions pass through, and it is its own step: *old goes and new comes*. Nothing
-else is made of it on its way into a document.
+A checked row is a plain tuple, and it is its own step: *old goes and new comes*. No other object is
+made of it on its way into a document.
+
+``check_rows`` is a hot path. It unpacks rows by position, compares each row's user, table and key
+with those of the row before, remembers classes, keys and attributes by their spelling in
+dictionaries, and catches the errors of all checks in one place. In return one loop holds the checks
+in the order of the specification, and ``_Table`` fills its dictionaries as a side effect.
 """
 
 from __future__ import annotations
@@ -24,24 +29,28 @@ from eventlog.model import ALL, All, EventType, QueueRow
     UPDATE_ROW_QUERY_BACK,
     INSERT_FIELD_QUERY_BACK,
     UPDATE_FIELD_QUERY_BACK,
-) = map(int, EventType)  # plain numbers: millions of rows are compared with them
+) = map(int, EventType)  # plain numbers, since millions of rows are compared with them
 
 ROW_TYPES: Final = (DELETE_ROW, INSERT_ROW_QUERY_BACK, UPDATE_ROW_QUERY_BACK)
-"""Types whose rows are of a whole object; those of all others, ``FIELD_TYPES``, name a column."""
+"""The types of rows about a whole object. Rows of all other types, ``FIELD_TYPES``, name a
+column.
+"""
 
 FIELD_TYPES: Final = (
     INSERT_FIELD, UPDATE_FIELD, UPDATE_FIELD_REMOVE_ALL, INSERT_FIELD_QUERY_BACK, UPDATE_FIELD_QUERY_BACK,
 )  # fmt: skip
 
 Texts: TypeAlias = str | tuple[str, ...] | None
-"""A value as it is written, several of a multi-valued attribute, or NULL."""
+"""A value as it is written: one text, several of a multi-valued attribute, or NULL."""
 
 CheckedRow: TypeAlias = tuple[int, int, ObjectId, Attribute | None, Texts | Literal[All.ALL], Texts]
-"""A good row: record_id, event_type, object_id, attribute, old (what goes), new (what comes), both converted.
+"""A good row: record_id, event_type, object_id, attribute, old (what goes), new (what comes), both
+converted.
 
-Type 1 is (None, v), type 2 (old, new), type 3 (ALL, v), and so is a row of type 2 whose old value cannot be converted
-(spec/xds.md 4.3). Types 4 to 8 have neither before their values are read back; a column that is not written has neither
-at all. Rows of one spelling of a key share one object_id.
+Type 1 is (None, v), type 2 (old, new), type 3 (ALL, v). A row of type 2 whose old value cannot be
+converted is (ALL, v), too (spec/xds.md 4.3). Types 4 to 8 have neither until their values are read
+back; a column that is not written has neither at all. Rows with the same spelling of a key share
+one object_id.
 """
 
 
@@ -54,7 +63,9 @@ class BadRow(NamedTuple):
 
 
 class Remark(NamedTuple):
-    """What is counted of a good row, under the name of its counter (spec/event-log.md 11). ``reason`` for people."""
+    """An observation on a good row that is counted under the name ``counter`` (spec/event-log.md
+    11), with a ``reason`` for people.
+    """
 
     record_id: int
     attribute: Attribute
@@ -63,9 +74,9 @@ class Remark(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """Rows sorted out, each list in queue order. ``remarks`` are of few good rows.
+    """The result of the checks, each list in queue order. Few good rows have ``remarks``.
 
-    ``loopback`` and ``waiting`` hold record_ids; those of ``waiting`` are rows of classes that are unavailable.
+    ``loopback`` and ``waiting`` hold record_ids; rows of unavailable classes are waiting.
     """
 
     good: list[CheckedRow]
@@ -78,7 +89,8 @@ class Checked(NamedTuple):
 def check_rows(rows: Iterable[QueueRow], catalog: Catalog, loopback_user: str | None) -> Checked:
     """Return rows sorted into good, bad, loopback and waiting ones.
 
-    ``loopback_user``: rows of this perpetrator are loopback, set apart before any check; None = none are.
+    Rows of the perpetrator ``loopback_user`` are loopback, set apart before any check; with None no
+    row is.
     """
     good: list[CheckedRow] = []
     bad: list[BadRow] = []
@@ -87,7 +99,7 @@ def check_rows(rows: Iterable[QueueRow], catalog: Catalog, loopback_user: str | 
     waiting: list[int] = []
     tables: dict[str | None, _Table] = {}
     add = good.append
-    # What the row before says is compared first: its user, table and key are those of most rows.
+    # Most rows have the user, table and key of the row before, so these are compared first.
     of_user, is_loopback = None, False
     of_table: object = _NONE
     of_key: object = _NONE
@@ -111,7 +123,7 @@ def check_rows(rows: Iterable[QueueRow], catalog: Catalog, loopback_user: str | 
             if table_key != of_key:
                 object_id = table.objects.get(table_key) or table.object_id(table_key)
                 of_key = table_key
-            if DELETE_ROW <= event_type <= UPDATE_ROW_QUERY_BACK:  # about the whole row
+            if DELETE_ROW <= event_type <= UPDATE_ROW_QUERY_BACK:  # the row is about a whole object
                 add((record_id, event_type, object_id, None, None, None))
                 continue
             attribute = table.attributes.get(column_name) or table.attribute(column_name)
@@ -162,7 +174,9 @@ def _former_object(table: _Table | None, text: str | None) -> ObjectId | None:
 
 
 def is_of(perpetrator: str | None, user: str | None) -> bool:
-    """Whether a row's perpetrator is this user; never if ``user`` is None. CHAR padding is ignored."""
+    """Return True if a row's perpetrator is this user, False if ``user`` is None. CHAR padding is
+    ignored.
+    """
     return user is not None and perpetrator is not None and perpetrator.rstrip(" ") == user
 
 
@@ -178,18 +192,22 @@ def _refuse_unless_replaced(attribute: Attribute, new: str | None, unreadable: B
 
 
 def _truncated(record_id: int, attribute: Attribute, old: str | None, new: str | None) -> list[Remark]:
-    """What is remarked on two texts that are written alike: that no fraction tells their times apart any more."""
+    """Return a remark if two different texts are written alike because the fraction of their times
+    is cut off.
+    """
     if attribute.column.type.kind not in TEMPORAL or fraction_of(old or "") == fraction_of(new or ""):
         return []
     return [Remark(record_id, attribute, "truncated", f"{shown(old or '')} and {shown(new or '')} are written alike")]
 
 
 _NONE: Final = object()
-"""What no row says."""
+"""A value that no row has."""
 
 
 class _Table:
-    """What the rows of one table_name share, remembered for one call: keys and columns repeat a lot."""
+    """The lookups that rows of one table_name share during one call, since keys and columns
+    repeat.
+    """
 
     __slots__ = ("_log_name", "attributes", "is_child", "objects")
 
@@ -211,7 +229,7 @@ class _Table:
 
     @property
     def former(self) -> ObjectClass | None:
-        """The class by the key that it had before."""
+        """The class by its former key."""
         return self._log_name.object_class.former
 
     def object_id(self, table_key: str | None) -> ObjectId:

@@ -1,6 +1,8 @@
-"""The event-ids of a log: ``<record_id>[.e<epoch>][.<n>]`` (spec/event-log.md 7.4), and those of a snapshot (13.3).
+"""The event-ids of a log, ``<record_id>[.e<epoch>][.<n>]`` (spec/event-log.md 7.4), and those of a
+snapshot (13.3).
 
-The epoch tells apart what one record_id meant before and after the database lost its newest transactions.
+The epoch tells what a record_id meant before the database lost its newest transactions from what it
+means after.
 """
 
 from __future__ import annotations
@@ -13,17 +15,19 @@ _SECOND: Final = "%Y%m%d%H%M%S"
 
 
 def new_epoch(now: datetime) -> str:
-    """An epoch that nobody has drawn: the second in UTC and 32 random bits. ``now`` is aware."""
+    """Draw a new epoch: the second in UTC and 32 random bits. ``now`` is aware."""
     return now.astimezone(UTC).strftime(_SECOND) + secrets.token_hex(4)
 
 
 def raised_at(epoch: str) -> datetime | None:
-    """When an epoch was drawn; None for the empty one. Raises ValueError for a text that is none."""
+    """Return when an epoch was drawn, None for the empty one. Raises ValueError for a text that is
+    no epoch.
+    """
     return datetime.strptime(epoch[:14], _SECOND).replace(tzinfo=UTC) if epoch else None
 
 
 def epoch_suffix(epoch: str) -> str:
-    """What an event-id of this epoch has behind its record_id."""
+    """Return the text that follows the record_id in event-ids of this epoch."""
     return f".e{epoch}" if epoch else ""
 
 
@@ -31,25 +35,31 @@ _SNAPSHOT: Final = "snapshot."
 
 
 def snapshot_id(begun: datetime, class_name: str, key: str) -> str:
-    """The event-id of an object in the snapshot of a consumer that was registered at this time, in UTC."""
+    """Return the event-id of an object in the snapshot of a consumer that was registered at this
+    time, in UTC.
+    """
     return f"{_SNAPSHOT}{begun.strftime(_SECOND)}.{class_name}.{key}"
 
 
 def is_of_snapshot(event_id: str) -> bool:
-    """Whether an event is of a snapshot."""
+    """Return True if an event belongs to a snapshot."""
     return event_id.startswith(_SNAPSHOT)
 
 
 def object_text(event_id: str) -> str:
-    """Return what an event-id of a snapshot says of its object: the name of the class, a full stop, and the key."""
+    """Return the part of a snapshot's event-id that names its object: the class, a full stop, and
+    the key.
+    """
     return event_id.removeprefix(_SNAPSHOT).partition(".")[2]
 
 
 def without_key(event_id: str) -> str:
-    """Return an event-id as it may be told where no key may; that of a snapshot ends with its class then."""
+    """Return an event-id without a key in it: the id of a snapshot's event ends with the class."""
     return ".".join(event_id.split(".", 3)[:3]) if is_of_snapshot(event_id) else event_id
 
 
 def record_id_of(event_id: str) -> int:
-    """The record_id in the event-id of a log's event. Raises ValueError for an event of another source."""
+    """Return the record_id in the event-id of a log's event. Raises ValueError for an event of
+    another source.
+    """
     return int(event_id.partition(".")[0])

@@ -1,4 +1,12 @@
-"""From a group of rows, and the current row where it is asked for, to an event (spec/event-log.md 7, spec/xds.md 4)."""
+"""From a group of rows, and its current row if values are read back, to an event (spec/event-log.md
+7, spec/xds.md 4).
+
+This is a hot path: every event of a backlog passes through ``build_event``. Rows are tuples
+unpacked by position, an event is made by ``tuple.__new__``, a step is the checked row itself, and
+groups without query-back (most of them) skip precedence. In return ``for a, b in (row,)`` stands
+for an assignment inside a comprehension, and the order of fields in ``Outgoing`` stands in
+``build_event``, too.
+"""
 
 from __future__ import annotations
 
@@ -24,34 +32,38 @@ from eventlog.core.fold import Group, object_of
 from eventlog.errors import RowError
 from eventlog.model import ALL, AttributeSteps, Event, Op, Operation, Step
 
-_new: Final = tuple.__new__  # a NamedTuple from a tuple of its fields, in half the time
-_event_type: Final = itemgetter(1)  # of a checked row, where all rows are looked at
+_new: Final = tuple.__new__  # makes a NamedTuple from a tuple of its fields in half the time
+_event_type: Final = itemgetter(1)  # of a checked row; fast for a look at all rows
 
 READS_ROW: Final = (INSERT_ROW_QUERY_BACK, UPDATE_ROW_QUERY_BACK)
-"""Types whose rows stand for the object's whole current row."""
+"""The types whose rows stand for the object's whole current row."""
 
 READS_FIELD: Final = (INSERT_FIELD_QUERY_BACK, UPDATE_FIELD_QUERY_BACK)
-"""Types whose rows stand for the current value of one attribute."""
+"""The types whose rows stand for the current value of one attribute."""
 
 READS: Final = frozenset((*READS_ROW, *READS_FIELD))
-"""Types whose rows hold no value: it is read back."""
+"""The types whose rows hold no value: it is read back."""
 
 _INSERTS: Final = (INSERT_ROW_QUERY_BACK, INSERT_FIELD_QUERY_BACK)
 
-_ADD, _MODIFY, _DELETE = Operation  # bound names: an enumeration's members are looked up slowly
+_ADD, _MODIFY, _DELETE = Operation  # names of the module, since looking up an enumeration's members is slow
 
 CurrentRow = Mapping[str, Sequence[str | None]]
-"""Attribute name -> its values now as log text: one for a single-valued column of a table, one a row otherwise."""
+"""The current values by attribute name as log text: one for a single-valued column of a table, else
+one for each row.
+"""
 
 QueryBack: TypeAlias = Callable[[ObjectClass, Sequence[str], Sequence[Attribute]], Mapping[str, CurrentRow]]
-"""Class, canonical keys, attributes -> the current rows by key, without those of objects that are gone."""
+"""A function of class, canonical keys and attributes that returns the current rows by key; deleted
+objects are missing.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class EventOptions:
-    """The options of spec/event-log.md 9 that decide what an event holds.
+    """The options of spec/event-log.md 9 that decide the content of an event.
 
-    ``id_suffix``: what new event-ids have behind the record_id, that of the log's epoch (7.4).
+    ``id_suffix`` follows the record_id in new event-ids; it comes from the log's epoch (7.4).
     """
 
     insert_query_back: str = "modify"
@@ -60,10 +72,10 @@ class EventOptions:
 
 
 class Decision(NamedTuple):
-    """What precedence decides of a group that asks for values (spec/event-log.md 7.1).
+    """The decision of precedence on a group that asks for values (spec/event-log.md 7.1).
 
-    ``query_back``: attributes to read from the object's current row, perhaps none, when only its existence
-    matters; None = nothing is read.
+    ``query_back`` holds the attributes to read from the object's current row. It is empty if only
+    the existence of the row matters, and None if nothing is read.
     """
 
     surviving: Sequence[CheckedRow]
@@ -72,17 +84,19 @@ class Decision(NamedTuple):
 
 
 Decided: TypeAlias = tuple[Group, Decision | None, CurrentRow | None]
-"""A group, what precedence decides of it (None if it asks for no values), and its object's current row.
+"""A group, the decision of precedence on it (None if it asks for no values), and its object's
+current row.
 
-The row is None if nothing is asked for, or if the object is gone.
+The row is None if nothing is asked for, or if the object is deleted.
 """
 
 
 class Fates(NamedTuple):
-    """What becomes of the rows of a group that do not all share one fate (spec/event-log.md 7.3), by record_id.
+    """The fates of a group's rows by record_id, if they do not all share one (spec/event-log.md
+    7.3).
 
-    ``contributed`` rows get the letter of the answer, ``bad`` ones E, all others S. ``conflicts``: single-valued
-    view columns that had several values.
+    ``contributed`` rows get the letter of the answer, ``bad`` ones E, all others S. ``conflicts``
+    is the number of single-valued view columns that had several values.
     """
 
     contributed: Sequence[int] = ()
@@ -96,11 +110,13 @@ class Fates(NamedTuple):
 class Outgoing(NamedTuple):
     """One event on its way from its rows to the answer.
 
-    ``event_id`` as of spec/event-log.md 7.4; ``ids`` the record_ids of its group, in queue order. ``operation`` None =
-    its rows make no event and are only to be marked. ``steps``: what is written, rows of one attribute side by side;
-    None = the event is recorded in flight and not built yet. ``fates`` None = every row contributed. ``dropped``: what
-    precedence dropped when the event was first built. ``sendings`` counts the event-ids that it has been sent under.
-    ``place`` counts the events of a flight whose format numbers them, from 1.
+    ``event_id`` follows spec/event-log.md 7.4; ``ids`` are the record_ids of its group, in queue
+    order. ``operation`` None means that its rows make no event and are only marked. ``steps`` are
+    the rows to write, those of one attribute side by side; None means that the event is recorded in
+    flight and not built yet. ``fates`` None means that every row contributed. ``dropped`` are the
+    rows that precedence dropped when the event was first built. ``sendings`` is the number of
+    event-ids under which it has been sent. ``place`` is its number in a flight, from 1, if the
+    format numbers events.
     """
 
     event_id: str
@@ -115,22 +131,22 @@ class Outgoing(NamedTuple):
 
     @property
     def sent_id(self) -> str:
-        """The event-id that the document carries."""
+        """The event-id in the document."""
         return self.event_id if self.sendings == 1 else f"{self.event_id}.{self.sendings}"
 
     @property
     def contributed(self) -> Sequence[int]:
-        """The rows that get the letter of the answer."""
+        """The record_ids of the rows that get the letter of the answer."""
         return self.ids if self.fates is None else self.fates.contributed
 
 
 def sent_ids(events: Iterable[Outgoing]) -> list[str]:
-    """The event-ids that the document of events carries."""
+    """Return the event-ids in the document of these events."""
     return [event.event_id if event.sendings == 1 else event.sent_id for event in events]
 
 
 def ids_of(rows: Iterable[CheckedRow]) -> list[int]:
-    """The record_ids of rows."""
+    """Return the record_ids of rows."""
     return [record_id for record_id, _, _, _, _, _ in rows]
 
 
@@ -138,15 +154,18 @@ def ids_of(rows: Iterable[CheckedRow]) -> list[int]:
 
 
 def asks_for_values(rows: Iterable[CheckedRow]) -> bool:
-    """Whether values are read back for any of these rows, so that precedence is to be applied to their group."""
+    """Return True if values are read back for any of these rows, so that precedence applies to
+    their group.
+    """
     return not READS.isdisjoint(map(_event_type, rows))
 
 
 def apply_precedence(group: Group, dropped_before: Collection[int] | None = None) -> Decision:
-    """Decide which rows of a group count, and what has to be read back.
+    """Decide which rows of a group count, and which attributes are read back.
 
-    ``dropped_before``: the rows that precedence dropped when the event was first built, on rebuilding it from the in-
-    flight line; the decision then stands, whatever rows are left.
+    ``dropped_before`` are the rows that precedence dropped when the event was first built; they are
+    given when it is rebuilt from the in-flight line. That decision then stands, whichever rows are
+    left.
     """
     kinds = {event_type for _, event_type, _, _, _, _ in group}
     reads_rows = not kinds.isdisjoint(READS_ROW)
@@ -175,10 +194,11 @@ def apply_precedence(group: Group, dropped_before: Collection[int] | None = None
 def decide(
     groups: Sequence[Group], query_back: QueryBack, dropped_before: Sequence[Collection[int] | None] | None = None
 ) -> list[Decided]:
-    """Groups, what precedence decides of them, and the current rows that they ask for, read by one statement a class.
+    """Return groups with the decision of precedence and the current row that they ask for, read by
+    one statement for each class.
 
-    ``dropped_before``: for each group as of ``apply_precedence``, which is applied to all of them then; None = it is
-    applied to those that ask for values.
+    If ``dropped_before`` is given, with an entry for each group as in ``apply_precedence``, every
+    non-empty group is decided; else only groups that ask for values.
     """
     if dropped_before is not None:
         decisions = [
@@ -187,7 +207,7 @@ def decide(
         ]
     elif asks_for_values(chain.from_iterable(groups)):
         decisions = [apply_precedence(group) if asks_for_values(group) else None for group in groups]
-    else:  # as in most logs
+    else:  # most logs ask for no values
         return [(group, None, None) for group in groups]
     asked: dict[ObjectClass, tuple[dict[str, None], dict[Attribute, None]]] = {}
     for group, decision in zip(groups, decisions, strict=True):
@@ -200,7 +220,7 @@ def decide(
     for object_class, (keys, attributes) in asked.items():
         known = [attribute for attribute in object_class.attributes if attribute in attributes]
         rows = query_back(object_class, list(keys), known)
-        # An attribute that the class has no more (drift) has no value any more.
+        # An attribute that the class has lost (drift) has no value.
         lost: CurrentRow = {attribute.name: [] for attribute in attributes if attribute not in known}
         current.update(((object_class, key), {**lost, **row} if lost else row) for key, row in rows.items())
     return [
@@ -219,11 +239,11 @@ def build_event(
     current: CurrentRow | None = None,
     event_id: str | None = None,
 ) -> Outgoing:
-    """The event of a group (spec/xds.md 4.1) and the fate of its rows.
+    """Build the event of a group (spec/xds.md 4.1) with the fates of its rows.
 
-    ``decision``: that of precedence, None if the group holds nothing to read back. ``current``: the object's current
-    row, None if it is gone (or nothing was asked for). ``event_id``: the recorded one on rebuilding; None = by
-    spec/event-log.md 7.4.
+    ``decision`` is that of precedence, None if the group reads nothing back. ``current`` is the
+    object's current row, None if the object is deleted or nothing was asked for. ``event_id`` is
+    the recorded one when an event is rebuilt; None = a new one by spec/event-log.md 7.4.
     """
     _, _, object_id, _, _, _ = group[0]
     ids = [record_id for record_id, _, _, _, _, _ in group]
@@ -251,7 +271,7 @@ def build_event(
             is_add = kind == INSERT_FIELD or (kind in _INSERTS and _becomes_add(rows, options))
             steps = rows if values is None else _with_values(rows, values, is_add)
             steps = _steps_of(steps, is_add, options)
-            if is_add or (not steps and kind in _INSERTS):  # an insert without anything to carry is not lost
+            if is_add or (not steps and kind in _INSERTS):  # an insert without any value is not lost
                 operation = _ADD
             elif steps:
                 operation = _MODIFY
@@ -272,15 +292,16 @@ def build_event(
 
 
 def _becomes_add(rows: Sequence[CheckedRow], options: EventOptions) -> bool:
-    """Whether rows that begin with an insert whose values are read back are an add."""
+    """Return True if rows that begin with an insert with query-back become an add."""
     return options.insert_query_back == "add" or any(event_type == INSERT_FIELD for _, event_type, _, _, _, _ in rows)
 
 
 def _steps_of(rows: Sequence[CheckedRow], is_add: bool, options: EventOptions) -> Sequence[CheckedRow]:
-    """What is written of rows (spec/xds.md 4.2, 4.3).
+    """Return the rows that are written, in their order (spec/xds.md 4.2, 4.3).
 
-    The rows of a repeated attribute stand side by side at the place of the first; of a single-valued one only the last
-    counts in an add. Then rows that change nothing are dropped; with noop ``emit`` only those of two NULLs.
+    The rows of a repeated attribute stand side by side at the place of the first. In an add only
+    the last row of a single-valued attribute counts. Then rows that change nothing are dropped;
+    with noop ``emit`` only those of two NULLs.
     """
     if len(rows) > 1 and len({attribute for _, _, _, attribute, _, _ in rows}) < len(rows):
         by_attribute: dict[Attribute | None, list[CheckedRow]] = {}
@@ -295,19 +316,22 @@ def _steps_of(rows: Sequence[CheckedRow], is_add: bool, options: EventOptions) -
     for _, _, _, _, old, new in rows:
         if old == new:
             break
-    else:  # as nearly always
+    else:  # nearly always
         return rows
     if options.noop_updates == "emit":
         return [row for row in rows for _, _, _, _, old, new in (row,) if old is not None or new is not None]
     return [row for row in rows for _, _, _, _, old, new in (row,) if old != new]
 
 
-# --- values read back -------------------------------------------------------------------------------------------------
+# --- values that were read back
+# ---------------------------------------------------------------------------------------
 
 
 def _with_values(rows: Sequence[CheckedRow], values: Mapping[Attribute, Texts], is_add: bool) -> list[CheckedRow]:
-    """Rows with what was read back: a row of types 5 and 6 stands for every attribute, one of 7 and 8 for its own,
-    once for each.
+    """Return the rows with the values that were read back.
+
+    A row of types 5 and 6 stands for every attribute; one of types 7 and 8 for its own, once for
+    each attribute.
     """
     goes = None if is_add else ALL
     filled: list[CheckedRow] = []
@@ -327,13 +351,18 @@ def _with_values(rows: Sequence[CheckedRow], values: Mapping[Attribute, Texts], 
 def _read(
     attributes: Sequence[Attribute], current: CurrentRow
 ) -> tuple[dict[Attribute, Texts], dict[Attribute, RowError], int]:
-    """Values read back, converted; the attributes whose values cannot be written; the number of ``sv_conflicts``."""
+    """Convert the values that were read back.
+
+    Returns the values, the errors of the attributes that cannot be written, and the number of
+    ``sv_conflicts``.
+    """
     values: dict[Attribute, Texts] = {}
     failed: dict[Attribute, RowError] = {}
     conflicts = 0
     for attribute in attributes:
         try:
-            # Sorted by code points, each value once (spec/xds.md 4.3); a table's own column has just one.
+            # Values are sorted by code points, each once (spec/xds.md 4.3); a table's own column
+            # has just one.
             texts = sorted({attribute.convert(text) for text in current[attribute.name] if text is not None})
         except RowError as error:
             failed[attribute] = error
@@ -348,7 +377,9 @@ def _read(
 def _without_unreadable(
     surviving: Sequence[CheckedRow], failed: Mapping[Attribute, RowError]
 ) -> tuple[list[CheckedRow], list[BadRow]]:
-    """Set the query-back rows apart whose values cannot be written (spec/event-log.md 7.3)."""
+    """Separate the query-back rows whose values cannot be written (spec/event-log.md 7.3) from the
+    others.
+    """
     good: list[CheckedRow] = []
     bad: list[BadRow] = []
     for row in surviving:
@@ -369,14 +400,16 @@ def _without_unreadable(
 
 
 def association_of(outgoing: Outgoing) -> str:
-    """The association of an event's object (spec/xds.md 5.1)."""
+    """Return the association of an event's object (spec/xds.md 5.1)."""
     assert outgoing.object_id is not None
     object_class, key = outgoing.object_id
     return key + object_class.association_tail
 
 
 def public_event(outgoing: Outgoing) -> Event:
-    """The event as receivers in Python and people see it. ``outgoing`` has an operation."""
+    """Return the event in the form for receivers in Python and for people. ``outgoing`` has an
+    operation.
+    """
     assert outgoing.operation is not None
     assert outgoing.object_id is not None
     assert outgoing.steps is not None
@@ -389,7 +422,7 @@ def public_event(outgoing: Outgoing) -> Event:
 
 
 def by_attribute(rows: Iterable[CheckedRow]) -> Iterable[tuple[Attribute, Sequence[CheckedRow]]]:
-    """The attributes of an event with the rows of each."""
+    """Return the attributes of an event with the rows of each."""
     grouped: dict[Attribute, list[CheckedRow]] = {}
     for row in rows:
         _, _, _, attribute, _, _ = row
@@ -399,14 +432,14 @@ def by_attribute(rows: Iterable[CheckedRow]) -> Iterable[tuple[Attribute, Sequen
 
 
 def public_steps(rows: Sequence[CheckedRow], operation: Operation) -> list[Step]:
-    """The steps of one attribute, whose rows these are."""
+    """Return the steps of one attribute from its rows."""
     steps: list[Step] = []
     for _, _, _, _, old, new in rows:
         if old is ALL:
             steps.append(Step(Op.REMOVE_ALL, ()))
         elif old is not None:
             steps.append(Step(Op.REMOVE, _tuple(old)))
-        if new is not None and operation == _ADD and steps:  # the values of an add are one step
+        if new is not None and operation == _ADD and steps:  # all values of an add are one step
             steps[0] = Step(Op.ADD, steps[0].values + _tuple(new))
         elif new is not None:
             steps.append(Step(Op.ADD, _tuple(new)))

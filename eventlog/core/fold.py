@@ -1,4 +1,10 @@
-"""Folding: good rows -> groups, each of which becomes at most one event (spec/event-log.md 6, 8.2)."""
+"""Folding: good rows to groups, each of which becomes at most one event (spec/event-log.md 6, 8.2).
+
+``fold`` is a hot path: one pass over tuples unpacked by position, one dictionary look-up for each
+row, families of types in a tuple by index, and groups that are plain lists of rows. In return a
+group has no methods: its first row, last row and object are positions, which ``first_id`` and
+``object_of`` name.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +17,25 @@ from eventlog.core.catalog import ObjectId
 from eventlog.core.checks import DELETE_ROW, CheckedRow
 
 AT_A_TIME: Final = 10_000
-"""Rows that are worth folding together: few enough to stay in the processor's cache."""
+"""The number of rows that are worth folding together: few enough to stay in the processor's
+cache.
+"""
 
 _FAMILY = (0, 1, 2, 2, 0, 1, 2, 1, 2)
-"""By event type: 1 = add {1, 5, 7}, 2 = modify {2, 3, 6, 8}, 0 = delete, which never folds."""
+"""The family of each event type: 1 = add {1, 5, 7}, 2 = modify {2, 3, 6, 8}, 0 = delete, which
+never folds.
+"""
 
 Group: TypeAlias = list[CheckedRow]
-"""The rows of one object that fold together, in queue order, at least one. Not changed once ``fold`` has returned."""
+"""The rows of one object that fold together, in queue order, at least one. ``fold`` has finished it
+when it returns.
+"""
 
 
 def fold(rows: Iterable[CheckedRow], fold_distance: int, fold_span: int) -> list[Group]:
-    """Groups in the order of their first rows. Distances are of record_ids; ``fold_span`` 0 = no bound."""
+    """Return the groups in the order of their first rows. Distances are of record_ids;
+    ``fold_span`` 0 = no bound.
+    """
     groups: list[Group] = []
     newest: dict[ObjectId, Group] = {}
     for row in rows:
@@ -41,23 +55,26 @@ def fold(rows: Iterable[CheckedRow], fold_distance: int, fold_span: int) -> list
 
 
 def first_id(group: Group) -> int:
-    """The record_id of a group's first row: its place in the queue."""
+    """Return the record_id of a group's first row: its place in the queue."""
     record_id, *_ = group[0]
     return record_id
 
 
 def object_of(group: Group) -> ObjectId:
-    """What a group is about."""
+    """Return the object of a group."""
     _, _, object_id, _, _, _ = group[0]
     return object_id
 
 
 def open_groups(groups: Sequence[Group], window_end: int, fold_distance: int, fold_span: int) -> Iterator[int]:
-    """The indices of the groups, of rows in record_id order, that a row behind ``window_end`` may still join
+    """Yield the indices of the groups that a row behind ``window_end`` may still join
     (spec/event-log.md 8.2).
+
+    The groups are of rows in record_id order.
     """
     following = window_end + 1
-    # An object's newest group has its last row: where that lies too far back, so do those of its other groups.
+    # The newest group of an object has its last row. If that is too far back, the rows of its other
+    # groups are, too.
     near: list[tuple[int, int, ObjectId, Group]] = []
     for index, group in enumerate(groups):
         last_id, last_type, object_id, _, _, _ = group[-1]
@@ -74,11 +91,12 @@ def open_groups(groups: Sequence[Group], window_end: int, fold_distance: int, fo
 
 
 class RowFolder:
-    """Rows that come in pieces, in queue order, and leave in groups (spec/event-log.md 8.2).
+    """A folder of rows that arrive in pieces, in queue order, and leave in groups
+    (spec/event-log.md 8.2).
 
-    A group leaves as soon as no later row can join it, so that whoever reads a long log holds few rows at once.
-    ``rows``: those that have come and not left, in queue order. ``at_a_time``: how many of them ``add`` waits for
-    before it folds them.
+    A group leaves as soon as no later row can join it, so that a reader of a long log holds few
+    rows at once. ``rows`` are the rows that have not left, in queue order. ``add`` folds as soon as
+    it holds ``at_a_time`` of them.
     """
 
     def __init__(self, fold_distance: int, fold_span: int, at_a_time: int = AT_A_TIME) -> None:
@@ -93,12 +111,14 @@ class RowFolder:
             return []
         last_id, *_ = self.rows[-1]
         groups = self.close(last_id)
-        # Where groups stay open for long, not every piece is worth folding all of them again.
+        # If groups stay open for long, folding all rows again for every piece is wasteful.
         self._enough = max(self._at_a_time, 2 * len(self.rows))
         return groups
 
     def close(self, read_to: int | None) -> list[Group]:
-        """The groups, in queue order, that no row behind record_id ``read_to`` can join; None = no more rows."""
+        """Return the groups, in queue order, that no row behind record_id ``read_to`` can join;
+        None = all groups.
+        """
         groups = fold(self.rows, *self._distances)
         closed = len(groups)
         if read_to is not None:

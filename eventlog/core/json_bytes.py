@@ -1,8 +1,9 @@
-"""Objects of JSON to bytes, by one function for all formats.
+"""JSON objects to bytes, by one function for all formats.
 
-orjson writes them in a tenth of the time of the standard library's encoder. What it refuses goes the plain way of that
-encoder: an integer of more than 64 bits, and half a surrogate pair. A float that JSON has no number for, which orjson
-would write as null, is a word before it comes here: ``core.values.float_or_word`` makes it.
+orjson writes them in a tenth of the time of the standard library's encoder. That encoder writes the
+values that orjson refuses: integers of more than 64 bits, and half a surrogate pair. A float that
+JSON has no number for, which orjson would write as null, is a word before it arrives here:
+``core.values.float_or_word`` makes it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ _BEYOND_ASCII: Final = re.compile(r"[^\x00-\x7f]+")
 
 
 class JsonText:
-    """A text of JSON that stands in an object as it is, such as the document of a column of type json."""
+    """A text of JSON that stands unchanged in an object, such as the document of a column of type
+    json.
+    """
 
     __slots__ = ("text",)
 
@@ -28,10 +31,12 @@ class JsonText:
 
 
 def json_bytes(value: Any) -> bytes:
-    """Return the JSON of dicts, lists, texts, numbers, booleans, None and ``JsonText``, as UTF-8 without blanks.
+    """Return the JSON of dicts, lists, texts, numbers, booleans, None and ``JsonText``, as UTF-8
+    without blanks.
 
-    Members keep their order, nothing beyond ASCII is escaped, integers are of any size, floats are finite. Raises
-    UnicodeEncodeError for half a surrogate pair, TypeError for what is no JSON.
+    Members keep their order, no character beyond ASCII is escaped, integers are of any size, floats
+    are finite. Raises UnicodeEncodeError for half a surrogate pair, TypeError for a value that JSON
+    lacks.
     """
     try:
         return orjson.dumps(value, _fragment)
@@ -40,7 +45,9 @@ def json_bytes(value: Any) -> bytes:
 
 
 def escaped_json_bytes(value: Any) -> bytes:
-    """Return what ``json_bytes`` gives; of a value with half a surrogate pair all beyond ASCII is escaped."""
+    """Return the result of ``json_bytes``; in a value with half a surrogate pair all characters
+    beyond ASCII are escaped.
+    """
     try:
         return json_bytes(value)
     except UnicodeEncodeError:
@@ -59,6 +66,6 @@ def _plain_text(value: Any, string: Callable[[str], str]) -> str:
         return f"{{{','.join([f'{string(name)}:{_plain_text(one, string)}' for name, one in value.items()])}}}"
     if isinstance(value, list | tuple):
         return f"[{','.join([_plain_text(one, string) for one in value])}]"
-    if isinstance(value, JsonText):  # JSON has characters beyond ASCII in its strings alone
+    if isinstance(value, JsonText):  # JSON has characters beyond ASCII only in its strings
         return _BEYOND_ASCII.sub(lambda found: string(found.group())[1:-1], value.text)
     return string(value) if isinstance(value, str) else json.dumps(value, allow_nan=False)

@@ -1,9 +1,11 @@
-"""Dates and times: text of the log or of the database to the text that is written (spec/xds.md 6.3), or to a value.
+"""Dates and times: from text of the log or of the database to the text that is written (spec/xds.md
+6.3), or to a value.
 
-Fractions keep their nine digits, which no ``datetime`` has. ``time_syntax`` is integer, canonical or java. Two more are
-no options: ``full``, for text that is read again, is java with the fraction of times of day; ``value`` gives a date,
-time or naive datetime with six digits of the fraction. ``time_zone`` is the name of the zone of values without one.
-``special``: special times, which PostgreSQL has, stay their text.
+Fractions keep their nine digits, more than a ``datetime`` has. ``time_syntax`` is integer,
+canonical or java. Two more values are no options: ``full``, for text that is read again, is java
+with the fraction of times of day; ``value`` returns a date, time or naive datetime with six digits
+of the fraction. ``time_zone`` is the name of the zone of values without one. With ``special`` the
+special times of PostgreSQL stay their text.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from eventlog.errors import BadValue, ConfigError, shown
 
 _DATE: Final = "([0-9]{4})-([0-9]{2})-([0-9]{2})"
 _TIME: Final = r"([01][0-9]|2[0-3]):([0-5][0-9]):([0-5][0-9])(?:\.([0-9]{0,9}))?"
-# The blank before the zone: SQL Server writes one (CONVERT, style 121). Displacements as PostgreSQL: below 16 hours.
+# SQL Server writes a blank before the zone (CONVERT, style 121). Displacements are below 16 hours,
+# as in PostgreSQL.
 _ZONE: Final = "(?: ?(Z|[+-](?:0[0-9]|1[0-5])(?::?[0-5][0-9])?))?"
 
 _DATE_TEXT = re.compile(rf"{_DATE}(?:[ T]00:00:00(?:\.0{{0,9}})?)?")
@@ -28,7 +31,7 @@ _TIMESTAMP_TEXT = re.compile(f"{_DATE}(?:[ T]{_TIME}{_ZONE})?")
 EPOCH: Final = datetime(1970, 1, 1)
 EPOCH_UTC: Final = EPOCH.replace(tzinfo=UTC)
 DAY: Final = 86400
-"""Seconds of a day."""
+"""The number of seconds of a day."""
 
 _EPOCH_DAY: Final = EPOCH.toordinal()
 _COMPACT: Final = str.maketrans("", "", "-: ")
@@ -37,34 +40,40 @@ _SPECIAL_DATE: Final = r"(-?infinity)|([0-9]{4,7})-([0-9]{2})-([0-9]{2})"
 _SPECIAL_CLOCK: Final = r"([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{0,6})?"
 _SPECIAL_DATE_TEXT = re.compile(rf"(?:{_SPECIAL_DATE})()()( BC)?")
 _SPECIAL_TIMESTAMP_TEXT = re.compile(rf"(?:{_SPECIAL_DATE}(?:[ T]{_SPECIAL_CLOCK}{_ZONE})?)( BC)?")
-# The first and the last day that PostgreSQL has; years before Christ as numbers below 1.
+# The first and the last day of PostgreSQL; years before Christ are numbers below 1.
 _FIRST_DAY: Final = (-4713, 11, 24)
 _LAST_DATE: Final = (5874897, 12, 31)
 _LAST_TIMESTAMP: Final = (294276, 12, 31)
 
 
 def is_special_date(text: str) -> bool:
-    """Whether this is a special text of a date (spec/xds.md 6.3): infinite, before Christ, or beyond the year 9999."""
+    """Return True for a special date (spec/xds.md 6.3): infinite, before Christ, or beyond the year
+    9999.
+    """
     return _is_special(_SPECIAL_DATE_TEXT.fullmatch(text), _LAST_DATE)
 
 
 def is_special_time(text: str) -> bool:
-    """Whether this is the special text of a time of day: the end of the day."""
+    """Return True for the special time of day: the end of the day."""
     return text == "24:00:00"
 
 
 def is_special_timestamp(text: str) -> bool:
-    """As ``is_special_date``, of a timestamp with or without a zone."""
+    """Return True for a special timestamp, with or without a zone, by the rules of
+    ``is_special_date``.
+    """
     return _is_special(_SPECIAL_TIMESTAMP_TEXT.fullmatch(text), _LAST_TIMESTAMP)
 
 
 def is_special(text: str) -> bool:
-    """Whether this is a special text of a column of dates, times or timestamps."""
+    """Return True for a special text of a column of dates, times or timestamps."""
     return is_special_time(text) or is_special_date(text) or is_special_timestamp(text)
 
 
 def _is_special(match: re.Match[str] | None, last: tuple[int, int, int]) -> bool:
-    """Only what PostgreSQL takes is: the text of a key goes to a statement as it is."""
+    """Return True if PostgreSQL accepts the matched text, since the text of a key goes to a
+    statement unchanged.
+    """
     if match is None:
         return False
     infinite, year, month, day, _, zone, before_christ = match.groups()
@@ -80,7 +89,7 @@ def _is_special(match: re.Match[str] | None, last: tuple[int, int, int]) -> bool
     except ValueError:
         return False
     first = _FIRST_DAY
-    if zone and _displacement(zone):  # which may lead to the day before or after
+    if zone and _displacement(zone):  # the displacement may lead to the day before or after
         first, last = (first[0] + 1, 1, 1), (last[0] - 1, 12, 31)
     return int(year) > 0 and first <= (number, int(month), int(day)) <= last
 
@@ -95,7 +104,8 @@ _DAYS_OF_400_YEARS: Final = 146097
 
 
 def special_microseconds(text: str) -> int:
-    """The microseconds from 1970 to a special date or timestamp, one without zone in UTC.
+    """Return the microseconds from 1970 to a special date or timestamp; one without a zone is in
+    UTC.
 
     Raises BadValue for an infinite one and for any other text.
     """
@@ -111,16 +121,17 @@ def special_microseconds(text: str) -> int:
 
 
 def calendar_of(days: int) -> tuple[int, int, int]:
-    """Year, month and day of a day counted from 1970; 1 BC is the year 0."""
+    """Return year, month and day of a day counted from 1970; 1 BC is the year 0."""
     cycles, in_cycle = divmod(days + _EPOCH_DAY - 1, _DAYS_OF_400_YEARS)
     day = datetime.fromordinal(in_cycle + 1)
     return day.year + 400 * cycles, day.month, day.day
 
 
 def special_date(year: int, month: int, day: int, rest: str = "") -> str:
-    """A day outside the years 1 to 9999, with its time of day and zone in ``rest``, as PostgreSQL writes it.
+    """Return the text of a day outside the years 1 to 9999 as PostgreSQL writes it; ``rest`` holds
+    time of day and zone.
 
-    Raises BadValue for one that PostgreSQL does not have.
+    Raises BadValue for a day that PostgreSQL lacks.
     """
     text = f"{1 - year if year < 1 else year:04}-{month:02}-{day:02}{rest}{' BC' if year < 1 else ''}"
     if not (is_special_timestamp(text) if rest else is_special_date(text)):
@@ -132,13 +143,15 @@ _FRACTION = re.compile(r"\.([0-9]+)")
 
 
 def fraction_of(text: str) -> str:
-    """The digits of the fraction of a second in the text of a time, without zeros at the end."""
+    """Return the digits of the fraction of a second in the text of a time, without trailing
+    zeros.
+    """
     match = _FRACTION.search(text)
     return match[1].rstrip("0") if match else ""
 
 
 def without_zeros(text: str) -> str:
-    """A time as Python writes it, without trailing zeros of its fraction of six digits or none; a zone stays."""
+    """Return a time as Python writes it, without trailing zeros of its fraction; a zone stays."""
     time, point, rest = text.partition(".")
     if not point:
         return text
@@ -147,17 +160,21 @@ def without_zeros(text: str) -> str:
 
 
 def naive_utc(moment: datetime) -> datetime:
-    """A moment in UTC, without its zone; one that has no zone as it is. Raises OverflowError."""
+    """Return a moment in UTC without its zone; a moment that has no zone stays as it is. Raises
+    OverflowError.
+    """
     return moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)
 
 
 def aware_utc(moment: datetime) -> datetime:
-    """A moment in UTC, with its zone; one that has no zone is in UTC already. Raises OverflowError."""
+    """Return a moment in UTC with its zone; a moment that has no zone is in UTC already. Raises
+    OverflowError.
+    """
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
 def time_zone_named(name: str, option: str = "time_zone") -> tzinfo:
-    """The zone that an option names; UTC in any case of letters. Raises ConfigError."""
+    """Return the zone that an option names; UTC in any case of letters. Raises ConfigError."""
     if name.upper() == "UTC":
         return UTC
     try:
@@ -169,7 +186,9 @@ def time_zone_named(name: str, option: str = "time_zone") -> tzinfo:
 
 
 def microseconds(fraction: str) -> int:
-    """The microseconds that the digits of a fraction of a second are; further ones are left out."""
+    """Return the microseconds of the digits of a fraction of a second; further digits are cut
+    off.
+    """
     return int(fraction[:6].ljust(6, "0"))
 
 
@@ -178,7 +197,7 @@ def _unknown_syntax(name: str) -> ConfigError:
 
 
 def _displacement(zone: str) -> int:
-    """Seconds east of UTC of ``Z``, ``+hh``, ``+hhmm`` or ``+hh:mm``."""
+    """Return the seconds east of UTC of ``Z``, ``+hh``, ``+hhmm`` or ``+hh:mm``."""
     if zone == "Z":
         return 0
     seconds = int(zone[1:3]) * 3600 + int(zone[-2:]) * 60 if len(zone) > 3 else int(zone[1:3]) * 3600
@@ -214,9 +233,9 @@ def _date_writer(time_syntax: str, time_zone: str) -> Callable[[datetime], Any]:
 
 
 def date_converter(time_syntax: str, time_zone: str, *, special: bool = False) -> Callable[[str], Any]:
-    """Text of a date column to its written form.
+    """Return a converter from the text of a date column to its written form.
 
-    Raises BadValue for other text, ConfigError for an unknown option value.
+    The converter raises BadValue for other text. Raises ConfigError for an unknown option value.
     """
     write = _date_writer(time_syntax, time_zone)
 
@@ -259,12 +278,13 @@ def _time_writer(time_syntax: str) -> Callable[[int, str], Any]:
 
 
 def time_converter(time_syntax: str, time_zone: str, *, special: bool = False) -> Callable[[str], Any]:
-    """Text of a time column to its written form.
+    """Return a converter from the text of a time column to its written form.
 
-    Raises BadValue for other text, ConfigError for an unknown option value.
+    The converter raises BadValue for other text. Raises ConfigError for an unknown option value.
     """
     write = _time_writer(time_syntax)
-    # A time of day has no date, so it can be brought to a zone only if that has one displacement all the year.
+    # A time of day has no date, so it can be moved to a zone only if that has one displacement all
+    # the year.
     own_displacement = time_zone_named(time_zone).utcoffset(None)
 
     def convert(text: str) -> Any:
@@ -300,9 +320,10 @@ def _timestamp_writer(time_syntax: str, time_zone: str) -> Callable[[datetime, s
 
 
 def timestamp_converter(time_syntax: str, time_zone: str, *, special: bool = False) -> Callable[[str], Any]:
-    """Text of a timestamp column, with or without a zone, to its written form.
+    """Return a converter from the text of a timestamp column, with or without a zone, to its
+    written form.
 
-    Raises BadValue for other text, ConfigError for an unknown option value.
+    The converter raises BadValue for other text. Raises ConfigError for an unknown option value.
     """
     write = _timestamp_writer(time_syntax, time_zone)
     own_zone = time_zone_named(time_zone)

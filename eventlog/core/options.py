@@ -1,9 +1,10 @@
-"""How the options of eventlog.toml and of the formats' readers and writers are declared and checked, and those that
-several of them share.
+"""The declaration and the checks of options: those of eventlog.toml and of the formats' readers and
+writers; and the options that several of them share.
 
-An option is a field of a frozen dataclass, made by ``option``: its kind, default, line of help and, if it has them, its
-aliases and the types that it is for stand in one place. ``parse_options``, ``eventlog.config.load``,
-``eventlog config``, ``eventlog init`` and the documentation go by it.
+An option is a field of a frozen dataclass, made by ``option``. Its kind, default, line of help and,
+if it has them, its aliases and its example stand in one place. ``parse_options``,
+``eventlog.config.load``, ``eventlog config``, ``eventlog init`` and the documentation read them
+there.
 """
 
 from __future__ import annotations
@@ -32,10 +33,11 @@ def _itself(value: Any) -> Any:
 class Kind:
     """A kind of value.
 
-    ``parse`` takes what TOML, JSON or Python gives, and takes what it returned as well. It raises ConfigError, or
-    ValueError, whose text (if any) is a reason. ``legal`` says in words what is allowed. ``from_text`` makes of the
-    text of an environment variable or a flag what TOML would have given. A value of a ``confidential`` kind is in no
-    message and no repr. ``shown`` makes of a value what `eventlog config` may print of it.
+    ``parse`` takes a value of TOML, JSON or Python, and its own results. It raises ConfigError, or
+    ValueError whose text, if any, is a reason. ``legal`` describes the legal values in words.
+    ``from_text`` turns the text of an environment variable or a flag into the value that TOML would
+    have. A value of a ``confidential`` kind appears in no message and no repr. ``shown`` returns
+    the form of a value that `eventlog config` may print.
     """
 
     parse: Callable[[Any], Any]
@@ -47,13 +49,13 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """The declaration of one option. Its default is taken as it is.
+    """The declaration of one option. Its default is not parsed.
 
-    ``aliases`` are the vendor's tags, ``alias_values`` what their values mean (by their text).
-    ``was``: the name that the option had before, which is refused with the one of today. ``idm`` is
-    the default in profile ``idm``, None if the profile does not differ. ``example`` is what ``init``
-    writes for an option without default. ``secret`` options come from the environment alone and are
-    never shown.
+    ``aliases`` are the vendor's tags, and ``alias_values`` translates the texts of their values.
+    ``was`` is the earlier name of the option, which is refused with a hint to the present one.
+    ``idm`` is the default in profile ``idm``, None if the profile does not differ. ``example`` is
+    written by ``init`` for an option without default. ``secret`` options come from the environment
+    alone and are never shown.
     """
 
     default: Any
@@ -68,12 +70,14 @@ class Option:
 
 
 def option(default: Any, kind: Kind, about: str, **more: Any) -> Any:
-    """A dataclass field that is an option. ``more``: the other fields of ``Option``."""
+    """Declare an option as a dataclass field. ``more`` are the other fields of ``Option``."""
     return shared(Option(default, kind, about, **more))
 
 
 def shared(declared: Option, **changed: Any) -> Any:
-    """A dataclass field that is an option declared elsewhere. ``changed``: fields of ``Option`` that differ here."""
+    """Declare a dataclass field by an option from elsewhere. ``changed`` are the fields of
+    ``Option`` that differ here.
+    """
     declared = replace(declared, **changed)
     default: Any = {"default": declared.default}
     if isinstance(declared.default, dict):
@@ -82,12 +86,14 @@ def shared(declared: Option, **changed: Any) -> Any:
 
 
 def options_of(settings: type) -> dict[str, Option]:
-    """The options that a dataclass declares, by name, in its order."""
+    """Return the options that a dataclass declares, by name, in its order."""
     return {f.name: f.metadata["option"] for f in fields(settings) if "option" in f.metadata}
 
 
 def same_fields(settings: Any, kind: type) -> dict[str, Any]:
-    """The values of the fields that ``kind`` has by the same name: to make one of ``kind`` from settings."""
+    """Return the values of the fields that ``kind`` has by the same name, to make a ``kind`` from
+    settings.
+    """
     known = {one.name for one in fields(kind)}
     return {one.name: getattr(settings, one.name) for one in fields(settings) if one.name in known}
 
@@ -98,9 +104,9 @@ Options = TypeVar("Options")
 
 
 def parse_options(kind: type[Options], values: Mapping[str, Any], whose: str) -> Options:
-    """Values by name as ``CheckedOptions`` of this kind. ``whose`` options they are begins messages.
+    """Return ``CheckedOptions`` of this kind from values by name. Messages begin with ``whose``.
 
-    Raises one ConfigError for all names that are not known and all values that are not allowed.
+    Raises one ConfigError for all unknown names and all illegal values.
     """
     options: Options
     (options,) = parse_all_options((kind,), values, whose)
@@ -108,7 +114,9 @@ def parse_options(kind: type[Options], values: Mapping[str, Any], whose: str) ->
 
 
 def parse_all_options(kinds: Sequence[type], values: Mapping[str, Any], whose: str) -> list[Any]:
-    """As ``parse_options``: one of each class, whose names differ."""
+    """Return one object of each class, whose option names differ, under the rules of
+    ``parse_options``.
+    """
     known = {name: declared for kind in kinds for name, declared in options_of(kind).items()}
     errors: list[ConfigError] = [
         unknown(name, nearest_option(str(name), known)) for name in values if name not in known
@@ -125,9 +133,9 @@ def parse_all_options(kinds: Sequence[type], values: Mapping[str, Any], whose: s
 
 
 class CheckedOptions:
-    """Base of options classes that put every value as its kind reads it.
+    """The base of options classes: it replaces every value by the result of its kind's ``parse``.
 
-    Raises one ConfigError for all values that are not allowed.
+    Raises one ConfigError for all illegal values.
     """
 
     __slots__ = ()
@@ -144,7 +152,7 @@ class CheckedOptions:
 
 
 def parse_value(declared: Option, value: Any, name: str) -> Any:
-    """A value as the kind of its option reads it. Raises ConfigError, which begins with the name."""
+    """Parse a value by the kind of its option. Raises ConfigError, which begins with the name."""
     if value is declared.default:
         return value
     kind = declared.kind
@@ -159,28 +167,28 @@ def parse_value(declared: Option, value: Any, name: str) -> Any:
 
 
 def unknown(name: str, nearest: str) -> ConfigError:
-    """The error of a name that is none of those known."""
+    """Return the error of an unknown name."""
     return ConfigError(f"{name} is not known; the nearest known one is {nearest}")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The most alike of the known names."""
+    """Return the most similar of the known names."""
     return difflib.get_close_matches(name, list(known), n=1, cutoff=0.0)[0]
 
 
 def nearest_option(name: str, known: Mapping[str, Option]) -> str:
-    """Return the option that had the name before, else the most alike of the known ones."""
+    """Return the option that had the name before, else the most similar known one."""
     return next((one for one, declared in known.items() if declared.was == name), None) or nearest(name, known)
 
 
 _LONGEST: Final = 200
-"""Characters of a value in a message."""
+"""The greatest number of characters of a value in a message."""
 
 
 def _shown(value: Any) -> str:
     try:
         text = toml(value)
-    except (ValueError, RecursionError):  # a number of thousands of digits, a thousand tables in each other
+    except (ValueError, RecursionError):  # a number of thousands of digits, or a thousand nested tables
         return f"a {type(value).__name__} that is too large to show"
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
@@ -189,7 +197,8 @@ def _shown(value: Any) -> str:
 
 
 def parse_boolean(value: Any) -> bool:
-    """A boolean: TOML's own, or ``1 yes true`` / ``0 no false`` in any case (spec/event-log.md 9).
+    """Parse a boolean: TOML's own, or ``1 yes true`` / ``0 no false`` in any case
+    (spec/event-log.md 9).
 
     Raises ValueError.
     """
@@ -202,7 +211,7 @@ def parse_boolean(value: Any) -> bool:
 
 
 def integer(low: int | None = None, high: int | None = None) -> Kind:
-    """Whole numbers from ``low`` to ``high``, None = without bound."""
+    """Return the kind of whole numbers from ``low`` to ``high``, None = without bound."""
 
     def parse(value: Any) -> int:
         if not isinstance(value, int) or isinstance(value, bool):
@@ -216,7 +225,9 @@ def integer(low: int | None = None, high: int | None = None) -> Kind:
 
 
 def number(low: float, high: float | None = None) -> Kind:
-    """Finite numbers from ``low`` to ``high``, None = without bound; fractions too."""
+    """Return the kind of finite numbers from ``low`` to ``high``, None = without bound; fractions
+    are allowed.
+    """
 
     def parse(value: Any) -> float:
         if not isinstance(value, int | float) or isinstance(value, bool):
@@ -233,7 +244,7 @@ def number(low: float, high: float | None = None) -> Kind:
 
 
 def choice(*values: str | int) -> Kind:
-    """One of some values, written exactly so."""
+    """Return the kind of these values, written exactly so."""
 
     def parse(value: Any) -> Any:
         if not any(type(value) is type(one) and value == one for one in values):
@@ -244,7 +255,9 @@ def choice(*values: str | int) -> Kind:
 
 
 def instance_of(*types: type) -> Callable[[Any], Any]:
-    """Values of these types, taken as they are. The function raises ValueError for others."""
+    """Return a function that passes values of these types unchanged and raises ValueError for
+    others.
+    """
 
     def parse(value: Any) -> Any:
         if not isinstance(value, types):
@@ -258,7 +271,9 @@ _parse_string: Final[Callable[[Any], str]] = instance_of(str)
 
 
 _BLANKS: Final = " \t\r\n\f\v"
-"""What a text is freed of at its ends. A name may end with a blank of Unicode, such as U+2028."""
+"""The characters that are stripped from both ends of a text. A name may end with a blank of
+Unicode, such as U+2028.
+"""
 
 
 def _parse_text(value: Any) -> str:
@@ -269,7 +284,7 @@ def _parse_text(value: Any) -> str:
 
 
 def parse_name(value: Any) -> str:
-    """A name, not stripped: a quoted identifier may end with a blank. Raises ValueError."""
+    """Return a name unstripped: a quoted identifier may end with a blank. Raises ValueError."""
     name = _parse_string(value)
     if not name or "\0" in name:
         raise ValueError
@@ -281,7 +296,9 @@ def _parse_path(value: Any) -> Path:
 
 
 def parse_names(value: Any) -> tuple[str, ...]:
-    """Names in a list, or in text with separators; at least one, none twice. Raises ValueError."""
+    """Parse names in a list, or in text with separators: at least one, none twice. Raises
+    ValueError.
+    """
     names = re.split(r"[;,\s]+", value.strip(f"{_BLANKS};,"), flags=re.ASCII) if isinstance(value, str) else value
     if not isinstance(names, list | tuple):
         raise ValueError  # noqa: TRY004
@@ -317,13 +334,13 @@ def _parse_zone(value: Any) -> str:
 def _parse_charset(value: Any) -> str:
     try:
         "".encode(value)
-    except (LookupError, TypeError, ValueError):  # hex and the like are no character sets
+    except (LookupError, TypeError, ValueError):  # hex and similar codecs are no character sets
         raise ConfigError(f"{value!r} is no character set; use a name such as utf-8 or gb18030") from None
     return str(value)
 
 
 def object_of(kind: Kind, legal: str) -> Kind:
-    """Objects whose values are of a kind."""
+    """Return the kind of objects whose values are of a kind."""
 
     def parse(value: Any) -> dict[Any, Any]:
         return {name: kind.parse(one) for name, one in OBJECT.parse(value).items()}
@@ -348,7 +365,7 @@ LIST_OBJECT: Final = object_of(TEXTS, "an object of lists of texts")
 
 
 def toml(value: Any) -> str:
-    """A value of any kind as TOML writes it, null as JSON does."""
+    """Return a value of any kind as TOML writes it, null as JSON does."""
     match value:
         case None:
             return "null"
@@ -364,7 +381,8 @@ def toml(value: Any) -> str:
             return "[" + ", ".join(toml(item) for item in value) + "]"
         case dict():
             return "{ " + ", ".join(f"{_toml_key(key)} = {toml(item)}" for key, item in value.items()) + " }"
-    # JSON's string is TOML's, but that TOML wants DEL escaped; people want to see the rest of what cannot be seen.
+    # A string of JSON is one of TOML, except that TOML wants DEL escaped. Other invisible
+    # characters are made visible for people.
     return visible(json.dumps(str(value), ensure_ascii=False))
 
 

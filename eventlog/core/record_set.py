@@ -1,4 +1,6 @@
-"""A set of record_ids that grows from its lower end: what a consumer of a log has done (spec/event-log.md 13.1)."""
+"""A set of record_ids that grows from its lower end: the rows that a consumer of a log has done
+(spec/event-log.md 13.1).
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ Range = tuple[int, int]
 
 
 class RecordSet:
-    """All record_ids up to ``floor``, and ``ranges`` above it: ascending, none touches another one or the floor."""
+    """A set of record_ids: all up to ``floor``, and ``ranges`` above it, ascending; no range
+    touches another or the floor.
+    """
 
     __slots__ = ("floor", "ranges")
 
@@ -32,7 +36,7 @@ class RecordSet:
 
     @property
     def spans(self) -> list[Range]:
-        """The whole set as ranges, what lies up to the floor too."""
+        """The whole set as ranges, including the one up to the floor."""
         return [(1, self.floor), *self.ranges] if self.floor > 0 else self.ranges.copy()
 
     def __contains__(self, record_id: int) -> bool:
@@ -45,7 +49,7 @@ class RecordSet:
         return f"RecordSet({self.floor}, {self.ranges})"
 
     def add(self, ranges: Iterable[Range]) -> None:
-        """Put ranges into the set, in whatever order."""
+        """Add ranges to the set, in any order."""
         own = self.ranges
         for first, last in ranges:
             if last <= self.floor:
@@ -62,13 +66,13 @@ class RecordSet:
                 own[begin:end] = [(first, last)]
 
     def copy(self) -> RecordSet:
-        """The same record_ids, in a set of its own."""
+        """Return a copy of the set."""
         copied = RecordSet(self.floor)
         copied.ranges = self.ranges.copy()
         return copied
 
     def discard(self, ranges: Iterable[Range]) -> None:
-        """Take ranges out of the set, in whatever order."""
+        """Remove ranges from the set, in any order."""
         out, place = sorted(ranges), 0
         kept: list[Range] = []
         for begin, end in self.spans:
@@ -86,7 +90,9 @@ class RecordSet:
         self.ranges = kept
 
     def decide(self, last: int, shown: Sequence[int]) -> None:
-        """Put all record_ids up to ``last`` into the set but for those ``shown``, which ascend and are not in it."""
+        """Add all record_ids up to ``last`` to the set except ``shown``, which ascend and are not
+        in it.
+        """
         if last <= self.floor:
             return
         place, end = bisect_left(self.ranges, last, key=_last), last
@@ -100,14 +106,16 @@ class RecordSet:
         self.ranges[:place] = decided
 
     def gaps(self, last: int, after: int = 0) -> list[Range]:
-        """What above ``after`` and up to ``last`` is not in the set, in ascending order."""
+        """Return the ranges above ``after`` and up to ``last`` that the set lacks, in ascending
+        order.
+        """
         after = max(after, self.floor)
         begin = bisect_left(self.ranges, after, key=_last)
         own = self.ranges[begin : bisect_right(self.ranges, last, lo=begin, key=_first)]
         begins = [after + 1, *(end + 1 for _, end in own)]
         ends = [*(first - 1 for first, _ in own), last]
         gaps = list(zip(begins, ends, strict=True))
-        # Ranges do not touch, so that no other one is empty.
+        # Ranges do not touch each other, so no other gap is empty.
         if gaps[-1][0] > gaps[-1][1]:
             del gaps[-1]
         if gaps and gaps[0][0] > gaps[0][1]:
@@ -115,7 +123,9 @@ class RecordSet:
         return gaps
 
     def encode(self) -> str:
-        """The set as a JSON list: the floor, then of each range its distance from the end before and its length - 1."""
+        """Return the set as a JSON list: the floor, then for each range its distance from the end
+        before and its length - 1.
+        """
         numbers, before = [self.floor], self.floor
         for first, last in self.ranges:
             numbers += (first - before, last - first)
@@ -124,7 +134,7 @@ class RecordSet:
 
 
 def decode(text: str) -> RecordSet:
-    """A set from what ``encode`` made of it. Raises ValueError for another text."""
+    """Return the set that ``encode`` wrote. Raises ValueError for another text."""
     numbers = json.loads(text)
     if (
         not isinstance(numbers, list)

@@ -1,4 +1,13 @@
-"""The text of a table_key: its grammar, its errors with offsets, and its canonical text (spec/event-log.md 4).
+"""The text of a table_key: its grammar, its errors with offsets, and its canonical text
+(spec/event-log.md 4).
+
+Canonicalizing keys is a hot path. Nearly every key of a log is canonical already, which one regular
+expression for each class recognizes: 0.3 us in place of 17 for a row (bench/RESULTS.md, "One path
+to JSON"). In return the normal forms of the types stand twice, as ``_plain_normal_form`` and as
+``values.key_normalizer``; test_the_fast_way_gives_what_the_grammar_gives_for_every_type holds both
+equal.
+
+The grammar:
 
 ::
 
@@ -15,20 +24,23 @@ from typing import NamedTuple
 from eventlog.core.values import ColumnType, Kind, integer_pattern, key_normalizer
 from eventlog.errors import BadTableKey, BadValue
 
-# The nine special characters, and the control characters, as the inside of a regular expression's character class.
+# The nine special characters, and the control characters, as parts of a regular expression's
+# character class.
 _SPECIAL = r""",;'+"=\\<>"""
 _CONTROL = r"\x00-\x1f\x7f"
 
 _BLANKS = re.compile(r"[ \t]*")
 _BARE = re.compile(rf"(?:[^{_SPECIAL}{_CONTROL}]|\t)*")
 _QUOTED = re.compile(r'[^"\\\x00]*')
-# What is written without quotes: no special or control character (a tab is one), no blank at either end.
+# Text that needs no quotes: no special or control character (a tab is one), no blank at either end.
 _PLAIN_PATTERN = rf"[^ {_SPECIAL}{_CONTROL}](?:[^{_SPECIAL}{_CONTROL}]*[^ {_SPECIAL}{_CONTROL}])?"
 _PLAIN = re.compile(_PLAIN_PATTERN)
 
 
 class Part(NamedTuple):
-    """A column and its value as parsed, unquoted; offsets of their first characters (a quote counts) in code points."""
+    """A column and its unquoted value, with the offsets of their first characters (a quote counts)
+    in code points.
+    """
 
     name: str
     value: str
@@ -37,10 +49,10 @@ class Part(NamedTuple):
 
 
 def parse(text: str | None) -> tuple[Part, ...]:
-    """The parts of a table_key in the order of the text (spec/event-log.md 4.1).
+    """Parse a table_key into its parts in the order of the text (spec/event-log.md 4.1).
 
-    Raises BadTableKey with the code and the offset of the first error from the left (spec/event-log.md 4.2). NULL is
-    ``empty_key``.
+    Raises BadTableKey with the code and the offset of the first error from the left
+    (spec/event-log.md 4.2). NULL is ``empty_key``.
     """
     if text is None:
         raise BadTableKey("empty_key", 0, "")
@@ -79,7 +91,9 @@ def _after_blanks(text: str, at: int) -> int:
 
 
 def _name(text: str, at: int) -> tuple[str, int]:
-    """The column that begins at ``at``, and the offset behind it: of a blank, ``=``, ``+`` or the end."""
+    """Return the column that begins at ``at``, and the offset behind it: of a blank, ``=``, ``+``
+    or the end.
+    """
     if at == len(text) or text[at] == "+":
         raise BadTableKey("empty_part", at, text)
     if text[at] == "=":
@@ -93,7 +107,9 @@ def _name(text: str, at: int) -> tuple[str, int]:
 
 
 def _value(text: str, at: int) -> tuple[str, int]:
-    """The value that begins at ``at``, and the offset behind it: of a blank, ``+`` or the end."""
+    """Return the value that begins at ``at``, and the offset behind it: of a blank, ``+`` or the
+    end.
+    """
     if at == len(text) or text[at] == "+":
         raise BadTableKey("empty_value", at, text)
     if text[at] == '"':
@@ -106,7 +122,8 @@ def _bare(text: str, at: int, ends: str) -> tuple[str, int]:
     assert bare is not None
     after = bare.end()
     if after < len(text) and text[after] not in ends:
-        # What is neither bare nor an end is special or a control character, and those lie below the blank or are DEL.
+        # A character that neither continues bare text nor ends it is special or a control
+        # character. Control characters lie below the blank, or are DEL.
         character = text[after]
         error = "control_character" if character < " " or character == "\x7f" else "unquoted_special"
         raise BadTableKey(error, after, text)
@@ -136,7 +153,9 @@ def _quoted(text: str, opening: int) -> tuple[str, int]:
 
 
 def quote(text: str) -> str:
-    """A column or value as canonical text has it: in quotes only if it needs them (spec/event-log.md 4.3 rule 3)."""
+    """Return a column or value as canonical text has it: in quotes only if it needs them
+    (spec/event-log.md 4.3 rule 3).
+    """
     if _PLAIN.fullmatch(text):
         return text
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
@@ -144,27 +163,31 @@ def quote(text: str) -> str:
 
 
 def key_text(columns: Iterable[tuple[str, str]]) -> str:
-    """Canonical text of (column as the database spells it, value in normal form) pairs, in the order given."""
+    """Return the canonical text of pairs (column as the database spells it, value in normal form),
+    in the order given.
+    """
     return "+".join([f"{quote(name)}={quote(value)}" for name, value in columns])
 
 
 def parts_text(parts: Iterable[Part]) -> str:
-    """Canonical text of parts whose key columns are not known: rules 3 and 4 of spec/event-log.md 4.3 alone."""
+    """Return the canonical text of parts whose key columns are unknown: rules 3 and 4 of
+    spec/event-log.md 4.3 alone.
+    """
     return key_text([(part.name, part.value) for part in parts])
 
 
 def canonicalizer(columns: Sequence[tuple[str, ColumnType]]) -> Callable[[str | None], str]:
-    """The function that gives the canonical text of a class's table_key (spec/event-log.md 4.3).
+    """Return the function that returns the canonical text of a class's table_key (spec/event-log.md
+    4.3).
 
-    ``columns``: the key columns as the database spells them, with their types, in primary-key order (views: order of
-    the ``pk_`` columns). The function raises BadTableKey with the code and the offset of spec/event-log.md 4.2.
+    ``columns`` are the key columns as the database spells them, with their types, in primary-key
+    order (views: order of the ``pk_`` columns). The function raises BadTableKey with the code and
+    the offset of spec/event-log.md 4.2.
     """
     read = grammar_canonicalizer(columns)
     if not columns:
         return read
-    # Nearly every key of a log is canonical text already. One expression sees that of most of them; what it does not
-    # match, good or bad, goes through the grammar: 0.3 us in place of 17 a row (bench/RESULTS.md, "One path to JSON").
-    # test_the_fast_way_gives_what_the_grammar_gives_for_every_type holds both equal.
+    # Text that the expression does not match, good or bad, goes through the grammar.
     is_canonical = re.compile(
         r"\+".join(f"{re.escape(quote(name))}={_plain_normal_form(type)}" for name, type in columns)
     ).fullmatch
@@ -178,7 +201,9 @@ def canonicalizer(columns: Sequence[tuple[str, ColumnType]]) -> Callable[[str | 
 
 
 def grammar_canonicalizer(columns: Sequence[tuple[str, ColumnType]]) -> Callable[[str | None], str]:
-    """As ``canonicalizer``, which gives the same results sooner: every text is parsed, resolved and normalised."""
+    """Return the function that parses, resolves and normalizes every text: the results of
+    ``canonicalizer``, but slower.
+    """
     order = {name: position for position, (name, _) in enumerate(columns)}
     normalizers = {name: key_normalizer(type) for name, type in columns}
     without_case: dict[str, list[str]] = {}
@@ -213,9 +238,9 @@ def grammar_canonicalizer(columns: Sequence[tuple[str, ColumnType]]) -> Callable
 
 
 def _plain_normal_form(type: ColumnType) -> str:
-    """A regular expression of values that are in normal form and need no quotes.
+    """Return a regular expression of values in normal form that need no quotes.
 
-    It need not match all of them, and matches no other text.
+    It may miss some of them, and matches no other text.
     """
     match type.kind:
         case Kind.INTEGER:
@@ -230,7 +255,7 @@ _TIMESTAMP = f"{_DAY_OF_EVERY_MONTH}(?:[ T]{_TIME_OF_DAY})?"
 
 _PLAIN_NORMAL_FORMS = {
     Kind.EXACT: r"(?:0|-?(?:0\.[0-9]*[1-9]|[1-9][0-9]*(?:\.[0-9]*[1-9])?))",
-    # Few digits, which neither double nor single precision can find out of range.
+    # few digits, so that the value is in the range of double and single precision
     Kind.APPROXIMATE: r"-?[0-9]{1,15}(?:\.[0-9]{1,15})?",
     Kind.BOOLEAN: "(?:true|false|t|f|1|0)",
     Kind.FIXED: _PLAIN_PATTERN,

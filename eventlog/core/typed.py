@@ -1,6 +1,12 @@
-"""Typed values and their text in the event log: column type x text -> value, and value -> text.
+"""Typed values and their text in the event log: column type and text to value, and value to text.
 
-Rules of the text: spec/xds.md 6.1, 6.3, spec/triggers.md 6; of the values: spec/change-model.md 1, 5.1.
+Rules of the text: spec/xds.md 6.1, 6.3, spec/triggers.md 6; of the values: spec/change-model.md 1,
+5.1.
+
+Reading values is a hot path. A reader is built once for a column type (``lru_cache``) and makes no
+further choices, and Python parses a plain timestamp by itself: 0.6 to 1.1 us in place of 8
+(bench/RESULTS.md, "One path to JSON"). In return readers are closures in closures, and timestamps
+have two ways, which test_a_plain_moment_is_read_as_any_other holds equal.
 """
 
 from __future__ import annotations
@@ -31,16 +37,17 @@ from eventlog.errors import BadValue, shown
 from eventlog.model import Lob, Value
 
 ReadValue = Callable[[str], Value]
-"""Text -> value; raises BadValue, BadXmlChar."""
+"""A function from text to value; it raises BadValue, BadXmlChar."""
 
 
 @lru_cache(maxsize=4096)
 def value_reader(type: ColumnType, time_zone: str = "UTC", char_padding: str = "trim") -> ReadValue:
-    """The function that turns log text of a column into its value.
+    """Return the function that turns log text of a column into its value.
 
-    ``time_zone``: the zone of times without one. Timestamps keep six digits of their fraction; those of a column with
-    a zone are aware and in UTC. Special times stay text (spec/change-model.md 1). Raises ConfigError for an unknown
-    option value; the function raises BadValue.
+    ``time_zone`` is the zone of times without one. Timestamps keep six digits of their fraction;
+    those of a column with a zone are aware and in UTC. Special times stay text
+    (spec/change-model.md 1). Raises ConfigError for an unknown option value; the function raises
+    BadValue.
     """
     if type.special and type.kind is Kind.TIMESTAMPTZ:
         return _or_special(value_reader(replace(type, special=False), time_zone, char_padding), is_special_timestamp)
@@ -89,13 +96,15 @@ def _or_special(read: ReadValue, is_text: Callable[[str], bool]) -> ReadValue:
 
 
 def whole_number(value: object, digits: int = 20) -> int | None:
-    """A number without a fraction that has so many digits at most; None for anything else.
+    """Return a number without a fraction and with at most so many digits as int; None for any other
+    value.
 
-    The exponent of a Decimal is looked at before digits are made of it: a few bytes may stand for gigabytes.
+    The exponent of a Decimal is checked before its digits are made: a few bytes may stand for
+    gigabytes.
     """
     if isinstance(value, int):
         return value if abs(value) < 10**digits else None
-    if not isinstance(value, Decimal) or not value.is_finite():  # Infinity and NaN of JSON are no Decimal
+    if not isinstance(value, Decimal) or not value.is_finite():  # Infinity and NaN of JSON are floats
         return None
     if not value:
         return 0
@@ -103,21 +112,26 @@ def whole_number(value: object, digits: int = 20) -> int | None:
 
 
 WIDEST: Final = 2**17
-"""Places in front of or behind the point that a number may have: those of PostgreSQL's numeric."""
+"""The greatest number of places before or behind the point of a number: that of PostgreSQL's
+numeric.
+"""
 
 
 def decimal_text(number: Decimal) -> str:
-    """A number without an exponent. Raises BadValue for one with more than ``WIDEST`` places."""
+    """Return a number without an exponent. Raises BadValue for one with more than ``WIDEST``
+    places.
+    """
     if not -WIDEST <= number.adjusted() < WIDEST:
         raise BadValue(f"{shown(str(number))} has more than {WIDEST} places before or behind its point")
     return format(number, "f")
 
 
 def to_text(value: Value) -> str:
-    """A value that is not NULL as the log has it (spec/change-model.md 5.1). A value with a zone is written in UTC.
+    """Return a value other than NULL as the log has it (spec/change-model.md 5.1). A value with a
+    zone is written in UTC.
 
-    Raises BadValue for the tuple of a multi-valued attribute, which the log writes value by value, and for a moment
-    that has no date in UTC.
+    Raises BadValue for the tuple of a multi-valued attribute, which the log writes value by value,
+    and for a moment that has no date in UTC.
     """
     match value:
         case str():
@@ -147,11 +161,13 @@ def to_text(value: Value) -> str:
 
 
 def typed_by(type: ColumnType, value: Value) -> Value:
-    """A value that has been through a form without types, such as JSON, as one of its column. Raises BadValue."""
+    """Return a value that has lost its type, such as one from JSON, as a value of its column.
+    Raises BadValue.
+    """
     if is_multi_valued(value):
         return tuple(typed_by(type, one) for one in values_of(value))
     if isinstance(value, str):
-        # A date and time stands there in its ISO form, a value with a zone in UTC.
+        # Dates and times are in their ISO form, and values with a zone in UTC.
         return value_reader(type)(value)
     if isinstance(value, int) and not isinstance(value, bool):
         if type.kind is Kind.EXACT:
@@ -162,19 +178,19 @@ def typed_by(type: ColumnType, value: Value) -> Value:
 
 
 def is_multi_valued(value: Value) -> bool:
-    """Whether this is the tuple of values of a multi-valued attribute."""
+    """Return True for the tuple of values of a multi-valued attribute."""
     return isinstance(value, tuple) and not isinstance(value, Lob)
 
 
 def values_of(value: Value) -> tuple[Value, ...]:
-    """The values of a column or attribute: of NULL none."""
+    """Return the values of a column or attribute as a tuple, empty for NULL."""
     if value is None:
         return ()
     return value if isinstance(value, tuple) and not isinstance(value, Lob) else (value,)
 
 
 def type_of(value: Value) -> ColumnType:
-    """The column type that fits a value where the column's own is not known."""
+    """Return the column type that fits a value whose own column type is unknown."""
     match value:
         case bool():
             return ColumnType(Kind.BOOLEAN)
@@ -204,7 +220,7 @@ def _integer_reader(check: Callable[[str], str]) -> ReadValue:
         except ValueError:
             if normal.lstrip("-").isalpha():  # a word of PostgreSQL's numeric(p,0)
                 return Decimal(normal)
-            # more digits than Python is willing to convert
+            # The number has more digits than Python is willing to convert.
             raise BadValue(f"{shown(normal)} has too many digits") from None
 
     return read
@@ -213,10 +229,8 @@ def _integer_reader(check: Callable[[str], str]) -> ReadValue:
 _is_plain_moment: Final = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T](?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,9})?"
 ).fullmatch
-"""Whether Python reads a moment by itself as is needed here: no zone, digits of the fraction beyond six left out.
-
-Nearly all moments are such: 0.6 to 1.1 us in place of 8 (bench/RESULTS.md, "One path to JSON").
-test_a_plain_moment_is_read_as_any_other holds both equal.
+"""A test for timestamps that Python parses as needed here: no zone, and digits beyond six cut off.
+Nearly all are such.
 """
 
 
@@ -225,7 +239,7 @@ def _timestamp_reader(read_any: Callable[[str], datetime]) -> Callable[[str], da
         if _is_plain_moment(text):
             try:
                 return datetime.fromisoformat(text)
-            except ValueError:  # no day of the calendar, as is said below
+            except ValueError:  # no day of the calendar, which read_any reports
                 pass
         return read_any(text)
 
@@ -237,7 +251,7 @@ def _utc_reader(read_local: Callable[[str], datetime]) -> Callable[[str], dateti
         if _is_plain_moment(text):
             try:
                 return datetime.fromisoformat(f"{text}Z")
-            except ValueError:  # no day of the calendar
+            except ValueError:  # no day of the calendar, which read_local reports
                 pass
         return read_local(text).replace(tzinfo=UTC)
 
@@ -260,7 +274,9 @@ def _in_utc(read_local: Callable[[str], datetime], time_zone: str) -> Callable[[
 
 @lru_cache(maxsize=16)
 def moment_reader(time_zone: str) -> Callable[[str], datetime]:
-    """The function that turns a timestamp of the log (event_time) into an aware moment in UTC; raises BadValue."""
+    """Return the function that turns a timestamp of the log (event_time) into an aware moment in
+    UTC; it raises BadValue.
+    """
     return _in_utc(_timestamp_reader(timestamp_converter("value", time_zone)), time_zone)
 
 
@@ -269,14 +285,16 @@ def moment_reader(time_zone: str) -> Callable[[str], datetime]:
 
 @lru_cache(maxsize=4096)
 def xds_value_reader(value_type: str, type: ColumnType | None, options: ValueOptions) -> ReadValue:
-    """The function that turns the text of an XDS value into its value (spec/change-model.md 3.2, spec/xds.md 6).
+    """Return the function that turns the text of an XDS value into its value (spec/change-model.md
+    3.2, spec/xds.md 6).
 
-    ``value_type`` is the XDS type, ``type`` that of the column, None = not known. A time without column is a naive
-    datetime in UTC. ``options``: how it was written. The function raises BadValue.
+    ``value_type`` is the XDS type; ``type`` is that of the column, None = unknown. A time without a
+    column is a naive datetime in UTC. ``options`` are those with which it was written. The function
+    raises BadValue.
     """
     if type is None:
         match value_type:
-            case "time":  # of a column of any database, and of any kind
+            case "time":  # the time may come from any database, and from any kind of column
                 return _or_special(_seconds_reader(None, options.time_zone), is_special)
             case "octet":
                 return value_reader(ColumnType(Kind.BINARY))
@@ -301,7 +319,9 @@ _CANONICAL = re.compile(r"(?:([0-9]{4})([0-9]{2})([0-9]{2}))?(?:([0-9]{2})([0-9]
 
 
 def _seconds_reader(kind: Kind | None, time_zone: str) -> ReadValue:
-    """Seconds of ``time_syntax = integer`` to a date, time or datetime, by the column's kind."""
+    """Return a reader of the seconds of ``time_syntax = integer``: to a date, time or datetime, by
+    the column's kind.
+    """
     zone = time_zone_named(time_zone)
 
     def read(text: str) -> Value:
@@ -324,7 +344,9 @@ def _seconds_reader(kind: Kind | None, time_zone: str) -> ReadValue:
 
 
 def _from_canonical(read: ReadValue) -> ReadValue:
-    """``time_syntax = canonical``: CCYYMMDD, HHMMSS or both with nine digits of fraction, to the usual form."""
+    """Return a reader of ``time_syntax = canonical``: CCYYMMDD, HHMMSS or both with nine digits of
+    fraction.
+    """
 
     def read_canonical(text: str) -> Value:
         match = _CANONICAL.fullmatch(text)

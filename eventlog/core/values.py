@@ -1,4 +1,9 @@
-"""Column types, and the text that a value is written as (spec/xds.md 6)."""
+"""Column types, and the text in which a value is written (spec/xds.md 6).
+
+Converting values is a hot path. ``converter`` chooses once for a column, and each function first
+tests for text that is already in its normal form (``isprintable``, one regular expression). In
+return most functions begin with a short cut, which repeats the rule below it in brief.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +23,7 @@ from eventlog.errors import BadValue, BadXmlChar, ConfigError, shown
 
 
 class Kind(StrEnum):
-    """The classes of column of spec/xds.md 6.1, 6.2."""
+    """The classes of columns of spec/xds.md 6.1, 6.2."""
 
     INTEGER = "integer"
     EXACT = "exact"
@@ -39,9 +44,10 @@ class Kind(StrEnum):
 class ColumnType:
     """The type of a column.
 
-    ``bits``: 16, 32 or 64 for smallint, integer, bigint (their range is checked), 0 for numerics of
-    scale 0 (no range); for approximate numbers 32 or 64. ``sql`` is the database's own spelling. ``special``: the
-    special times of spec/xds.md 6.3, or the words of exact numbers of 6.1, are values of the column.
+    ``bits`` are 16, 32 or 64 for smallint, integer and bigint, whose range is checked; 0 for
+    numerics of scale 0, which have no range; 32 or 64 for approximate numbers. ``sql`` is the
+    database's own spelling. ``special`` says that the special times of spec/xds.md 6.3, or the
+    words of exact numbers of 6.1, are values of the column.
     """
 
     kind: Kind
@@ -51,16 +57,20 @@ class ColumnType:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """The numbers in parentheses of ``sql``: a length, or a precision and perhaps a scale; empty without any."""
+        """The numbers in parentheses of ``sql``: a length, or a precision and perhaps a scale;
+        empty if there are none.
+        """
         match = _SIZES.search(self.sql)
         return () if match is None else tuple(int(number) for number in match.groups() if number is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class ValueOptions:
-    """The options of spec/event-log.md 9 that shape values. ``special_times`` counts where classes are built.
+    """The options of spec/event-log.md 9 that shape values. ``special_times`` takes effect when
+    classes are built.
 
-    ``characters``: those that the format holds, of XML 1.0 (``xml``) or all of Unicode (``unicode``).
+    ``characters`` are those that the format can hold: of XML 1.0 (``xml``) or all of Unicode
+    (``unicode``).
     """
 
     time_syntax: str = "integer"
@@ -78,7 +88,7 @@ _IN_PARENTHESES = re.compile(
 )
 _ARRAY = re.compile(r"(?:.*\S)\s*(?:\[[0-9]*\]|\barray(?:\[[0-9]*\])?)", re.ASCII | re.IGNORECASE | re.DOTALL)
 _SINGLE: Final = frozenset(map(str, range(1, 25)))
-"""Binary digits of a ``float(n)`` that is a real."""
+"""The numbers of binary digits for which ``float(n)`` is a real."""
 
 TYPE_NAMES: Final[dict[tuple[Kind, int], str]] = {
     (Kind.INTEGER, 16): "smallint, int2, smallserial, serial2, tinyint",
@@ -105,14 +115,14 @@ TYPE_NAMES: Final[dict[tuple[Kind, int], str]] = {
     "nummultirange, tsmultirange, tstzmultirange, datemultirange, oid, xid, xid8, cid, tid, name, pg_lsn, "
     "regclass, regproc, regprocedure, regtype, regrole, regnamespace, rowid, urowid",
 }
-"""Kind and bits -> the names that mean them, as PostgreSQL, Oracle and SQLite spell them."""
+"""The type names of PostgreSQL, Oracle and SQLite by kind and bits."""
 _TYPES: Final = {name: kind for kind, names in TYPE_NAMES.items() for name in names.split(", ")}
 
 _INTEGERS_OF_SQLITE: Final = {name: (Kind.INTEGER, 64) for name, (kind, _) in _TYPES.items() if kind is Kind.INTEGER}
 _OWN_TYPES: Final[dict[str, dict[str, tuple[Kind, int]]]] = {
-    # Oracle's DATE has a time of day, and its approximate words are NUMBERs.
+    # Oracle's DATE has a time of day, and its approximate type names are NUMBERs.
     "oracle": {"date": (Kind.TIMESTAMP, 0), **dict.fromkeys(("real", "float", "double precision"), (Kind.EXACT, 0))},
-    # SQLite's integers and doubles have one size, whatever they are called.
+    # SQLite's integers and doubles have one size, whatever their name.
     "sqlite": {**_INTEGERS_OF_SQLITE, "real": (Kind.APPROXIMATE, 64)},
     # MariaDB's TIMESTAMP is a moment, shown in the zone of the session.
     "mariadb": {
@@ -129,16 +139,17 @@ _OWN_TYPES: Final[dict[str, dict[str, tuple[Kind, int]]]] = {
         **dict.fromkeys(("tinyblob", "mediumblob", "longblob"), (Kind.BINARY, 0)),
     },
 }
-"""What databases mean by a word, where it is not what the table above says (spec/xds.md 6.2)."""
+"""The type names of a database that differ from the table above (spec/xds.md 6.2)."""
 
 
 def parse_type(text: str, dialect: str = "") -> ColumnType:
-    """The column type of a name as databases spell it: ``bigint``, ``character varying(64)``, ``numeric(9,2)``,
-    ``timestamp(3) without time zone`` (spec/xds.md 9). ``dialect``: the database whose words count first.
+    """Return the column type of a name as databases spell it: ``bigint``, ``character
+    varying(64)``, ``numeric(9,2)``, ``timestamp(3) without time zone`` (spec/xds.md 9).
 
-    ``decimal(p)`` and ``decimal(p,0)`` are integers without a range, ``decimal`` alone is exact. ``json``, arrays and
-    ``other``, which stands for every type of one's own, are ``Kind.OTHER``. Case and blanks do not count. Raises
-    ConfigError if the text is empty, or names no type that is known.
+    The type names of the database ``dialect`` take precedence. ``decimal(p)`` and ``decimal(p,0)``
+    are integers without a range, ``decimal`` alone is exact. ``json``, arrays and ``other``, which
+    stands for every user-defined type, are ``Kind.OTHER``. Case and blanks do not count. Raises
+    ConfigError if the text is empty or names an unknown type.
     """
     if not text.strip():
         raise ConfigError("a column type is empty; name one such as integer, varchar(64) or timestamp")
@@ -169,7 +180,8 @@ TEMPORAL: Final = frozenset({Kind.DATE, Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAM
 
 
 def with_special_values(type: ColumnType, dialect: str, options: ValueOptions) -> ColumnType:
-    """The type of a column of a database of this dialect, knowing its special values (spec/xds.md 6.1, 6.3).
+    """Return the type of a column with the special values that this dialect has (spec/xds.md 6.1,
+    6.3).
 
     Raises ConfigError for an unknown ``special_times``.
     """
@@ -184,9 +196,10 @@ def with_special_values(type: ColumnType, dialect: str, options: ValueOptions) -
 
 
 def xds_type(type: ColumnType, options: ValueOptions) -> str:
-    """The XDS type that values of a column carry: int, string, state, octet or time (spec/xds.md 6.1, 6.3).
+    """Return the XDS type of a column's values: int, string, state, octet or time (spec/xds.md 6.1,
+    6.3).
 
-    Special times among those of type time, and NaN among those of type int, are strings.
+    Special values keep the type of their column here; documents carry them as strings.
     """
     if type.kind is Kind.INTEGER:
         return "int"
@@ -205,7 +218,9 @@ _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
 def check_xml(text: str) -> None:
-    """Raises BadXmlChar if the text holds a character that XML 1.0 cannot hold (spec/xds.md 8)."""
+    """Raise BadXmlChar if the text contains a character that XML 1.0 cannot hold (spec/xds.md
+    8).
+    """
     # No character of _NOT_XML is printable, and isprintable is several times as fast as a search.
     if text.isprintable():
         return
@@ -220,7 +235,9 @@ _HALF_PAIR = re.compile("[\ud800-\udfff]")
 
 
 def check_unicode(text: str) -> None:
-    """Raises BadValue for half a surrogate pair, which no UTF-8 has: text that was no UTF-8 holds one."""
+    """Raise BadValue for half a surrogate pair, which UTF-8 cannot express: a sign of text that was
+    not UTF-8.
+    """
     if text.isprintable():
         return
     match = _HALF_PAIR.search(text)
@@ -229,7 +246,9 @@ def check_unicode(text: str) -> None:
 
 
 def character_check(options: ValueOptions) -> Callable[[str], None]:
-    """The function that refuses a text with a character that the format does not hold; it raises RowError."""
+    """Return the function that raises RowError for a text with a character that the format cannot
+    hold.
+    """
     return check_xml if options.characters == "xml" else check_unicode
 
 
@@ -239,11 +258,12 @@ Converter = Callable[[str], str]
 
 
 def converter(type: ColumnType, options: ValueOptions) -> Converter:
-    """The function that turns log text of a column into the text that is written in XDS (spec/xds.md 6.1, 6.3, 8).
+    """Return the function that turns log text of a column into the text that XDS has (spec/xds.md
+    6.1, 6.3, 8).
 
-    It raises BadValue for text that is no value of the type, BadXmlChar for a character that XML 1.0 cannot hold where
-    ``characters`` says so; it is picked once a column, so that nothing is decided again per value. Raises ConfigError
-    for an unknown option value.
+    The function raises BadValue for text that is no value of the type and, if ``characters`` is
+    ``xml``, BadXmlChar for a character that XML 1.0 cannot hold. Raises ConfigError for an unknown
+    option value.
     """
     match type.kind:
         case Kind.INTEGER:
@@ -269,10 +289,10 @@ def converter(type: ColumnType, options: ValueOptions) -> Converter:
 
 
 def key_normalizer(type: ColumnType) -> Converter:
-    """The function that gives the normal form of a key value (spec/event-log.md 4.3).
+    """Return the function that returns the normal form of a key value (spec/event-log.md 4.3).
 
-    It raises BadValue for text that is no value of the type, also for types whose text stays as it is. Characters are
-    not checked here: that is a step of its own (spec/event-log.md 5).
+    It raises BadValue for text that is no value of the type, also for types whose text stays
+    unchanged. Characters are checked elsewhere (spec/event-log.md 5).
     """
     match type.kind:
         case Kind.INTEGER:
@@ -301,7 +321,7 @@ def _checked(check: Converter) -> Converter:
 
 
 def _character(text: str) -> str:
-    # check_xml written out: this runs for most of the values of a log.
+    # check_xml is written out here, since this runs for most values of a log.
     if text.isprintable() or _NOT_XML.search(text) is None:
         return text
     check_xml(text)
@@ -341,13 +361,14 @@ def _uuid_key(text: str) -> str:
 _BLANKS: Final = " \t"
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 INTEGER_NAMES: Final = {16: "smallint", 32: "integer", 64: "bigint"}
-"""The types of SQL by their bits."""
+"""The SQL types of integers by their bits."""
 
 
 def integer_pattern(bits: int) -> str:
-    """A regular expression of integers that stand in normal form and in the range of ``bits`` (0: any range).
+    """Return a regular expression of integers in normal form and in the range of ``bits`` (0: any
+    range).
 
-    Not of all of them: the longest ones have to be compared with the range.
+    It misses the longest ones, which have to be compared with the range.
     """
     more_digits = f"{{0,{len(str(1 << bits - 1)) - 2}}}" if bits else "*"
     return f"(?:0|-?[1-9][0-9]{more_digits})"
@@ -419,7 +440,7 @@ def _without_last_zeros(plain: str) -> str:
 
 _EXACT_WORDS: Final = {"nan": "NaN", "infinity": "Infinity", "-infinity": "-Infinity"}
 EXACT_WORDS: Final = frozenset(_EXACT_WORDS.values())
-"""What exact numbers of PostgreSQL hold beside numbers (spec/xds.md 6.1)."""
+"""The values that exact numbers of PostgreSQL have beside numbers (spec/xds.md 6.1)."""
 
 
 def _exact_or_word(text: str) -> str:
@@ -442,18 +463,24 @@ _FLOAT_TEXTS: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity", "-0
 
 
 def float_text(number: float) -> str:
-    """A double as the log has it: the fewest digits that read back as it, or its word."""
+    """Return a double as the log has it: the fewest digits that read back as it, or its word."""
     text = repr(number)
     return _FLOAT_TEXTS.get(text) or text.removesuffix(".0")
 
 
 def float_or_word(number: float) -> float | str:
-    """A double as JSON has it: itself, or the word of one that JSON has no number for (spec/xds.md 6.1)."""
+    """Return a double as JSON has it: itself, or its word if JSON has no number for it (spec/xds.md
+    6.1).
+    """
     return number if isfinite(number) else float_text(number)
 
 
 def _double(text: str, trimmed: str) -> float:
-    """The finite double of the text. Out of range as PostgreSQL has it: too large, or so small that it becomes zero."""
+    """Return the finite double of the text.
+
+    The range is that of PostgreSQL: a number that is too large, or so small that it becomes zero,
+    raises BadValue.
+    """
     match = _NUMBER.fullmatch(trimmed)
     if match is None:
         raise BadValue(f"{shown(text)} is not a number")
@@ -491,9 +518,11 @@ def _single_precision(text: str) -> str:
 
 
 def _to_single(number: float, exact: Decimal) -> float:
-    """The number of single precision that is next to ``exact``, whose double is ``number``. Raises OverflowError.
+    """Return the number of single precision next to ``exact``, whose double is ``number``. Raises
+    OverflowError.
 
-    Rounding twice may go wrong at a tie; so an inexact double is first made odd, towards the exact number.
+    Rounding twice may go wrong at a tie, so an inexact double is first made odd, towards the exact
+    number.
     """
     if number != exact and not unpack("<q", pack("<d", number))[0] & 1:
         number = nextafter(number, inf if exact > number else -inf)
@@ -505,15 +534,17 @@ _SMALLEST_NORMAL_SINGLE: Final = 2.0**-126
 
 
 def _shortest_single(single: float) -> float:
-    """The double whose shortest digits are the shortest digits that read back as ``single``."""
-    # Six digits survive single precision, so no fewer need to be tried, where the precision is a full one.
+    """Return the double whose shortest digits are the shortest digits that read back as
+    ``single``.
+    """
+    # Six digits survive full single precision, so fewer need not be tried.
     fewest = 6 if abs(single) >= _SMALLEST_NORMAL_SINGLE else 1
     for precision in range(fewest, 9):
         if _reads_back(digits := f"{single:.{precision - 1}e}", single):
             return float(digits)
         if abs(frexp(single)[0]) == 0.5:
-            # Above a power of two the numbers lie wider than below it: the digits further away may fit where those
-            # below do not.
+            # Above a power of two the numbers are wider apart than below it. The digits further
+            # away may fit if those below do not.
             wider = Context(prec=precision, rounding=ROUND_UP).create_decimal_from_float(single)
             if _reads_back(digits := str(wider), single):
                 return float(digits)
@@ -548,11 +579,13 @@ _WHITE_SPACE = re.compile(r"[ \t\n\v\f\r]+")
 def _binary(text: str) -> str:
     bare = _WHITE_SPACE.sub("", text)
     try:
-        # Written anew, so that one value has one text: the last digit may carry bits that do not count.
+        # The text is encoded again, so that one value has one text: the last digit may carry bits
+        # that do not count.
         value = b2a_base64(a2b_base64(bare, strict_mode=True), newline=False).decode("ascii")
     except ValueError:
         value = ""
-    # Of another length: not decoded, or padded behind a full group, which strict_mode lets pass.
+    # Another length means that the text was not decoded, or padded behind a full group, which
+    # strict_mode accepts.
     if len(value) != len(bare):
         raise BadValue(f"{shown(text)} is not base64")
     return value

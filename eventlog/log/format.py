@@ -52,8 +52,9 @@ from eventlog.sql.connection import dialect_of
 def changes_of_sorted(
     rows: Iterable[LogRow], source: str, options: Mapping[str, Any], report: Report
 ) -> Iterator[Change]:
-    """Yield the changes of rows that were read from files, in the order of record_id. Raises as
-    ``read``.
+    """Yield the changes of rows that were read from files, in the order of record_id.
+
+    Raises FormatError, ConfigError, DatabaseError.
     """
     chosen = parse_options(LogReaderOptions, options, "the eventlog reader")
     with ExitStack() as stack:
