@@ -22,8 +22,7 @@ from eventlog.cli.context import CommandContext, error_line, json_option, note, 
 from eventlog.cli.status import publishing_status
 from eventlog.config.load import Config
 from eventlog.errors import ConfigError, DatabaseError, EventlogError, number_of
-from eventlog.publisher.consumers import standings
-from eventlog.publisher.context import look_at_queue
+from eventlog.publisher.context import SnapshotProgress, look_at_queue
 from eventlog.publisher.monitor.status import shape
 from eventlog.publisher.open_context import find_log
 from eventlog.publisher.stream.open_source import source_status
@@ -125,15 +124,14 @@ def _from_database(config: Config) -> Read:
 
     def read() -> Status:
         with reading(config) as (conn, dialect):
-            log = find_log(conn, dialect, config)
-            queue = look_at_queue(conn, dialect, log, config.publisher.event_time_zone)
-            return shape(
-                **publishing_status(conn, dialect, log),
-                queue_rows=queue.queue_rows,
-                queue_cap=queue.cap,
-                oldest_seconds=queue.oldest_seconds,
-                consumers=[one.as_data() for one in standings(conn, dialect, log, config.publisher.event_time_zone)],
-            )
+            log, zone = find_log(conn, dialect, config), config.publisher.event_time_zone
+            consumer = config.of_log.consumer
+            known = publishing_status(conn, dialect, log, consumer, zone)
+            if consumer is None:
+                queue = look_at_queue(conn, dialect, log, zone)
+                known |= {"queue_rows": queue.queue_rows, "queue_cap": queue.cap}
+                known |= {"oldest_seconds": queue.oldest_seconds}
+            return shape(**known)
 
     return read_source if config.follows else read
 
@@ -158,7 +156,11 @@ def _picture(status: Status, before: tuple[float, Status] | None) -> Group:
         words, style = state["words"], "bold yellow" if state["name"] == "waiting" else "bold green"
     else:
         runs = status["publisher_runs"]
-        words = "a publisher runs; its monitor tells more" if runs else "no publisher runs"
+        is_of_publisher = status["ranges"] is None
+        if runs:
+            words = f"{'a publisher' if is_of_publisher else 'it'} runs; its monitor tells more"
+        else:
+            words = "no publisher runs" if is_of_publisher else "it does not run"
         style = "bold green" if runs else "bold red"
     parts: list[Text | Table] = [Text(f"{status['log']}: {words}", style=style), _figures(status, before)]
     for member, title, columns in _TABLES:
@@ -194,6 +196,8 @@ def _figures(status: Status, before: tuple[float, Status] | None) -> Table:
         ]
     else:
         figures = [(f"{status['behind_unit']} behind the position", f"{status['behind']:,}")]
+    if status["snapshot"] is not None:
+        figures.append(("snapshot", SnapshotProgress.of_data(status["snapshot"]).in_words))
     figures += [
         (f"rows that consumer {one['name']} has to do", f"{one['rows_behind']:,}") for one in status["consumers"] or ()
     ]

@@ -29,6 +29,7 @@ from eventlog.publisher.context import (
     Context,
     Counters,
     Observer,
+    SnapshotProgress,
     Used,
     join_observers,
     remarks,
@@ -45,7 +46,6 @@ from eventlog.publisher.sinks import Sink, open_sink
 from eventlog.publisher.sinks.stdout import StreamSink
 from eventlog.publisher.waiting import StopRequest
 from eventlog.registry import FORMATS, sink_named
-from eventlog.sql.rows import count_queue
 
 _log = logging.getLogger("eventlog.publisher")
 
@@ -94,6 +94,8 @@ def publish(context: CommandContext, once: bool, dry: bool, format_name: str | N
         return
     _log_settings(config)
     stop = _stop_on_signals()
+    quiet = context.quiet or not sys.stderr.isatty()
+    quiet = quiet or (sink_named(config.sink.type).is_terminal and sys.stdout.isatty())
     try:
         if once:
             with (
@@ -102,13 +104,18 @@ def publish(context: CommandContext, once: bool, dry: bool, format_name: str | N
                 _monitoring(config, counters) as monitor,
                 _traced(config) as (tracing, open_its_sink),
                 closing(open_its_sink()) as sink,
-                _bar(opened, quiet=context.quiet or (sink_named(config.sink.type).is_terminal and sys.stdout.isatty())),
+                _bar(opened, quiet=quiet),
+                _snapshot_bar(config, quiet=quiet) as bar,
             ):
-                publish_once(opened, sink, stop, join_observers(monitor, tracing))
+                publish_once(opened, sink, stop, join_observers(monitor, tracing, bar))
         else:
             _log.info("publishing the log %s", config.database.log_table)
             used = Used()
-            with _watching(config, counters) as (progress, observer, open_its_sink):
+            with (
+                _watching(config, counters) as (progress, watching, open_its_sink),
+                _snapshot_bar(config, quiet=quiet) as bar,
+            ):
+                observer = join_observers(watching, bar)
                 retry = config.publisher.retry_initial, config.publisher.retry_max
                 opens = partial(open_to_publish, config, counters, used)
                 run_daemon(opens, open_its_sink, stop, progress, observer, retry)
@@ -119,11 +126,13 @@ def publish(context: CommandContext, once: bool, dry: bool, format_name: str | N
 @contextmanager
 def _bar(opened: Context, *, quiet: bool) -> Iterator[None]:
     """Show on a terminal, while the block runs, how many of the rows that wait now are done."""
-    if quiet or not sys.stderr.isatty():
+    connection, dialect, log = opened.connection, opened.dialect, opened.log
+    if quiet or opened.ledger.loading(connection, log) is not None:  # a snapshot has a bar of its own
         yield
         return
-    total = count_queue(opened.connection, opened.log, _MOST_COUNTED)
-    opened.connection.commit()
+    opened.ledger.recover(connection, dialect, log)
+    total = opened.ledger.count(connection, dialect, log, _MOST_COUNTED)
+    connection.commit()
     ended = threading.Event()
     with progress_bar("Publish", total) as advance:
 
@@ -141,6 +150,41 @@ def _bar(opened: Context, *, quiet: bool) -> Iterator[None]:
         finally:
             ended.set()
             thread.join()
+
+
+class _SnapshotBar(Observer):
+    """Shows on a terminal how many objects of a class the snapshot of a consumer has sent, a bar a class."""
+
+    def __init__(self, shown: ExitStack) -> None:
+        self._shown = shown
+        self._class: str | None = None
+        self._objects, self._total = 0, 0
+        self._advance: Callable[[int], None] = lambda _done: None
+
+    def loads(self, snapshot: SnapshotProgress | None) -> None:
+        name = None if snapshot is None else snapshot.class_name
+        if name != self._class:
+            self._shown.close()
+            self._class, self._objects = name, 0
+        if snapshot is None or name is None:
+            return
+        if not self._objects:
+            self._total = max(snapshot.expected, snapshot.objects)
+            bar = progress_bar(f"Snapshot of {name}", self._total, unit="objects")
+            self._advance = self._shown.enter_context(bar)
+        objects = min(snapshot.objects, self._total)
+        self._advance(objects - self._objects)
+        self._objects = objects
+
+
+@contextmanager
+def _snapshot_bar(config: Config, *, quiet: bool) -> Iterator[Observer]:
+    """Show on a terminal, while the block runs, how far the snapshot of a consumer is."""
+    if quiet or config.of_log.consumer is None:
+        yield SILENT
+        return
+    with ExitStack() as shown:
+        yield _SnapshotBar(shown)
 
 
 @contextmanager

@@ -32,9 +32,10 @@ from eventlog.cli.triggers import planned_triggers, refused_watches
 from eventlog.config.load import Config, Effective, effective
 from eventlog.errors import ConfigError, DatabaseError, EventlogError, number_of, visible
 from eventlog.model import Status
-from eventlog.publisher.consumers import standings
+from eventlog.publisher.consumers import MOST_BEHIND, standings
 from eventlog.publisher.context import SnapshotProgress
 from eventlog.publisher.doctor import examine
+from eventlog.publisher.ledger import ledger_of
 from eventlog.publisher.monitor.status import shape
 from eventlog.publisher.open_context import find_log
 from eventlog.publisher.queue import HOLD_WAYS_OUT, read_recorded
@@ -85,17 +86,15 @@ def _show(config: Config, *, as_json: bool, anew: bool) -> None:
         show = partial(_show_source, source_status(config), as_json=as_json)
     else:
         with reading(config) as (conn, dialect):
-            log = find_log(conn, dialect, config)
-            queue = dialect.queue(conn, log, config.publisher.event_time_zone)
-            status = shape(
-                **publishing_status(conn, dialect, log),
-                rows=count_by_status(conn, log),
-                queue_rows=queue.rows,
-                oldest_seconds=queue.oldest_seconds,
-                drift=drift(conn, dialect, config),
-                consumers=[one.as_data() for one in standings(conn, dialect, log, config.publisher.event_time_zone)],
-            )
-        show = partial(print_json if as_json else _print_status, status)
+            log, zone = find_log(conn, dialect, config), config.publisher.event_time_zone
+            consumer = config.of_log.consumer
+            known = publishing_status(conn, dialect, log, consumer, zone)
+            if consumer is None:
+                queue = dialect.queue(conn, log, zone)
+                known |= {"queue_rows": queue.rows, "oldest_seconds": queue.oldest_seconds}
+                known |= {"rows": count_by_status(conn, log)}
+            status = shape(**known, drift=drift(conn, dialect, config))
+        show = partial(print_json, status) if as_json else partial(_print_status, status, consumer)
     if anew:
         click.clear()  # which does nothing where standard output is no terminal
     show()
@@ -118,11 +117,17 @@ def drift(conn: Connection, dialect: Dialect, config: Config) -> list[str]:
     return [*(f"{action.table}: {action.reason}" for action in planned.changes), *planned.refused]
 
 
-def publishing_status(conn: Connection, dialect: Dialect, log: LogTable) -> dict[str, Any]:
+def publishing_status(
+    conn: Connection, dialect: Dialect, log: LogTable, consumer: str | None, event_time_zone: str
+) -> dict[str, Any]:
     """What the database says of a log's publisher, by the names of the monitor's status: whether it runs, what is in
-    flight, and which rows wait for the marks of a backlog job, None if none do.
+    flight, which rows wait for the marks of a backlog job, None if none do, and how the consumers stand.
+
+    ``consumer``: of this one in place of the publisher, with what it has to do, if it is registered.
     """
-    flights, hold = read_recorded(conn, log)
+    ledger = ledger_of(consumer)
+    flights, hold = read_recorded(conn, log, ledger.consumer)
+    consumers = standings(conn, dialect, log, event_time_zone)
     recorded = [
         (flight.number, envelope, event)
         for flight in flights
@@ -145,24 +150,36 @@ def publishing_status(conn: Connection, dialect: Dialect, log: LogTable) -> dict
                 "table_key": None if row is None else row.table_key,
             }
         )
-    return {
-        "log": str(log),
-        "publisher_runs": dialect.is_locked(conn, log),
+    status = {
+        "log": str(log) if consumer is None else f"{log}, consumer {consumer}",
+        "publisher_runs": ledger.runs(conn, dialect, log),
         "in_flight": in_flight,
         "backlog": None if hold is None else hold.in_words,
+        "consumers": [one.as_data() for one in consumers],
     }
+    for own in consumers:
+        if own.name == consumer:
+            status |= {"queue_rows": own.rows_behind, "queue_cap": MOST_BEHIND, "oldest_seconds": own.oldest_seconds}
+            status |= {"ranges": own.ranges, "snapshot": own.as_data()["snapshot"]}
+    return status
 
 
-def _print_status(status: Mapping[str, Any]) -> None:
+def _print_status(status: Mapping[str, Any], consumer: str | None) -> None:
     rows, in_flight = status["rows"], status["in_flight"]
-    result(f"log {visible(status['log'])}: {_runs(status['publisher_runs'])}")
-    letters = [*_LETTERS, *sorted(set(rows) - set(_LETTERS))]
-    table(
-        ("status", "rows", "meaning"),
-        [(letter, rows.get(letter, 0), _LETTERS.get(letter, "reserved, left alone")) for letter in letters],
-    )
-    if status["oldest_seconds"] is not None:
-        result(f"oldest new row: {age(status['oldest_seconds'])}")
+    log = f"log {visible(status['log'])}"
+    if consumer is None:
+        result(f"{log}: {_runs(status['publisher_runs'])}")
+        letters = [*_LETTERS, *sorted(set(rows) - set(_LETTERS))]
+        table(
+            ("status", "rows", "meaning"),
+            [(letter, rows.get(letter, 0), _LETTERS.get(letter, "reserved, left alone")) for letter in letters],
+        )
+        if status["oldest_seconds"] is not None:
+            result(f"oldest new row: {age(status['oldest_seconds'])}")
+    elif status["queue_rows"] is None:
+        result(f"{log}: it is not registered yet, which its first start does")
+    else:
+        result(f"{log}: it {'runs' if status['publisher_runs'] else 'does not run'}")
     if in_flight:
         waits = (
             "in flight, or parked until the receiver takes them"

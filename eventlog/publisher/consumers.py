@@ -17,17 +17,17 @@ from eventlog.sql.dialect import Dialect
 from eventlog.sql.followed_set import FollowedSet
 from eventlog.sql.log_table import LogTable
 
-_CAP: Final = 100_000
+MOST_BEHIND: Final = 100_000
 """Rows behind that are counted at most."""
 
 
 class Standing(NamedTuple):
     """How a consumer stands. Times are UTC.
 
-    ``rows_behind``: rows that it has not done, ``_CAP`` at most; ``oldest_seconds``: the age of the first of them by
-    event_time. ``ranges``: of its set, above the number up to which all is done. ``still_seconds``: since its set last
-    changed, or since it was registered. ``events_in_flight``: sent, or parked, and not answered for good. ``snapshot``:
-    how far its first load is, None = it has none any more.
+    ``rows_behind``: rows that it has not done, ``MOST_BEHIND`` at most; ``oldest_seconds``: the age of the first of
+    them by event_time. ``ranges``: of its set, above the number up to which all is done. ``still_seconds``: since its
+    set last changed, or since it was registered. ``events_in_flight``: sent, or parked, and not answered for good.
+    ``snapshot``: how far its first load is, None = it has none any more.
     """
 
     name: str
@@ -59,7 +59,7 @@ def standings(conn: Connection, dialect: Dialect, log: LogTable, event_time_zone
         done = line.done
         done.discard(line.requeued.rows)
         ledger = SetLedger(line.name, line.begins, FollowedSet(done))
-        looked = look_at_queue(conn, dialect, log, event_time_zone, _CAP, ledger)
+        looked = look_at_queue(conn, dialect, log, event_time_zone, MOST_BEHIND, ledger)
         flights, _ = read_recorded(conn, log, line.name)
         still = (now - (line.moved or line.begun)).total_seconds()
         found.append(

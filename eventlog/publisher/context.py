@@ -390,6 +390,9 @@ class Observer:
         ``left``: what of it is recorded still, and is sent again; None = it is done.
         """
 
+    def loads(self, snapshot: SnapshotProgress | None) -> None:
+        """The snapshot of a consumer has come so far, None = to its end."""
+
     def marked(self, seconds: float) -> None:
         """What was answered has been marked, or the position moved behind it."""
 

@@ -21,7 +21,7 @@ from eventlog.config.load import Config, connection_url
 from eventlog.config.publishing import chosen_format
 from eventlog.core.catalog import Catalog, Database, ObjectClass, match_name
 from eventlog.core.checks import check_rows
-from eventlog.errors import DatabaseError, EventlogError
+from eventlog.errors import DatabaseError, EventlogError, LogTableError
 from eventlog.model import queue_rows
 from eventlog.publisher.configured_classes import (
     available_catalog,
@@ -35,11 +35,13 @@ from eventlog.publisher.consumers import standings
 from eventlog.publisher.context import LOOPBACK_WAYS_OUT, PublisherOptions, loopback_of_tables, owned_tables
 from eventlog.publisher.cycle import recorded_ids
 from eventlog.publisher.flight import Flight
+from eventlog.publisher.ledger import ledger_of
 from eventlog.publisher.open_context import find_log, publisher_options, publisher_user
 from eventlog.publisher.output import event_writer
 from eventlog.publisher.queue import HOLD_WAYS_OUT, read_recorded
 from eventlog.sql import doctor, migrations, resync
 from eventlog.sql.connection import TO_THE_PRIMARY, as_database_errors, connect, dialect_of, is_pooled
+from eventlog.sql.consumers import check_possible
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.doctor import Finding, Limits, findings
 from eventlog.sql.log_table import LogTable, new_log, quoted, split_name
@@ -100,6 +102,12 @@ class Case:
     def repairs(self, name: str, **names: str) -> tuple[str, ...]:
         """Statements that are shown and not run."""
         return doctor.repairs(self.conn, self.dialect, name, self.log, **names)
+
+    @property
+    def consumer(self) -> str | None:
+        """The consumer that the configuration is of, None = of the publisher."""
+        consumer: str | None = self.config.of_log.consumer
+        return consumer
 
     @property
     def schema(self) -> str:
@@ -187,6 +195,11 @@ def _rights_on_unseen(case: Case) -> None:
 
 
 def _rights(case: Case) -> Iterator[Finding]:
+    if case.consumer is not None:
+        case.missing_rights = case.dialect.missing_consumer_rights(case.conn, case.log)
+        grants = case.repairs("consumer_grants", user=case.dialect.quote(case.user)) if case.missing_rights else ()
+        yield from doctor.judge_rights(case.missing_rights, case.user, grants)
+        return
     deletes = case.config.publisher.delete_from_log
     case.missing_rights = case.dialect.missing_rights(case.conn, case.log, deletes)
     names = {"user": case.dialect.quote(case.user), "delete": ", DELETE" if deletes else ""}
@@ -376,26 +389,39 @@ def _without_record_id(case: Case) -> Iterator[Finding]:
 
 
 def _in_flight(case: Case) -> Iterator[Finding]:
-    conn, log = case.conn, case.log
-    case.flights, hold = read_recorded(conn, log)
+    conn, log, ledger = case.conn, case.log, ledger_of(case.consumer)
+    case.flights, hold = read_recorded(conn, log, ledger.consumer)
     if hold is not None:
         yield Finding("backlog_waits", "warning", hold.in_words, HOLD_WAYS_OUT)
     events = sum(1 for flight in case.flights for _ in flight.events())
     # A line of a consumer may be older than those of the publisher.
-    seconds = case.ask_one("inflight", lambda seconds: seconds) if case.flights else None
+    is_told = case.flights and case.consumer is None
+    seconds = case.ask_one("inflight", lambda seconds: seconds) if is_told else None
     rows = len(recorded_ids(case.flights))
-    yield from findings.judge_in_flight(events, rows, seconds, case.dialect.is_locked(conn, log), case.limits)
+    yield from findings.judge_in_flight(events, rows, seconds, ledger.runs(conn, case.dialect, log), case.limits)
 
 
 def _consumers(case: Case) -> Iterator[Finding]:
     """Consumers that do not go on, and for which rows are kept (spec/event-log.md 13.4)."""
-    zone = case.config.publisher.event_time_zone
-    for one in standings(case.conn, case.dialect, case.log, zone):
+    zone, name = case.config.publisher.event_time_zone, case.consumer
+    found = standings(case.conn, case.dialect, case.log, zone)
+    for one in found:
         yield from findings.judge_consumer(one.name, one.rows_behind, one.still_seconds, one.runs, case.limits)
+    if name is None:
+        return
+    try:
+        check_possible(case.conn, case.dialect, case.log)
+    except LogTableError as refused:
+        yield Finding("no_consumers", "error", str(refused), ())
+        return
+    own = next((one for one in found if one.name == name), None)
+    yield from findings.judge_own_consumer(name, None if own is None else (own.rows_behind, own.runs))
 
 
 def _queue(case: Case) -> Iterator[Finding]:
     conn, log, settings = case.conn, case.log, case.config.publisher
+    if case.consumer is not None:
+        return
     queue = case.dialect.queue(conn, log, settings.event_time_zone)
     yield from findings.judge_queue(queue, case.dialect.is_locked(conn, log), settings.publisher_disabled)
 
@@ -403,7 +429,7 @@ def _queue(case: Case) -> Iterator[Finding]:
 def _loopback(case: Case) -> Iterator[Finding]:
     """Rows of the publisher's own user (spec/event-log.md 8.3)."""
     user = case.options.driver_user
-    if user is None:
+    if user is None or case.consumer is not None:  # what a consumer passes over is meant
         return
     limit = case.limits.rows
     rows, first, looked_at = case.ask_one("made_by", doctor.row, perpetrator=user.rstrip(" "), limit=limit)
@@ -441,12 +467,14 @@ def _event_time(case: Case) -> Iterator[Finding]:
 def _bad_rows(case: Case) -> Iterator[Finding]:
     if case.catalog is None:
         return
-    options, limit = case.options, case.limits.rows
-    window = case.dialect.read_window(case.conn, case.log, Window(1, None, limit, leave_user=options.leave_user))
+    options, limit, ledger = case.options, case.limits.rows, ledger_of(case.consumer)
+    ledger.recover(case.conn, case.dialect, case.log)
+    undone = ledger.undone(Window(1, None, limit, leave_user=options.leave_user))
+    window = case.dialect.read_window(case.conn, case.log, undone)
     in_flight = recorded_ids(case.flights)
     rows_n = [row for row in window if row.record_id not in in_flight]
     bad = check_rows(queue_rows(rows_n), case.catalog, options.driver_user).bad
-    yield from findings.judge_bad(bad, len(window), len(window) == limit, case.limits)
+    yield from findings.judge_bad(bad, len(window), len(window) == limit, case.limits, ledger.consumer)
 
 
 def _keys(case: Case) -> Iterator[Finding]:

@@ -368,6 +368,6 @@ class SetLedger:
             consumers.write_recent(conn, dialect, log, self.consumer, recent)
 
 
-def ledger_of(consumer: str | None, begins: str) -> Ledger:
-    """The ledger of a consumer, None = of the publisher."""
+def ledger_of(consumer: str | None, begins: str = consumers.NOW) -> Ledger:
+    """The ledger of a consumer, None = of the publisher. ``begins``: where the consumer begins if it is new."""
     return LETTERS if consumer is None else SetLedger(consumer, begins)

@@ -127,6 +127,7 @@ def _save(context: Context, loading: Loading) -> None:
     """Write how far the snapshot is, and commit."""
     write_loaded(context.connection, context.log, context.ledger.consumer, loading.told())
     context.connection.commit()
+    context.observer.loads(loading.progress())
 
 
 def _class_to_read(context: Context, loading: Loading) -> ObjectClass | None:
@@ -155,6 +156,7 @@ def _without_class(context: Context, loading: Loading) -> tuple[Delivered, bool]
         _log.info("the snapshot is at its end; classes: %s", ", ".join(loading.done) or "none")
     write_loaded(context.connection, context.log, context.ledger.consumer, None)
     context.connection.commit()
+    context.observer.loads(None)
     return _MORE, True
 
 

@@ -19,7 +19,7 @@ import sqlalchemy as sa
 sys.path.insert(0, str(Path(__file__).parents[1] / "faults"))
 
 from publishers import LONG, make_log, process, write
-from receiver import Receiver, reply
+from receiver import Receiver, Request, answer, reply, status
 from shared import statuses, wait_until
 
 from eventlog.config.load import load
@@ -212,6 +212,34 @@ def test_every_column_can_be_seen_and_errors_of_before_the_start_are_shown_unask
             titles = browser.execute_script("return [...document.querySelectorAll('td')].map((c) => c.dataset.title)")
             assert {"answer", "reason", "what mends it"} <= set(titles)
             browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_the_page_of_a_consumer_is_about_what_it_has_to_do_and_what_was_refused_for_it(
+    log: sa.Engine, browser: Any, tmp_path: Path
+) -> None:
+    with log.begin() as conn:
+        conn.execute(sa.text("INSERT INTO usr VALUES (1, 'a'), (2, 'b')"))
+
+    def refuse_twos(request: Request) -> bytes:
+        ids = re.findall(r'event-id="(snapshot[^"]*idu=2)"', request.body)
+        return reply(200, answer(*(status("error", one) for one in ids)))
+
+    source = {"source__type": "eventlog", "source__consumer": "search", "source__begin": "snapshot"}
+    with Receiver(refuse_twos) as receiver:
+        sink = {"sink__type": "http", "sink__url": receiver.url, "monitor__values": True}
+        with watched(log, tmp_path, **source, **sink) as (_, url):
+            browser.get_log("browser")
+            browser.get(url)
+            wait_until(lambda: text(browser, "log") == "eventlog, consumer search", "the page says whose it is")
+            wait_until(lambda: "idu=2" in text(browser, "errors"), "what was refused is shown unasked")
+            assert "eventlog requeue --consumer search --event-id snapshot." in text(browser, "errors")
+            assert "rows to do" in text(browser, "tiles")
+            event_id = re.search(r"snapshot\S*idu=2", text(browser, "errors"))
+            assert event_id is not None
+            browser.find_element(By.ID, "record-id").send_keys(f"{event_id[0]}\n")
+            wait_until(lambda: "the receiver answered error" in text(browser, "row"), "the object is explained")
+            press(browser, "ask-queue", "queue-hint", lambda shown: "The letters are the publisher's" in shown)
+            assert complaints(browser) == []
 
 
 def test_tiles_and_curves_are_of_one_look(log: sa.Engine, browser: Any, tmp_path: Path) -> None:

@@ -85,3 +85,56 @@ def test_the_keys_in_the_event_ids_of_a_snapshot_are_hidden_as_other_keys_are(
         (group,) = ask("/errors.json")["errors"]
         assert (group["rows"], group["command"]) == (1, "eventlog requeue --consumer search")
         assert "idu=" not in json.dumps(group)
+
+
+def test_status_is_about_the_consumer_that_the_configuration_names(
+    log: sa.Engine, tmp_path: Path, receiver: Receiver, command: Command
+) -> None:
+    write(log, 1)
+    assert "consumer search: it is not registered yet" in command("status")[1]
+    with consuming(log, tmp_path, receiver) as (_, _address, ask):
+        wait_until(lambda: ask("/status.json")["state"]["name"] == "resting", "it rests")
+        assert "consumer search: it runs" in command("status")[1].splitlines()[0]
+    wait_until(lambda: "it does not run" in command("status")[1], "its session is gone")
+    write(log, 3, 4)
+    said = command("status")[1]
+    assert "consumer search does not run: 2 rows behind" in said
+    assert "new: to be published" not in said
+    told = json.loads(command("status", "--json")[1])
+    assert (told["queue_rows"], told["publisher_runs"], told["rows"]) == (2, False, None)
+    shown = command("top", "--database")[1]
+    assert "it does not run" in shown
+
+
+def test_doctor_is_about_the_consumer_that_the_configuration_names(
+    log: sa.Engine, tmp_path: Path, receiver: Receiver, command: Command
+) -> None:
+    assert "consumer search is not registered yet" in command("doctor")[1]
+    with consuming(log, tmp_path, receiver) as (_, _address, ask):
+        wait_until(lambda: ask("/status.json")["state"]["name"] == "resting", "it rests")
+        codes = {one["code"] for one in ask("/doctor.json")["findings"]}
+        assert "no_publisher" not in codes
+    execute(log, "UPDATE eventlog SET status = 'S'")
+    write(log, 7)
+    execute(log, "INSERT INTO eventlog (event_type, table_name, table_key, status) VALUES (9, 'usr', 'idu=1', 'S')")
+    wait_until(lambda: "it does not run" in command("status")[1], "its session is gone")
+    said = command("doctor")[1]
+    assert "consumer search has 2 rows to do, and no process runs it" in said
+    assert "1 row for consumer search to do bad (bad_event_type)" in said
+
+
+def test_doctor_grants_a_consumer_what_it_needs_and_no_right_to_change_the_log(
+    log: sa.Engine, command: Command
+) -> None:
+    user = f"reader_{log.url.database}"
+    execute(log, f"CREATE ROLE {user} LOGIN", f"GRANT SELECT ON usr TO {user}")
+    try:
+        url = log.url.set(username=user).render_as_string(hide_password=False)
+        _, said, _ = command("--database-url", url, "doctor", "--json")
+        (finding,) = (one for one in json.loads(said)["findings"] if one["code"] == "rights_publish")
+        assert not [line for line in finding["mend"] if "UPDATE (" in line]
+        execute(log, *finding["mend"])
+        _, said, _ = command("--database-url", url, "doctor", "--json")
+        assert "rights_publish" not in {one["code"] for one in json.loads(said)["findings"]}
+    finally:
+        execute(log, f"DROP OWNED BY {user}", f"DROP ROLE {user}")

@@ -133,8 +133,8 @@ def test_a_watch_that_cannot_begin_ends_at_once(log: sa.Engine) -> None:
     assert "nowhere" in shown.stderr
 
 
-def publish_once(log: sa.Engine, directory: Path, stderr: int) -> subprocess.Popen[bytes]:
-    flags = settings(log, sink__type="files", sink__directory=str(directory))
+def publish_once(log: sa.Engine, directory: Path, stderr: int, **options: object) -> subprocess.Popen[bytes]:
+    flags = settings(log, sink__type="files", sink__directory=str(directory), **options)
     environment = {f"EVENTLOG_{name.replace('.', '_').upper()}": value for name, value in flags.items()}
     return subprocess.Popen(
         [COMMAND, "publish", "--once"], env={**os.environ, "TERM": "xterm", "COLUMNS": "120", **environment},
@@ -153,10 +153,10 @@ def fill(log: sa.Engine, rows: int) -> None:
         )
 
 
-def test_one_run_shows_rows_speed_and_time_left_on_a_terminal(log: sa.Engine, tmp_path: Path) -> None:
-    fill(log, 60_000)
+def on_terminal(log: sa.Engine, directory: Path, **options: object) -> tuple[bytes, str]:
+    """One run whose standard error is a terminal: its output, and what the terminal shows."""
     master, terminal = pty.openpty()
-    command = publish_once(log, tmp_path / "out", terminal)
+    command = publish_once(log, directory, terminal, **options)
     os.close(terminal)
     shown = b""
     try:
@@ -166,13 +166,33 @@ def test_one_run_shows_rows_speed_and_time_left_on_a_terminal(log: sa.Engine, tm
         pass
     os.close(master)
     written, _ = command.communicate(timeout=60)
-    text = shown.decode()
-    assert command.returncode == 0, text
+    assert command.returncode == 0, shown
+    return written, shown.decode()
+
+
+def test_one_run_shows_rows_speed_and_time_left_on_a_terminal(log: sa.Engine, tmp_path: Path) -> None:
+    fill(log, 60_000)
+    written, text = on_terminal(log, tmp_path / "out")
     assert " of 60,000 rows" in text
     assert " a second" in text
     assert "left" in text
     assert "60,000 rows read" in text, "log lines are shown too"
     assert written == b""
+
+
+def test_the_snapshot_of_a_consumer_shows_how_many_objects_of_a_class_are_sent(log: sa.Engine, tmp_path: Path) -> None:
+    with log.begin() as conn:
+        conn.execute(sa.text("INSERT INTO usr SELECT i, 'Jack' FROM generate_series(1, 20000) AS i"))
+    with log.connect().execution_options(isolation_level="AUTOCOMMIT") as conn:
+        conn.execute(sa.text("ANALYZE usr"))
+    source = {"source__type": "eventlog", "source__consumer": "search", "source__begin": "snapshot"}
+    written, text = on_terminal(log, tmp_path / "out", **source)
+    assert "Snapshot of usr" in text
+    assert " of 20,000 objects" in text
+    assert "the snapshot is at its end" in text, "log lines are shown too"
+    assert written == b""
+    fill(log, 30_000)
+    assert " of 30,000 rows" in on_terminal(log, tmp_path / "out", **source)[1], "of the consumer, not of the publisher"
 
 
 def test_one_run_without_a_terminal_draws_nothing(log: sa.Engine, tmp_path: Path) -> None:

@@ -423,6 +423,19 @@ def judge_consumer(name: str, rows: int, seconds: float, runs: bool, limits: Lim
         )
 
 
+def judge_own_consumer(name: str, known: tuple[int, bool] | None) -> Iterator[Finding]:
+    """How the consumer stands that the configuration is of. ``known``: its rows to do, and whether it runs."""
+    if known is None:
+        yield info("consumer_new", f"consumer {name} is not registered yet, which its first start does")
+        return
+    rows, runs = known
+    if runs:
+        yield info("queue", f"consumer {name} runs, and has {number_of(rows, 'row')} to do")
+    elif rows:
+        text = f"consumer {name} has {number_of(rows, 'row')} to do, and no process runs it"
+        yield warning("no_publisher", text, "eventlog publish")
+
+
 def judge_in_flight(
     events: int, rows: int, seconds: float | None, publisher_runs: bool, limits: Limits
 ) -> Iterator[Finding]:
@@ -507,18 +520,23 @@ _BAD_MENDS: Final[Mapping[str, str]] = {
 }
 
 
-def judge_bad(bad: Sequence[BadRow], checked: int, cut: bool, limits: Limits) -> Iterator[Finding]:
-    """Rows N that the next cycle would mark E (spec/event-log.md 5), one finding a code."""
+def judge_bad(bad: Sequence[BadRow], checked: int, cut: bool, limits: Limits, consumer: str = "") -> Iterator[Finding]:
+    """Rows N that the next cycle would mark E (spec/event-log.md 5), one finding a code.
+
+    ``consumer``: rows that this one has to do, in their place.
+    """
+    which = f"for consumer {consumer} to do" if consumer else "of status N"
+    fate = "they would get error lines" if consumer else "they would become E"
     by_code: defaultdict[str, list[BadRow]] = defaultdict(list)
     for row in bad:
         by_code[row.code].append(row)
-    scope = f" among the first {checked:,} rows N, more were not checked" if cut else ""
+    scope = f" among the first {checked:,} rows{'' if consumer else ' N'}, more were not checked" if cut else ""
     for code, rows in by_code.items():
         first = rows[0]
         ids = first_of([str(row.record_id) for row in rows], limits.shown)
         yield warning(
             "bad_rows",
-            f"{number_of(len(rows), 'row')} of status N bad ({code}){scope}: record_id {ids}; they would become E. "
+            f"{number_of(len(rows), 'row')} {which} bad ({code}){scope}: record_id {ids}; {fate}. "
             f"The first one: {first.message}",
             f"eventlog show {first.record_id}",
             _BAD_MENDS.get(code, "correct the rows"),

@@ -11,6 +11,7 @@ const SVG = "http://www.w3.org/2000/svg";
 let samples = [];
 let interval = 5;
 let lastAnswer = null;
+let isConsumer = false; // whether the page is of a consumer of the log, and not of its publisher
 let failedSeen = null; // rows refused or bad, as they were counted when the errors were asked for last
 const charts = [];
 
@@ -178,6 +179,7 @@ function showStatus(status) {
   const newest = samples[samples.length - 1];
   document.body.classList.toggle("is-job", status.job !== null);
   if (status.job) return showJob(status, newest);
+  isConsumer = status.ranges !== null;
   // Tiles and curves are of one look: the newest sample has both. Before there is one, the status has what there is.
   const looked = newest || status;
   const isCapped = looked.queue_rows !== null && looked.queue_rows >= status.queue_cap;
@@ -186,7 +188,7 @@ function showStatus(status) {
   const tiles = [
     ["rows a second", newest ? count(newest.rows_per_second) : "–"],
     status.behind === null
-      ? [`rows in the queue${isCapped ? ", or more" : ""}${age}`, count(looked.queue_rows) + (isCapped ? "+" : "")]
+      ? [`${isConsumer ? "rows to do" : "rows in the queue"}${isCapped ? ", or more" : ""}${age}`, count(looked.queue_rows) + (isCapped ? "+" : "")]
       : [`${status.behind_unit} behind the position${age}`, count(status.behind)],
     ["oldest row waits for", looked.oldest_seconds ? seconds(looked.oldest_seconds) : "none"],
     ["rows answered success", count(done.rows_success)],
@@ -196,10 +198,11 @@ function showStatus(status) {
     ["last progress", `${seconds(status.progress_seconds)} ago`],
   ];
   if (done.rows_requeued) tiles.splice(7, 0, ["of these put back since", count(done.rows_requeued)]);
-  const failed = done.rows_error + done.rows_fatal + done.rows_bad;
+  // Objects of a snapshot are no rows: their answers are counted alone.
+  const failed = done.rows_error + done.rows_fatal + done.rows_bad + done.answers_error + done.answers_fatal;
   if (failed !== failedSeen && status.queue_rows !== null) askErrors(failed);
   if (status.oldest_writer_seconds !== null) tiles.push(["oldest open writer", seconds(status.oldest_writer_seconds)]);
-  if (status.ranges !== null) tiles.push(["ranges in the consumer's set", count(status.ranges)]);
+  if (isConsumer) tiles.push(["ranges in the consumer's set", count(status.ranges)]);
   if (status.snapshot !== null && status.snapshot.class !== null)
     tiles.push([`objects of ${status.snapshot.class} read, of about ${count(status.snapshot.expected)}`, count(status.snapshot.objects)]);
   showTiles(tiles);
@@ -314,6 +317,7 @@ function command(text) {
 
 onAsk($("ask-queue"), $("queue"), () => "/queue.json", (found) => {
   $("queue-hint").textContent = found.newest < found.most ? `All ${found.newest.toLocaleString("en")} rows of the log.` : `The newest ${found.most.toLocaleString("en")} rows of the log.`;
+  if (isConsumer) $("queue-hint").textContent += " The letters are the publisher's; a consumer has none.";
   table($("queue"), [
     ["class", (one) => one.class], ["status", (one) => `${one.status} ${one.meaning}`], ["rows", (one) => count(one.rows), "number"],
   ], found.rows, "The log is empty.");

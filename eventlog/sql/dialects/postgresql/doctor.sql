@@ -219,6 +219,16 @@ GRANT SELECT, UPDATE ({status}){delete} ON {log} TO {user};
 GRANT SELECT, INSERT ON {error} TO {user};
 GRANT SELECT, INSERT, UPDATE, DELETE ON {inflight} TO {user};
 GRANT SELECT, INSERT, UPDATE ON {epoch} TO {user};
+GRANT SELECT ON {consumer} TO {user};
+GRANT USAGE ON SEQUENCE {flights} TO {user};
+
+-- name: consumer_grants
+-- Shown, not run: lets a user be a consumer of the log (spec/event-log.md 13).
+GRANT USAGE ON SCHEMA {schema} TO {user};
+GRANT SELECT ON {log} TO {user};
+GRANT SELECT, INSERT ON {error} TO {user};
+GRANT SELECT, INSERT, UPDATE, DELETE ON {inflight} TO {user};
+GRANT SELECT, INSERT, UPDATE ON {epoch} TO {user};
 GRANT SELECT, INSERT, UPDATE ON {consumer} TO {user};
 GRANT USAGE ON SEQUENCE {flights} TO {user};
 

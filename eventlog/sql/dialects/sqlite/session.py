@@ -379,6 +379,7 @@ def _grants(conn: Connection, **_: Any) -> Iterator[tuple[str]]:
 
 ANSWERS: Final[Mapping[str, AnswerFunction]] = {
     "grants": _grants,
+    "consumer_grants": _grants,
     "indexes": _indexes,
     "rights_to_apply": _rights_to_apply,
 }
