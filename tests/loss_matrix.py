@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Final
 
-from loss_forms import COLUMNS, KEY, complete
+from loss_formats import COLUMNS, KEY, complete
 
 from eventlog.changes.format import written_columns
 from eventlog.model import Change, ChangeOp, Row, changes_nothing, differing, old_key

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from hypothesis import strategies as st
-from loss_forms import COLUMNS, FORMS, KEY, TAGS
+from loss_formats import COLUMNS, KEY, TAGS, TRIED
 
 from eventlog.model import Change, ChangeOp, Row
 
@@ -247,7 +247,7 @@ def _make_topics(path: Path) -> None:
     """As Debezium's connector of PostgreSQL writes them beside ours: with txId, and of an update whose table has its
     default replica identity the key before it; a value out of line is not there.
     """
-    FORMS["D"].write(_EVENTS_OF_ROWS, path)
+    TRIED["D"].write(_EVENTS_OF_ROWS, path)
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     for line in lines[:2]:
         line["value"]["payload"]["source"]["txId"] = 555
@@ -257,7 +257,7 @@ def _make_topics(path: Path) -> None:
 
 
 def _in_parts(letter: str, parts: list[list[Change]]) -> Callable[[Path], None]:
-    write = FORMS[letter].write_parts
+    write = TRIED[letter].write_parts
     assert write is not None
     return lambda path: write(path, parts)
 
@@ -265,11 +265,11 @@ def _in_parts(letter: str, parts: list[list[Change]]) -> Callable[[Path], None]:
 SAMPLES: Final[Mapping[str, Callable[[Path], None]]] = {
     "E": _make_log,
     "X": _make_documents,
-    "T": lambda path: FORMS["T"].write(_TABLES, path),
-    "K": lambda path: FORMS["K"].write(_MESSAGES, path),
+    "T": lambda path: TRIED["T"].write(_TABLES, path),
+    "K": lambda path: TRIED["K"].write(_MESSAGES, path),
     "G": _in_parts("G", _STREAMS),
     "L": _in_parts("L", _QUEUES),
-    "C": lambda path: FORMS["C"].write(_EVENTS_OF_ALL, path),
+    "C": lambda path: TRIED["C"].write(_EVENTS_OF_ALL, path),
     "D": _make_topics,
 }
 """Letter -> what makes the source."""

@@ -8,7 +8,7 @@ from eventlog.cli import Command
 from eventlog.cli.context import CommandContext, print_json, reading
 from eventlog.cloudevents.format import FORMAT
 from eventlog.cloudevents.schema import schema_of
-from eventlog.cloudevents.values import JsonForm
+from eventlog.cloudevents.values import JsonEncoding
 from eventlog.config.publishing import options_for
 from eventlog.core.catalog import match_name
 from eventlog.errors import ConfigError
@@ -36,5 +36,5 @@ def schema(context: CommandContext, class_name: str) -> None:
     if known is None:
         raise ConfigError(f"there is no class {class_name!r}; there are {', '.join(classes) or 'none'}")
     settings = options_for(config, FORMAT)
-    form = JsonForm(settings.integers, settings.nested_values)
-    print_json(schema_of(classes[known], catalog.schema, form, settings.dataschema))
+    encoding = JsonEncoding(settings.integers, settings.nested_values)
+    print_json(schema_of(classes[known], catalog.schema, encoding, settings.dataschema))

@@ -37,9 +37,9 @@ from eventlog.changes.format import (
 from eventlog.changes.json_form import catalog_of, member, typed_change, utc_text
 from eventlog.cloudevents.options import BATCHED, ReadOptions, WriteOptions, is_text
 from eventlog.cloudevents.values import (
-    JSON_FORM,
+    DEFAULT_ENCODING,
     InJson,
-    JsonForm,
+    JsonEncoding,
     as_in_key,
     read_json,
     value_converter,
@@ -109,7 +109,7 @@ def batch_line(events: Iterable[CloudEvent]) -> bytes:
 
 
 def event_writer(
-    source: str, event_type: str, form: JsonForm = JSON_FORM, dataschema: str | None = None
+    source: str, event_type: str, encoding: JsonEncoding = DEFAULT_ENCODING, dataschema: str | None = None
 ) -> Callable[[Change, str, str | None, ObjectClass | None], CloudEvent]:
     """The function that makes the event of a change, its id, subject and class given, None = not known; the rest as
     ``attribute_writer`` has it. Raises NeedsQueryBack and NeedsRowCodec for a change without its row.
@@ -120,7 +120,7 @@ def event_writer(
         change: Change, event_id: str, subject: str | None, object_class: ObjectClass | None = None
     ) -> CloudEvent:
         refuse_without_row(change)
-        return with_data(event_id, subject, change.commit_time, data_of(change, object_class, form))
+        return with_data(event_id, subject, change.commit_time, data_of(change, object_class, encoding))
 
     return write
 
@@ -180,17 +180,17 @@ class _Converters(dict[str, InJson]):
     is not known by themselves.
     """
 
-    def __init__(self, types: Mapping[str, ColumnType], form: JsonForm) -> None:
-        super().__init__((name, value_converter(type, form)) for name, type in types.items())
-        self._of_unknown = value_converter(None, form)
+    def __init__(self, types: Mapping[str, ColumnType], encoding: JsonEncoding) -> None:
+        super().__init__((name, value_converter(type, encoding)) for name, type in types.items())
+        self._of_unknown = value_converter(None, encoding)
 
     def __missing__(self, name: str) -> InJson:
         return self._of_unknown
 
 
 @lru_cache(maxsize=1024)
-def _converters_of(object_class: ObjectClass | None, form: JsonForm) -> _Converters:
-    return _Converters(types_of(object_class), form)
+def _converters_of(object_class: ObjectClass | None, encoding: JsonEncoding) -> _Converters:
+    return _Converters(types_of(object_class), encoding)
 
 
 def types_of(object_class: ObjectClass | None) -> Mapping[str, ColumnType]:
@@ -201,10 +201,10 @@ def types_of(object_class: ObjectClass | None) -> Mapping[str, ColumnType]:
     return types | {column.name: column.type for column in object_class.key}
 
 
-def data_of(change: Change, object_class: ObjectClass | None, form: JsonForm) -> dict[str, Any]:
+def data_of(change: Change, object_class: ObjectClass | None, encoding: JsonEncoding) -> dict[str, Any]:
     """The data of an event (spec/cloudevents.md 4). ``object_class``: of its table, None = not known."""
     schema, table, op, key_parts, before, after, _, _, transaction_id, number, is_last, _, user, extras = change
-    converters, key = _converters_of(object_class, form), dict(key_parts or ())
+    converters, key = _converters_of(object_class, encoding), dict(key_parts or ())
     before, after = before or _NOTHING, after or _NOTHING
 
     def old_and_new(names: Iterable[str], before: Row) -> dict[str, dict[str, Any]]:
@@ -265,7 +265,9 @@ def _changed_key(change: Change) -> list[str]:
 # --- a log's events ---------------------------------------------------------------------------------------------------
 
 
-def data_reader(catalog: Catalog, values: ValueOptions, form: JsonForm) -> Callable[[Outgoing, str | None], Any]:
+def data_reader(
+    catalog: Catalog, values: ValueOptions, encoding: JsonEncoding
+) -> Callable[[Outgoing, str | None], Any]:
     """The function that gives the data of an event of a log, whose user is given: those of its change.
 
     They are made of its steps: by way of a Change, its images and what differs in them, an event takes a third more
@@ -275,7 +277,7 @@ def data_reader(catalog: Catalog, values: ValueOptions, form: JsonForm) -> Calla
     ``values``: what the events were written with. A value that Python cannot hold as its type stays text.
     """
     schema = catalog.schema
-    reader_of = lru_cache(maxsize=1024)(lambda object_class: _ClassReader(object_class, values, form))
+    reader_of = lru_cache(maxsize=1024)(lambda object_class: _ClassReader(object_class, values, encoding))
 
     def data_of_event(event: Outgoing, user: str | None) -> dict[str, Any]:
         assert event.object_id is not None
@@ -298,8 +300,8 @@ class _ClassReader:
 
     __slots__ = ("_attributes", "_class", "_values", "converters")
 
-    def __init__(self, object_class: ObjectClass, values: ValueOptions, form: JsonForm) -> None:
-        self.converters = _converters_of(object_class, form)
+    def __init__(self, object_class: ObjectClass, values: ValueOptions, encoding: JsonEncoding) -> None:
+        self.converters = _converters_of(object_class, encoding)
         self._class, self._values = object_class, values
         self._attributes: dict[Attribute, ReadValue] = {}
 
@@ -358,7 +360,7 @@ def referenced_key(association: str) -> str:
 # --- events to changes ------------------------------------------------------------------------------------------------
 
 
-def change_of(event: Any, catalog: Catalog | None = None, form: JsonForm = JSON_FORM) -> Change | None:
+def change_of(event: Any, catalog: Catalog | None = None, encoding: JsonEncoding = DEFAULT_ENCODING) -> Change | None:
     """The change of an event in the JSON format; None if its data are none of ours. Text stays text; by the catalogue
     JSON and arrays become the text that the database has of them.
 
@@ -375,12 +377,14 @@ def change_of(event: Any, catalog: Catalog | None = None, form: JsonForm = JSON_
     if not isinstance(data, dict) or "operation" not in data or "class" not in data:
         return None
     try:
-        return _change(event, data, catalog, form)
+        return _change(event, data, catalog, encoding)
     except (FormatError, TypeError, ValueError, OverflowError) as error:
         raise FormatError(f"event {shown(event['id'])} cannot be read: {error}") from error
 
 
-def _change(event: Mapping[str, Any], data: Mapping[str, Any], catalog: Catalog | None, form: JsonForm) -> Change:
+def _change(
+    event: Mapping[str, Any], data: Mapping[str, Any], catalog: Catalog | None, encoding: JsonEncoding
+) -> Change:
     operation, table = data["operation"], data["class"]
     if not isinstance(operation, str) or operation not in _OPS:
         raise FormatError(f"operation {shown(repr(operation))} is none of {', '.join(_OPS)}")
@@ -392,7 +396,7 @@ def _change(event: Mapping[str, Any], data: Mapping[str, Any], catalog: Catalog 
     types = types_of(class_of(catalog, table) if named else None)
 
     def value_of(name: str, value: Any) -> Value:
-        return read_json(value, types.get(name), form)
+        return read_json(value, types.get(name), encoding)
 
     new_key = {} if key is None else {name: value_of(name, value) for name, value in key.items()}
     columns, unchanged = _cells(data, "columns"), _cells(data, "unchanged")
@@ -454,14 +458,14 @@ def read(source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
 
     What cannot be read is passed over; events whose data are none of ours are counted as ``other_events``.
     """
-    catalog, form = catalog_of(options.catalog), JsonForm(nested_values=options.nested_values)
+    catalog, encoding = catalog_of(options.catalog), JsonEncoding(nested_values=options.nested_values)
     for path in source_files(Path(source), f"{', '.join(_ENDINGS)} file", _ENDINGS):
         with path.open("rb") as file:
             for place, value in _values(file, path, report):
                 events = enumerate(value, 1) if isinstance(value, list) else ((0, value),)
                 for number, event in events:
                     try:
-                        change = change_of(event, catalog, form)
+                        change = change_of(event, catalog, encoding)
                         if change is None:
                             report.pass_over("other_events")
                             continue
@@ -500,8 +504,8 @@ def _goes_on(line: bytes) -> bool:
 def write(changes: Iterable[Change], target: str, options: WriteOptions, report: Report) -> None:
     """Changes as events in a file, whole or not at all. One that no event can hold is passed over."""
     catalog = catalog_of(options.catalog)
-    form = JsonForm(options.integers, options.nested_values)
-    event_of = event_writer(options.source, options.event_type, form, options.dataschema)
+    encoding = JsonEncoding(options.integers, options.nested_values)
+    event_of = event_writer(options.source, options.event_type, encoding, options.dataschema)
 
     def of_change(change: Change, event_id: str) -> tuple[CloudEvent]:
         change, subject = _named(change, catalog)

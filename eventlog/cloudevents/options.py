@@ -39,8 +39,8 @@ def _parse_event_type(value: Any) -> str:
         parts = list(Formatter().parse(text))
     except ValueError as error:
         raise ValueError(f"{error}: write {{{{ and }}}} for braces") from None
-    for _, name, form, conversion in parts:
-        if name is not None and (name not in NAMES_IN_TYPE or form or conversion):
+    for _, name, spec, conversion in parts:
+        if name is not None and (name not in NAMES_IN_TYPE or spec or conversion):
             raise ValueError(f"{{{name}}} is none of {', '.join(f'{{{one}}}' for one in NAMES_IN_TYPE)}")
     if not is_text(text):
         raise ValueError("it holds a control character")

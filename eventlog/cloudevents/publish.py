@@ -20,7 +20,7 @@ from eventlog.cloudevents.events import (
     event_writer,
 )
 from eventlog.cloudevents.options import BATCHED, BINARY, STRUCTURED, FileOptions, PublishOptions, mode_of
-from eventlog.cloudevents.values import JsonForm
+from eventlog.cloudevents.values import JsonEncoding
 from eventlog.core.catalog import Catalog, ObjectClass
 from eventlog.core.events import Outgoing, association_of
 from eventlog.errors import FormatError
@@ -49,17 +49,17 @@ class CloudEventWriter(EventWriter[CloudEvent]):
         chosen = options.mode if isinstance(options, PublishOptions) else STRUCTURED
         self.mode, self.in_records = mode_of(chosen, publishing), publishing.in_records
         self.is_single = publishing.in_messages and self.mode != BATCHED
-        self._form = JsonForm(options.integers, options.nested_values)
+        self._encoding = JsonEncoding(options.integers, options.nested_values)
         source = options.source or source_of(publishing)
         self._with_data = attribute_writer(source, options.event_type, options.dataschema)
-        self._event_of = event_writer(source, options.event_type, self._form, options.dataschema)
+        self._event_of = event_writer(source, options.event_type, self._encoding, options.dataschema)
         self._values = publishing.values
         self._time_of = time_reader(publishing.values.time_zone)
         self._of_catalog: tuple[Catalog, Callable[[Outgoing, str | None], Any]] | None = None
 
     def write(self, catalog: Catalog, flight: FlightState, events: Sequence[Outgoing]) -> list[CloudEvent | Verdict]:
         if self._of_catalog is None or self._of_catalog[0] is not catalog:
-            self._of_catalog = catalog, data_reader(catalog, self._values, self._form)
+            self._of_catalog = catalog, data_reader(catalog, self._values, self._encoding)
         _, data_of_event = self._of_catalog
         times, users = flight.origins
         written: list[CloudEvent | Verdict] = []

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from eventlog.cloudevents.events import schema_uri
-from eventlog.cloudevents.values import JsonForm, element_type, is_json, is_wide
+from eventlog.cloudevents.values import JsonEncoding, element_type, is_json, is_wide
 from eventlog.core.catalog import ObjectClass
 from eventlog.core.values import ColumnType, Kind
 
@@ -15,16 +15,16 @@ _WORDS: Final = ["NaN", "Infinity", "-Infinity"]
 
 
 def schema_of(
-    object_class: ObjectClass, schema: str | None, form: JsonForm, dataschema: str | None = None
+    object_class: ObjectClass, schema: str | None, encoding: JsonEncoding, dataschema: str | None = None
 ) -> Mapping[str, Any]:
     """The schema that the data of every event of a class follow.
 
     ``schema``: that of its table, None = there is none. ``dataschema``: the option of this name.
     """
-    key = {column.name: value_schema(column.type, form) for column in object_class.key}
+    key = {column.name: value_schema(column.type, encoding) for column in object_class.key}
     columns = {name: _old_and_new(_or_null(one)) for name, one in key.items()}
     for attribute in object_class.attributes:
-        value = value_schema(attribute.column.type, form)
+        value = value_schema(attribute.column.type, encoding)
         if attribute.multi_valued:
             value = {"type": "array", "items": value}
         if attribute.name not in key:
@@ -58,15 +58,15 @@ def _old_and_new(value: Any, *, is_set: bool = False) -> dict[str, Any]:
     return {"type": "object", "properties": members, "additionalProperties": False}
 
 
-def value_schema(type: ColumnType, form: JsonForm) -> Any:
+def value_schema(type: ColumnType, encoding: JsonEncoding) -> Any:
     """What a value of a column that is not NULL is in JSON (spec/cloudevents.md 4)."""
-    if form.nested_values == "json":
+    if encoding.nested_values == "json":
         if is_json(type):
             return True
         if element_type(type) is not None:
             return {"type": ["array", "string"]}
     match type.kind:
-        case Kind.INTEGER if form.integers == "text" and is_wide(type):
+        case Kind.INTEGER if encoding.integers == "text" and is_wide(type):
             return {"type": "string", "pattern": "^-?[0-9]+$"}
         case Kind.INTEGER:
             return {"type": "integer"}

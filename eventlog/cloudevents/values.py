@@ -24,14 +24,14 @@ TextInJson: TypeAlias = Callable[[str], Any]
 """The text of a value in the log -> what stands for it in JSON."""
 
 
-class JsonForm(NamedTuple):
+class JsonEncoding(NamedTuple):
     """How values stand in JSON: the options ``integers`` and ``nested_values``."""
 
     integers: str = "number"
     nested_values: str = "json"
 
 
-JSON_FORM: Final = JsonForm()
+DEFAULT_ENCODING: Final = JsonEncoding()
 """As the options are by default."""
 
 _EXACT_DIGITS: Final = 15
@@ -60,13 +60,13 @@ def element_type(type: ColumnType) -> ColumnType | None:
 
 
 @lru_cache(maxsize=4096)
-def value_converter(type: ColumnType | None, form: JsonForm) -> InJson:
+def value_converter(type: ColumnType | None, encoding: JsonEncoding) -> InJson:
     """The function that gives what stands in JSON for the values of a column; None = a column whose type is not known.
 
     A float is finite, or its word; integers are of any size.
     """
-    of_text: TextInJson = str if type is None else text_converter(type, form)
-    in_words = form.integers == "text" and is_wide(type)
+    of_text: TextInJson = str if type is None else text_converter(type, encoding)
+    in_words = encoding.integers == "text" and is_wide(type)
 
     def convert(value: Value) -> Any:
         match value:
@@ -88,7 +88,7 @@ def value_converter(type: ColumnType | None, form: JsonForm) -> InJson:
     return convert
 
 
-_convert_plain: Final = value_converter(None, JSON_FORM)
+_convert_plain: Final = value_converter(None, DEFAULT_ENCODING)
 
 
 def as_in_key(value: Value, converted: Any) -> Any:
@@ -99,19 +99,19 @@ def as_in_key(value: Value, converted: Any) -> Any:
 
 
 @lru_cache(maxsize=4096)
-def text_converter(type: ColumnType, form: JsonForm) -> TextInJson:
+def text_converter(type: ColumnType, encoding: JsonEncoding) -> TextInJson:
     """The function that gives what stands in JSON for the log's text of a column.
 
     Text that is no value of Python's stays text.
     """
     if type.kind is Kind.INTEGER:
-        return str if form.integers == "text" and is_wide(type) else _integer
-    if form.nested_values == "json":
+        return str if encoding.integers == "text" and is_wide(type) else _integer
+    if encoding.nested_values == "json":
         if is_json(type):
             return _document
         element = element_type(type)
         if element is not None:
-            return _array_converter(text_converter(element, form) if element.kind in _NESTED else str)
+            return _array_converter(text_converter(element, encoding) if element.kind in _NESTED else str)
     read = value_reader(type)
     if read is str:
         return str
@@ -255,7 +255,7 @@ def _plain_text(value: Any) -> str:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def read_json(value: Any, type: ColumnType | None, form: JsonForm) -> Value:
+def read_json(value: Any, type: ColumnType | None, encoding: JsonEncoding) -> Value:
     """The value of a column out of JSON, as ``parsed_json`` gives it. Text stays text, but that of JSON and arrays.
 
     Without a type an array of plain values is taken for several values of one attribute, and one with others in it, as
@@ -263,7 +263,7 @@ def read_json(value: Any, type: ColumnType | None, form: JsonForm) -> Value:
     """
     if value is None:
         return None
-    if type is not None and form.nested_values == "json":
+    if type is not None and encoding.nested_values == "json":
         if is_json(type):
             return document_text(value)
         if isinstance(value, list) and element_type(type) is not None:
@@ -271,7 +271,7 @@ def read_json(value: Any, type: ColumnType | None, form: JsonForm) -> Value:
     if isinstance(value, dict) or (isinstance(value, list) and any(isinstance(one, dict | list) for one in value)):
         return document_text(value)
     if isinstance(value, list):
-        return tuple(read_json(one, type, form) for one in value)
+        return tuple(read_json(one, type, encoding) for one in value)
     if isinstance(value, Decimal):
         return float(value)
     plain: Value = value

@@ -395,7 +395,7 @@ def _url(parameters: _Parameters) -> str | None:
 
 _HOSTS: Final = r"(?P<hosts>[^/?;]*)"
 _ORACLE: Final = r"jdbc:oracle:(?:thin|oci8?):(?:(?P<login>.*?)(?:/.*)?)?@"
-_FORMS: Final = tuple(
+_JDBC_URLS: Final = tuple(
     (re.compile(pattern, re.IGNORECASE), drivername)
     for pattern, drivername in (
         (rf"jdbc:postgresql://{_HOSTS}/(?P<database>[^?]*)(?:\?(?P<query>.*))?", "postgresql+psycopg"),
@@ -416,11 +416,11 @@ def jdbc_url(text: str) -> tuple[URL | None, list[str]]:
 
     The user is taken from it, a password never.
     """
-    for pattern, drivername in _FORMS:
-        form = pattern.fullmatch(text.strip())
-        if form is None:
+    for pattern, drivername in _JDBC_URLS:
+        match = pattern.fullmatch(text.strip())
+        if match is None:
             continue
-        parts = form.groupdict()
+        parts = match.groupdict()
         properties = dict(_properties(parts.get("query") or ""))
         database = parts.get("database") or properties.pop("databasename", None) or properties.pop("database", None)
         user = properties.pop("user", None) or (parts.get("login") or "").strip('"') or None

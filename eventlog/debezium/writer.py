@@ -130,7 +130,7 @@ class EnvelopeWriter:
     ) -> None:
         self.options = options
         self._catalog, self._utc_now, self._count = catalog, utc_now, count
-        self._forms: dict[ObjectClass, _Form] = {}
+        self._records_of: dict[ObjectClass, _TableRecords] = {}
 
     def records(
         self,
@@ -145,38 +145,38 @@ class EnvelopeWriter:
         columns of ``after`` are not known. ``record_ids``: the rows of the log. Raises NotExpressible,
         NeedsQueryBack, NeedsRowCodec.
         """
-        form = self._form(change, object_class)
+        table = self._table(change, object_class)
         if change.op is ChangeOp.TRUNCATE:
-            return [KafkaRecord(form.topic, None, form.value(None, None, self._rest(change, "t", record_ids)))]
+            return [KafkaRecord(table.topic, None, table.value(None, None, self._rest(change, "t", record_ids)))]
         refuse_without_row(change)
         change = with_key(_of_single_values(change), object_class)
         old, new = old_and_new_key(change)
         if change.op is ChangeOp.DELETE:
-            return self._deleted(form, change, old, record_ids)
-        after, unknown = self._after(form, change, new, whole_row)
+            return self._deleted(table, change, old, record_ids)
+        after, unknown = self._after(table, change, new, whole_row)
         operation = OPERATIONS[change.op]
         before = _before(change, after) if change.op is ChangeOp.UPDATE else None
         moved: list[KafkaRecord] = []
         if change.op is ChangeOp.UPDATE and old != new:  # a delete and a create ("Primary key updates")
             was = change._replace(before=before or change.before)
-            moved, operation, before = self._deleted(form, was, old, record_ids, unknown), "c", None
-        value = form.value(before, after, self._rest(change, operation, record_ids), unknown)
-        return [*moved, KafkaRecord(form.topic, form.key(new), value)]
+            moved, operation, before = self._deleted(table, was, old, record_ids, unknown), "c", None
+        value = table.value(before, after, self._rest(change, operation, record_ids), unknown)
+        return [*moved, KafkaRecord(table.topic, table.key(new), value)]
 
-    def _form(self, change: Change, object_class: ObjectClass | None) -> _Form:
+    def _table(self, change: Change, object_class: ObjectClass | None) -> _TableRecords:
         if object_class is None:
-            return _Form(self.options, change.schema, _table_of(change))
-        form = self._forms.get(object_class)
-        if form is None:
+            return _TableRecords(self.options, change.schema, _table_of(change))
+        table = self._records_of.get(object_class)
+        if table is None:
             schema = change.schema
             if schema is None and self._catalog is not None:
                 schema = self._catalog.schema
-            form = self._forms[object_class] = _Form(self.options, schema, row_of(object_class))
-        return form
+            table = self._records_of[object_class] = _TableRecords(self.options, schema, row_of(object_class))
+        return table
 
     def _deleted(
         self,
-        form: _Form,
+        table: _TableRecords,
         change: Change,
         key: Key,
         record_ids: Sequence[int] | None,
@@ -184,16 +184,16 @@ class EnvelopeWriter:
     ) -> list[KafkaRecord]:
         """A delete says what is known of the row, the key at least."""
         before = {**(change.before or {}), **dict(key)}
-        value = form.value(before, None, self._rest(change, "d", record_ids), unknown)
-        deleted = KafkaRecord(form.topic, form.key(key), value)
+        value = table.value(before, None, self._rest(change, "d", record_ids), unknown)
+        deleted = KafkaRecord(table.topic, table.key(key), value)
         return [deleted, deleted._replace(value=None)] if self.options.tombstones_on_delete else [deleted]
 
     def _after(
-        self, form: _Form, change: Change, key: Key, whole_row: Callable[[], Row | None] | None
+        self, table: _TableRecords, change: Change, key: Key, whole_row: Callable[[], Row | None] | None
     ) -> tuple[Row, frozenset[str]]:
         """The whole row after a change, and the columns for which a placeholder stands (spec/debezium.md 4)."""
         after = {**(change.after or {}), **dict(key)}
-        missing = [name for name in form.fields if name not in after]
+        missing = [name for name in table.fields if name not in after]
         if not missing:
             return after, frozenset()
         row = whole_row() if whole_row is not None and self.options.missing_columns == "read_back" else None
@@ -305,8 +305,8 @@ def _before(change: Change, after: Row) -> Row | None:
     return {**after, **before}
 
 
-class _Form:
-    """The form of a table's records: topic, fields, and the schemas as JSON."""
+class _TableRecords:
+    """What all records of a table have: topic, fields, and the schemas as JSON."""
 
     def __init__(self, options: WriteOptions, schema: str | None, table: Table) -> None:
         self._types = {column.name: column.type for column in table.columns}

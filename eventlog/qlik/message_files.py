@@ -144,10 +144,10 @@ def line_of(message: KafkaRecord) -> bytes:
     assert value is not None
     name = "null" if topic is None else encode_basestring(topic)
     text = value if value[:1] == b"{" else _hex(value).encode()
-    return b'{"topic":%b,"key":%b,"value":%b}\n' % (name.encode(), _key_form(key).encode(), text)
+    return b'{"topic":%b,"key":%b,"value":%b}\n' % (name.encode(), _key_json(key).encode(), text)
 
 
-def _key_form(key: bytes | None) -> str:
+def _key_json(key: bytes | None) -> str:
     if key is None:
         return "null"
     try:

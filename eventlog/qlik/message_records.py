@@ -56,11 +56,11 @@ def timestamp_of(moment: datetime | None) -> str:
     )  # fmt: skip
 
 
-Forms: TypeAlias = Mapping[str, Any]
+MessageRow: TypeAlias = Mapping[str, Any]
 """The columns that are known of a row, by their fields, with what stands for their values in a message."""
 
 
-Images: TypeAlias = tuple[Forms, Forms | None, Collection[str] | None]
+Images: TypeAlias = tuple[MessageRow, MessageRow | None, Collection[str] | None]
 """The row of a change; of an update the row before it, and the fields that were changed; None = not known."""
 
 
@@ -81,9 +81,10 @@ class Draft(NamedTuple):
 class TableRecords:
     """The records of one table version: its metadata message, and those of its changes.
 
-    ``described``: the columns that the options give it, None = they do not. ``columns``: by name the field and what
-    makes the form of a value. ``rounded``: columns that keep milliseconds only. ``is_whole``: a row before can leave
-    nothing out. ``now`` stamps the metadata message. Raises NotExpressible, MaskTooWide, BadAvro, RegistryError.
+    ``described``: the columns that the options give it, None = they do not. ``columns``: by name
+    the field and what makes what stands for a value in a message. ``rounded``: columns that keep
+    milliseconds only. ``is_whole``: a row before can leave nothing out. ``now`` stamps the metadata
+    message. Raises NotExpressible, MaskTooWide, BadAvro, RegistryError.
     """
 
     def __init__(
@@ -121,7 +122,7 @@ class TableRecords:
         self._masks = lru_cache(maxsize=_MOST_MASKS)(self._masks_of)
 
     def column(self, name: str, *, multi_valued: bool = False) -> tuple[str, Convert]:
-        """Return a column's field and what makes the form of its values. Raises NotExpressible."""
+        """Return a column's field and what makes of its values what a message holds. Raises NotExpressible."""
         column = self.columns.get(name)
         if column is not None:
             return column
@@ -130,11 +131,11 @@ class TableRecords:
         raise NotExpressible(f"the columns of {self.full_name!r} have no {name!r}: name it in the option columns")
 
     def takes_text(self, field: str) -> bool:
-        """Return whether the text of a column of this field is its form."""
+        """Return whether the text of a column of this field stands in a message as it is."""
         return field in self._texts
 
     def images(self, row: Row, before: Row | None, changed: Collection[str] | None) -> Images:
-        """Return the forms of a row, those of the row before it, and the fields that were changed.
+        """Return a row as messages hold it, the row before it, and the fields that were changed.
 
         Raises NotExpressible, ValueRange.
         """
@@ -143,12 +144,12 @@ class TableRecords:
             self.column(name, multi_valued=isinstance(row[name], tuple))
         fields = self.table.fields
         return (
-            self._forms(row),
-            None if before is None else self._forms(before),
+            self._message_row(row),
+            None if before is None else self._message_row(before),
             None if changed is None else [fields[name] for name in changed],
         )
 
-    def _forms(self, row: Row) -> Forms:
+    def _message_row(self, row: Row) -> MessageRow:
         return {
             field: None if (value := row[name]) is None else write(value)
             for name, (field, write) in self.columns.items()
@@ -200,7 +201,7 @@ class TableRecords:
         headers["changeSequence"] = sequence
         return _new(KafkaRecord, (self.topic, key, self._encoding.value(body, headers), ()))
 
-    def _before_data(self, data: Forms, before: Forms | None) -> Forms | None:
+    def _before_data(self, data: MessageRow, before: MessageRow | None) -> MessageRow | None:
         """Return the row before an update, without what is known of the row after it alone."""
         if before is None:
             return None

@@ -217,7 +217,7 @@ def as_is(value: Any) -> Any:
     return value
 
 
-_JSON_FORMS: Final[Mapping[str, Convert]] = {
+_JSON_WRITERS: Final[Mapping[str, Convert]] = {
     "DATE": date.isoformat,
     "TIME": lambda clock: clock.isoformat("microseconds"),
     "DATETIME": lambda moment: moment.isoformat(" ", "microseconds"),
@@ -231,12 +231,12 @@ _JSON_FORMS: Final[Mapping[str, Convert]] = {
 
 
 def json_writer(column: QlikColumn) -> Convert:
-    """The function that gives the JSON form of a column's values. It raises NotExpressible, ValueRange."""
-    return writer(column, _JSON_FORMS.get(column.type, as_is))
+    """The function that gives what stands in JSON for a column's values. It raises NotExpressible, ValueRange."""
+    return writer(column, _JSON_WRITERS.get(column.type, as_is))
 
 
-def writer(column: QlikColumn, form: Convert) -> Convert:
-    """Bring a value to its column's type, check its range, and give it its form."""
+def writer(column: QlikColumn, write: Convert) -> Convert:
+    """Bring a value to its column's type, check its range, and write it."""
     value_type, bounds = CLASSES[column.type], _RANGES.get(column.type)
     read = _READERS[value_type]
     as_it_is = None if value_type is datetime else value_type  # a datetime may have a zone
@@ -250,9 +250,9 @@ def writer(column: QlikColumn, form: Convert) -> Convert:
             raise ValueRange(f"{shown(str(value))} of column {column.name!r} is no {column.type}") from None
 
     if bounds is None:
-        if form is as_is:  # as of text, which most columns hold
+        if write is as_is:  # as of text, which most columns hold
             return lambda value: value if type(value) is as_it_is else typed(value)
-        return lambda value: form(value if type(value) is as_it_is else typed(value))
+        return lambda value: write(value if type(value) is as_it_is else typed(value))
 
     least, most = bounds
 
@@ -260,7 +260,7 @@ def writer(column: QlikColumn, form: Convert) -> Convert:
         number = value if type(value) is int else typed(value)
         if not least <= number <= most:
             raise ValueRange(f"{number} of column {column.name!r} is outside of {least} to {most}")
-        return form(number)
+        return write(number)
 
     return write_number
 
@@ -281,10 +281,10 @@ def typed_writer(column: QlikColumn) -> Convert:
 
 def text_writer(column: QlikColumn) -> Convert:
     """The function that gives the text of values: that of messages in JSON. It raises ValueRange."""
-    form = json_writer(column)
+    in_json = json_writer(column)
 
     def write(value: Value) -> str:
-        written = form(value)
+        written = in_json(value)
         if isinstance(written, str):
             return _encodable(written, column)
         return str(written).lower() if isinstance(written, bool) else str(written)

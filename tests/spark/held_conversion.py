@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-import loss_forms
-from loss_forms import FORMS
+import loss_formats
+from loss_formats import TRIED
 from pyspark.cloudpickle import register_pickle_by_value
 
 from eventlog.spark.convert import Conversion, convert
@@ -25,14 +25,14 @@ def complete(schema: str | None, table: str, key: Any) -> Any:
     """The row of a key; never, when the first capture is there."""
     while HELD in os.environ and Path(os.environ[HELD], "a").exists():
         time.sleep(0.1)
-    return loss_forms.complete(schema, table, key)
+    return loss_formats.complete(schema, table, key)
 
 
 def run(source: str, target: str, **more: Any) -> Conversion:
     """Messages to a stream, whose rows have to be completed."""
-    for module in (loss_forms, sys.modules[__name__]):  # which workers do not know
+    for module in (loss_formats, sys.modules[__name__]):  # which workers do not know
         register_pickle_by_value(module)
-    map = {"reader": FORMS["K"].reader, "writer": {**FORMS["G"].writer, "complete": complete}}
+    map = {"reader": TRIED["K"].reader, "writer": {**TRIED["G"].writer, "complete": complete}}
     return convert("qlik-messages", "gbase", source, target, map, **more)
 
 

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 import pytest
-from loss_forms import FORMS
+from loss_formats import TRIED
 from loss_samples import SAMPLES
 from pyspark.sql import SparkSession
 
@@ -18,7 +18,7 @@ from eventlog.errors import ConfigError
 from eventlog.spark.captures import captures
 from eventlog.spark.convert import CaptureFailed, Conversion, convert
 
-MAP = {"reader": FORMS["G"].reader}
+MAP = {"reader": TRIED["G"].reader}
 
 
 @pytest.fixture
@@ -124,7 +124,7 @@ def test_the_files_of_a_directory_continue_one_another(spark: SparkSession, sour
     for name in ("_SUCCESS", ".8.cdc.crc"):
         (source / "shop" / name).write_bytes(b"other")
     (done,) = to_lines(spark, source, tmp_path / "out", strict=True).captures
-    assert (done.name, done.read) == ("shop", len(FORMS["G"].read(tmp_path / "whole.cdc")))
+    assert (done.name, done.read) == ("shop", len(TRIED["G"].read(tmp_path / "whole.cdc")))
 
 
 def test_a_bad_capture_is_named_and_the_others_are_converted(spark: SparkSession, source: Path, tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_a_bad_capture_is_named_and_the_others_are_converted(spark: SparkSession
     again = to_lines(spark, source, out)
     assert [one.name for one in again.captures if one.failed is not None] == ["gone", "packed.cdc"]
     assert (out / "good.jsonl").read_text() == "as it was\n"
-    assert (out / "bad.jsonl").read_text().count("\n") == len(FORMS["G"].read(source / "good.cdc"))
+    assert (out / "bad.jsonl").read_text().count("\n") == len(TRIED["G"].read(source / "good.cdc"))
     for name in ("gone.cdc", "packed.cdc.gz"):
         (source / name).unlink()
     last = to_lines(spark, source, out)

@@ -13,9 +13,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import loss_forms
+import loss_formats
 import pytest
-from loss_forms import CATALOG, FORMS, LETTERS
+from loss_formats import CATALOG, LETTERS, TRIED
 from loss_samples import SAMPLES
 from pyspark.cloudpickle import register_pickle_by_value
 from pyspark.sql import SparkSession
@@ -33,7 +33,7 @@ from eventlog.spark.captures import captures
 from eventlog.spark.change_frame import change_of, read_captures
 from eventlog.spark.convert import CaptureFailed, convert
 
-register_pickle_by_value(loss_forms)  # its function complete goes to workers that do not know the module
+register_pickle_by_value(loss_formats)  # its function complete goes to workers that do not know the module
 
 NAMES = [*LETTERS.values(), "jsonl"]
 LETTER_OF = {name: letter for letter, name in LETTERS.items()}
@@ -42,21 +42,21 @@ LETTER_OF = {name: letter for letter, name in LETTERS.items()}
 def options_of(format: str, side: str) -> Any:
     if format == "jsonl":
         return {"catalog": CATALOG}
-    return getattr(FORMS[LETTER_OF[format]], "completing_writer" if side == "writer" else side)
+    return getattr(TRIED[LETTER_OF[format]], "completing_writer" if side == "writer" else side)
 
 
 def make_captures(place: Path, format: str) -> None:
     """Two captures of a format: directories, or files where a format's files are captures."""
-    form = FORMS[LETTER_OF.get(format, "E")]
+    tried = TRIED[LETTER_OF.get(format, "E")]
     for name in ("a", "b"):
-        if form.target in ("tables", "queue"):
-            SAMPLES[form.letter](place / name)
+        if tried.target in ("tables", "queue"):
+            SAMPLES[tried.letter](place / name)
         elif format == "jsonl":
             log = place.with_name(f"{name}.rows.jsonl")
             SAMPLES["E"](log)
-            (place / f"{name}.jsonl").write_text("".join(dumps(change) + "\n" for change in form.read(log)))
+            (place / f"{name}.jsonl").write_text("".join(dumps(change) + "\n" for change in tried.read(log)))
         else:
-            SAMPLES[form.letter](place / f"{name}{Path(form.target).suffix}")
+            SAMPLES[tried.letter](place / f"{name}{Path(tried.target).suffix}")
 
 
 def read_row_by_row(format: str, path: Path) -> list[Change]:
@@ -185,9 +185,9 @@ def test_files_that_continue_one_another_are_one_capture(spark: SparkSession, so
     SAMPLES["G"](source / "hr.cdc")
     (capture, other) = captures("gbase", str(source), {})
     assert (capture.name, other.name) == ("hr", "shop")
-    frame = read_captures(spark, "gbase", str(source), FORMS["G"].reader)
+    frame = read_captures(spark, "gbase", str(source), TRIED["G"].reader)
     found = with_extras([change_of(row.asDict()) for row in frame.collect()])
-    whole = with_extras(FORMS["G"].read(tmp_path / "whole.cdc"))
+    whole = with_extras(TRIED["G"].read(tmp_path / "whole.cdc"))
     assert found == whole + whole
 
 
@@ -196,14 +196,14 @@ def test_the_export_of_a_queue_may_be_in_several_files(
     spark: SparkSession, source: Path, tmp_path: Path, suffix: str
 ) -> None:
     SAMPLES["L"](tmp_path / "queue")
-    native = FORMS["L"].read(tmp_path / "queue")
-    files = {"files": suffix[1:], **FORMS["L"].writer}
+    native = TRIED["L"].read(tmp_path / "queue")
+    files = {"files": suffix[1:], **TRIED["L"].writer}
     format_named("linter").write(native, str(source), files, Report(strict=True))
     queue = source / f"dispatch_queue{suffix}"
     queue.rename(source / f"export-1{suffix}")
     (capture,) = captures("linter", str(source), {})
     assert [path.name for path in capture.beside] == [f"dispatch_attrs{suffix}"]
-    frame = read_captures(spark, "linter", str(source), FORMS["L"].reader)
+    frame = read_captures(spark, "linter", str(source), TRIED["L"].reader)
     assert frame.count() == len(native)
 
 
@@ -298,9 +298,9 @@ def test_a_worker_that_is_killed_leaves_nothing_and_its_capture_is_converted_aga
         if not dead.exists():
             dead.touch()
             os.kill(os.getpid(), signal.SIGKILL)
-        return loss_forms.complete(schema, table, key)
+        return loss_formats.complete(schema, table, key)
 
-    map = {"reader": FORMS["K"].reader, "writer": {**FORMS["G"].writer, "complete": complete}}
+    map = {"reader": TRIED["K"].reader, "writer": {**TRIED["G"].writer, "complete": complete}}
     done = convert("qlik-messages", "gbase", str(source), str(tmp_path / "out"), map, spark=spark)
     assert dead.exists()
     assert [one.written for one in done.captures] == [10, 10]

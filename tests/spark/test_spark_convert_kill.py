@@ -12,7 +12,7 @@ from pathlib import Path
 import held_conversion
 import psutil
 import pytest
-from loss_forms import FORMS
+from loss_formats import TRIED
 from loss_samples import SAMPLES
 from pyspark.sql import SparkSession
 
@@ -62,9 +62,9 @@ def test_a_driver_that_is_killed_leaves_nothing_that_counts_and_nothing_behind(
 
     done = held_conversion.run(str(source), str(target), spark=spark)
     assert [one.written for one in done.captures] == [10, 10]
-    map = {"reader": FORMS["K"].reader, "writer": FORMS["G"].completing_writer}
+    map = {"reader": TRIED["K"].reader, "writer": TRIED["G"].completing_writer}
     convert_row_by_row("qlik-messages", "gbase", str(source / "a.jsonl"), str(tmp_path / "alone.cdc"), map)
-    alone = [dumps(change) for change in FORMS["G"].read(tmp_path / "alone.cdc")]
+    alone = [dumps(change) for change in TRIED["G"].read(tmp_path / "alone.cdc")]
     for name in ("a", "b"):
-        assert [dumps(change) for change in FORMS["G"].read(target / name / "capture.cdc")] == alone
+        assert [dumps(change) for change in TRIED["G"].read(target / name / "capture.cdc")] == alone
     assert sorted(path.name for path in target.iterdir()) == ["_SUCCESS", "_manifest.json", "a", "b"]

@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from loss_forms import FORMS
+from loss_formats import TRIED
 from loss_samples import SAMPLES
 from pyspark.sql import SparkSession
 
@@ -148,7 +148,7 @@ def test_rows_of_a_log_in_any_order_are_sorted_if_that_is_asked_for(
     (tmp_path / "in").mkdir()
     for number in range(3):
         (tmp_path / "in" / f"log-{number}.jsonl").write_text("\n".join(lines[number::3]) + "\n")
-    reader = {name: value for name, value in FORMS["E"].reader.items() if with_catalog or name != "catalog"}
+    reader = {name: value for name, value in TRIED["E"].reader.items() if with_catalog or name != "catalog"}
     found, in_memory = both_ways(spark, "eventlog", tmp_path / "in", tmp_path, reader | {"sort": True})
     assert found == in_memory
     shutil.rmtree(tmp_path / "out")

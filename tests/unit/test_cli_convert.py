@@ -9,7 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from loss_forms import CATALOG, FORMS, LABELS, LETTERS
+from loss_formats import CATALOG, LABELS, LETTERS, TRIED
 from loss_samples import SAMPLES
 from shared import Run
 from sqlalchemy import make_url
@@ -103,11 +103,11 @@ def test_a_wrong_from_leaves_the_target_as_it_was(run: Run, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("source", sorted(LETTERS))
 def test_no_format_read_as_another_empties_a_file(run: Run, tmp_path: Path, source: str) -> None:
-    SAMPLES[source](tmp_path / FORMS[source].target)
+    SAMPLES[source](tmp_path / TRIED[source].target)
     for other in names(FORMATS):
         good = tmp_path / "good.jsonl"
         good.write_text(KEPT)
-        code, _, err = run("convert", "--from", other, "--to", "jsonl", FORMS[source].target, str(good))
+        code, _, err = run("convert", "--from", other, "--to", "jsonl", TRIED[source].target, str(good))
         assert (code == 0) != (good.read_text() == KEPT), (other, code, err)
         assert good.read_text() != "" or "IN holds no change" in err
 
@@ -115,7 +115,7 @@ def test_no_format_read_as_another_empties_a_file(run: Run, tmp_path: Path, sour
 @pytest.mark.parametrize("target", sorted(LETTERS))
 def test_a_target_is_kept_where_its_format_can_hold_no_change(run: Run, tmp_path: Path, target: str) -> None:
     (tmp_path / "in.jsonl").write_text("{}\n[]\n")
-    out = tmp_path / "out" / FORMS[target].target
+    out = tmp_path / "out" / TRIED[target].target
     out.parent.mkdir()
     code, _, err = run("convert", "--from", "jsonl", "--to", LETTERS[target], "in.jsonl", str(out))
     assert (code, list(out.parent.iterdir())) == (1, []), err
@@ -294,12 +294,12 @@ MAPS: dict[str, dict[str, dict[str, object]]] = {
 @pytest.mark.parametrize("source", NAMES)
 def test_any_format_is_converted_to_any_other(run: Run, tmp_path: Path, source: str, target: str) -> None:
     letters = {name: letter for letter, name in LETTERS.items()}
-    form = FORMS[letters.get(source, "E")]
-    place = form.target
-    SAMPLES[form.letter](tmp_path / place)
+    tried = TRIED[letters.get(source, "E")]
+    place = tried.target
+    SAMPLES[tried.letter](tmp_path / place)
     if source == "jsonl":
         place = "changes.jsonl"
-        (tmp_path / place).write_text("".join(dumps(change) + "\n" for change in form.read(tmp_path / form.target)))
+        (tmp_path / place).write_text("".join(dumps(change) + "\n" for change in tried.read(tmp_path / tried.target)))
     (tmp_path / "shop.json").write_text(json.dumps(CATALOG))
     map = {
         "catalog": "shop.json",
@@ -308,7 +308,7 @@ def test_any_format_is_converted_to_any_other(run: Run, tmp_path: Path, source: 
     }
     (tmp_path / "map.json").write_text(json.dumps(map))
     (tmp_path / "out").mkdir()
-    out = f"out/{'changes.jsonl' if target == 'jsonl' else FORMS[letters[target]].target}"
+    out = f"out/{'changes.jsonl' if target == 'jsonl' else TRIED[letters[target]].target}"
     code, said, err = run("convert", "--from", source, "--to", target, "--map", "map.json", "--json", place, out)
     assert (code, err) == (0, "")
     report = json.loads(said)

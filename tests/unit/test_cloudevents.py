@@ -26,7 +26,7 @@ from eventlog.cloudevents.events import change_of, data_of, data_reader, event_w
 from eventlog.cloudevents.format import FORMAT
 from eventlog.cloudevents.options import PublishOptions
 from eventlog.cloudevents.publish import CloudEventWriter, source_of
-from eventlog.cloudevents.values import JSON_FORM, JsonForm, array_of, array_text, text_converter
+from eventlog.cloudevents.values import DEFAULT_ENCODING, JsonEncoding, array_of, array_text, text_converter
 from eventlog.config.load import Config, load
 from eventlog.core.catalog import build_catalog
 from eventlog.core.event_ids import snapshot_id
@@ -378,8 +378,8 @@ def test_an_event_of_a_snapshot_is_a_refresh_and_one_whose_id_no_attribute_holds
 
 @given(st.lists(typed_events(), min_size=1, max_size=4), st.booleans())
 def test_steps_make_the_data_that_their_changes_make(events: list[Outgoing], as_text: bool) -> None:
-    form = JsonForm("text", "text") if as_text else JSON_FORM
-    of_steps = data_reader(TYPED, ValueOptions("full"), form)
+    encoding = JsonEncoding("text", "text") if as_text else DEFAULT_ENCODING
+    of_steps = data_reader(TYPED, ValueOptions("full"), encoding)
     of_event = outgoing_reader(TYPED, ValueOptions("full"))
     for event in events:
         assert event.object_id is not None
@@ -387,7 +387,7 @@ def test_steps_make_the_data_that_their_changes_make(events: list[Outgoing], as_
             change = of_event(event, None, "app")
         except FormatError:  # a value that Python cannot hold, of which no change is made
             continue
-        of_change = data_of(change, event.object_id[0], form)
+        of_change = data_of(change, event.object_id[0], encoding)
         assert json.loads(escaped_json_bytes(of_steps(event, "app"))) == json.loads(escaped_json_bytes(of_change))
 
 
@@ -481,7 +481,7 @@ def test_what_is_sent_singly_waits_behind_a_retry_of_its_object() -> None:
 
 
 def test_the_data_are_what_the_event_carries() -> None:
-    assert data_of(ITEM, None, JSON_FORM) == EVENT["data"]
+    assert data_of(ITEM, None, DEFAULT_ENCODING) == EVENT["data"]
 
 
 # --- values by the type of their column -------------------------------------------------------------------------------
@@ -496,17 +496,17 @@ def _json_catalog() -> dict[str, Any]:
     return {"dialect": "postgresql", "schema": "app", "tables": [table]}
 
 
-def written(type: ColumnType, text: str, form: JsonForm = JSON_FORM) -> str:
+def written(type: ColumnType, text: str, encoding: JsonEncoding = DEFAULT_ENCODING) -> str:
     """The JSON of a text of the log."""
-    return json_bytes(text_converter(type, form)(text)).decode()
+    return json_bytes(text_converter(type, encoding)(text)).decode()
 
 
 @pytest.mark.parametrize("text", ["7", "9007199254740993", str(2**64), "-123456789012345678901234567890", "9" * 5000])
 def test_an_integer_has_one_type_whatever_its_size(text: str) -> None:
     for type in (WIDE, parse_type("decimal(40)"), parse_type("smallint")):
         assert written(type, text) == text
-    assert written(WIDE, text, JsonForm(integers="text")) == f'"{text}"'
-    assert written(parse_type("integer"), text, JsonForm(integers="text")) == text
+    assert written(WIDE, text, JsonEncoding(integers="text")) == f'"{text}"'
+    assert written(parse_type("integer"), text, JsonEncoding(integers="text")) == text
 
 
 @pytest.mark.parametrize(
@@ -531,7 +531,7 @@ def test_json_and_arrays_are_json(type: str, text: str, expected: str) -> None:
     column = ColumnType(Kind.OTHER, sql=type)
     assert written(column, text) == expected
     json.loads(expected, parse_float=str)
-    assert json.loads(written(column, text, JsonForm(nested_values="text"))) == text
+    assert json.loads(written(column, text, JsonEncoding(nested_values="text"))) == text
 
 
 @given(st.lists(st.none() | st.text(st.characters(codec="utf-8")), max_size=4))

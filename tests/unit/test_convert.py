@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from loss_forms import CATALOG
+from loss_formats import CATALOG
 
 from eventlog.changes import json_form as change_json
 from eventlog.changes.format import PROBLEMS_KEPT, Format, NothingWritten, Report

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from loss_forms import CATALOG
+from loss_formats import CATALOG
 from loss_samples import SAMPLES
 
 from eventlog.changes.format import Report

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loss_forms import CATALOG
+from loss_formats import CATALOG
 from samples import row
 
 from eventlog.changes.format import Report

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
-from loss_forms import FORMS, LETTERS, Form
+from loss_formats import LETTERS, TRIED, TriedFormat
 from loss_matrix import CODES, LOSSES, MATRIX, NAMES_ONLY, has_several_values, lacks_columns, lose
 from loss_samples import SAMPLES, histories
 
@@ -24,7 +24,7 @@ CELLS = sorted(MATRIX)
 def test_the_matrix_is_whole() -> None:
     assert set(MATRIX) == {(source, target) for source in LETTERS for target in LETTERS}
     assert set().union(*MATRIX.values()) == CODES.keys() == {code for code, _ in LOSSES}
-    assert LETTERS.keys() == FORMS.keys() == SAMPLES.keys()
+    assert LETTERS.keys() == TRIED.keys() == SAMPLES.keys()
     assert set(LETTERS.values()) | {"jsonl"} == set(names(FORMATS))
 
 
@@ -40,12 +40,12 @@ def test_the_page_says_what_the_matrix_says() -> None:
     assert dict(re.findall(r"^\| ([A-Z*]{3,4}|TIM-m?s) \| (.+) \|$", PAGE.read_text(), re.MULTILINE)) == CODES
 
 
-def converted(of: Form, to: Form, source: Path, written: Path) -> Report:
+def converted(of: TriedFormat, to: TriedFormat, source: Path, written: Path) -> Report:
     maps = {"reader": of.reader, "writer": to.completing_writer}
     return convert(of.format, to.format, str(source), str(written), maps)
 
 
-def compared(read: list[Change], native: list[Change], codes: frozenset[str], to: Form) -> list[Change]:
+def compared(read: list[Change], native: list[Change], codes: frozenset[str], to: TriedFormat) -> list[Change]:
     """What was read back, as it compares to the native changes without these codes: without what the target adds of its
     own, its position what is left of the native one.
     """
@@ -70,7 +70,7 @@ def codes_of(source: str, target: str) -> frozenset[str]:
 
 @pytest.mark.parametrize(("source", "target"), CELLS)
 def test_a_conversion_loses_what_its_cell_says_and_nothing_else(source: str, target: str, tmp_path: Path) -> None:
-    of, to, codes = FORMS[source], FORMS[target], codes_of(source, target)
+    of, to, codes = TRIED[source], TRIED[target], codes_of(source, target)
     SAMPLES[source](tmp_path / of.target)
     native = of.read(tmp_path / of.target)
     written = tmp_path / "written" / to.target
@@ -93,7 +93,7 @@ def test_a_conversion_loses_what_its_cell_says_and_nothing_else(source: str, tar
 def test_what_is_refused_without_help_is_what_lacks_columns_or_has_several_values(
     source: str, target: str, tmp_path: Path
 ) -> None:
-    of, to, codes = FORMS[source], FORMS[target], MATRIX[source, target]
+    of, to, codes = TRIED[source], TRIED[target], MATRIX[source, target]
     SAMPLES[source](tmp_path / of.target)
     native = lose(of.read(tmp_path / of.target), codes & {"TRN"}, target)
     refused = [change for change in native if "MVA" in codes and has_several_values(change)]
@@ -111,7 +111,7 @@ def test_what_is_refused_without_help_is_what_lacks_columns_or_has_several_value
 
 @pytest.mark.parametrize(("source", "target"), CELLS)
 def test_any_history_loses_what_the_cell_says(source: str, target: str) -> None:
-    of, to, codes = FORMS[source], FORMS[target], codes_of(source, target) - {"KEY"}
+    of, to, codes = TRIED[source], TRIED[target], codes_of(source, target) - {"KEY"}
 
     @settings(max_examples=15, deadline=None)
     @given(histories(source, target))
@@ -151,7 +151,7 @@ TRANSACTION = {"transaction_id": f"{1:032X}", "event_number": 1, "last_in_transa
 def test_rows_of_nulls_are_known_in_part_or_as_a_whole(
     tmp_path: Path, source: str, target: str, op: ChangeOp, native: Row, back: Row
 ) -> None:
-    of, to = FORMS[source], FORMS[target]
+    of, to = TRIED[source], TRIED[target]
     image = {"before" if op is ChangeOp.DELETE else "after": native}
     change = Change("app", "item", op, tuple(KEY_ONLY.items()), **image, **(TRANSACTION if source != "X" else {}))
     of.write([change], tmp_path / of.target)

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from loss_forms import CATALOG, FORMS, LABELS
+from loss_formats import CATALOG, LABELS, TRIED
 from loss_samples import SAMPLES
 from shared import Run
 
@@ -52,7 +52,7 @@ def sample(format: str, place: str) -> Path:
         sample("eventlog", "log.jsonl")
         convert("eventlog", "eventlog", "log.jsonl", place, {"catalog": CATALOG})
     else:
-        root = Path(FORMS[LETTERS[format]].target) if format in ("linter", "qlik-change-table") else path
+        root = Path(TRIED[LETTERS[format]].target) if format in ("linter", "qlik-change-table") else path
         SAMPLES[LETTERS[format]](root)
         if format == "qlik-change-table":
             (path,) = root.glob("*/*.csv")

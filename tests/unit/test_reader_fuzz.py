@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from fuzzing import CASES, ODD, OF_A_FILE, changed, damaged, dumped, lines_of, read, replaced, run
-from loss_forms import CATALOG, FORMS
+from loss_formats import CATALOG, TRIED
 from loss_samples import SAMPLES
 
 from eventlog.changes.json_form import database_of
@@ -131,13 +131,13 @@ QUEUE_OPTIONS: list[dict[str, Any]] = [
 def test_no_row_of_a_queue_gives_anything_but_a_clear_error(
     tmp_path: Path, cases: int, which: str, suffix: str
 ) -> None:
-    SAMPLES["L"](tmp_path / FORMS["L"].target)
+    SAMPLES["L"](tmp_path / TRIED["L"].target)
     options = {"codec": "eventlog-emulator-1", "timezone": "UTC"}
     format = format_named("linter")
     export = tmp_path / "export"
-    source = str(tmp_path / FORMS["L"].target)
-    convert("linter", "linter", source, str(export), {"reader": {**FORMS["L"].reader}, "writer": {
-        **FORMS["L"].writer, "files": suffix}})  # fmt: skip
+    source = str(tmp_path / TRIED["L"].target)
+    convert("linter", "linter", source, str(export), {"reader": {**TRIED["L"].reader}, "writer": {
+        **TRIED["L"].writer, "files": suffix}})  # fmt: skip
     path = export / f"{which}.{suffix}"
     good = path.read_bytes()
     assert read(format, export, options) > 1

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from eventlog.cloudevents.values import JsonForm, text_converter
+from eventlog.cloudevents.values import JsonEncoding, text_converter
 from eventlog.core.json_bytes import json_bytes
 from eventlog.core.typed import value_reader
 from eventlog.core.values import ValueOptions, converter, parse_type, xds_type
@@ -25,7 +25,7 @@ def of(name: str, text: str) -> tuple[str, str, str]:
     type, values = parse_type(name), ValueOptions()
     xds = f"{xds_type(type, values)} {converter(type, values)(text)}"
     debezium = field_of(type).encode(value_reader(type)(text))
-    return xds, json_bytes(text_converter(type, JsonForm())(text)).decode(), json.dumps(debezium)
+    return xds, json_bytes(text_converter(type, JsonEncoding())(text)).decode(), json.dumps(debezium)
 
 
 def test_the_page_has_rows() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pytest
-from loss_forms import CATALOG
+from loss_formats import CATALOG
 from loss_samples import SAMPLES
 
 from eventlog.changes.format import Report
@@ -22,23 +22,23 @@ from eventlog.publisher.stream.open_source import source_of as source_for
 from eventlog.registry import format_named
 
 
-class Form(NamedTuple):
+class TriedFormat(NamedTuple):
     """A format, and a file of it."""
 
     name: str
     file: str
 
 
-FORMS: Final = (
-    Form("xds", "one.xmll"),
-    Form("eventlog", "one.jsonl"),
-    Form("cloudevents", "one.jsonl"),
-    Form("jsonl", "one.jsonl"),
-    Form("gbase", "one.cdc"),
-    Form("linter", "one.csv"),
-    Form("debezium", "one.jsonl"),
-    Form("qlik-messages", "one.jsonl"),
-    Form("qlik-change-table", "one"),
+TRIED: Final = (
+    TriedFormat("xds", "one.xmll"),
+    TriedFormat("eventlog", "one.jsonl"),
+    TriedFormat("cloudevents", "one.jsonl"),
+    TriedFormat("jsonl", "one.jsonl"),
+    TriedFormat("gbase", "one.cdc"),
+    TriedFormat("linter", "one.csv"),
+    TriedFormat("debezium", "one.jsonl"),
+    TriedFormat("qlik-messages", "one.jsonl"),
+    TriedFormat("qlik-change-table", "one"),
 )
 VALUES: Final = (
     None, True, 0, -1, 7, 1.5, 10**30, float("nan"), float("inf"), "", "x", "\ud800", "\0", "7", "none", [], [1],
@@ -48,11 +48,11 @@ VALUES: Final = (
 """What no option wants, and what one wants where another does not."""
 
 
-def source_of(form: Form, directory: Path) -> Path:
+def source_of(tried: TriedFormat, directory: Path) -> Path:
     SAMPLES["E"](directory / "log.jsonl")
-    if form.name != "eventlog":
-        convert("eventlog", form.name, str(directory / "log.jsonl"), str(directory / form.file), {"catalog": CATALOG})
-        return directory / form.file
+    if tried.name != "eventlog":
+        convert("eventlog", tried.name, str(directory / "log.jsonl"), str(directory / tried.file), {"catalog": CATALOG})
+        return directory / tried.file
     return directory / "log.jsonl"
 
 
@@ -60,19 +60,19 @@ def names(kinds: tuple[type, ...]) -> list[str]:
     return [one.name for kind in kinds for one in fields(kind)]
 
 
-@pytest.mark.parametrize("form", FORMS, ids=[form.name for form in FORMS])
+@pytest.mark.parametrize("tried", TRIED, ids=[tried.name for tried in TRIED])
 @pytest.mark.parametrize("side", ["reader", "writer"])
-def test_an_option_of_any_value_is_taken_or_refused(form: Form, side: str, tmp_path: Path) -> None:
-    source = source_of(form, tmp_path)
+def test_an_option_of_any_value_is_taken_or_refused(tried: TriedFormat, side: str, tmp_path: Path) -> None:
+    source = source_of(tried, tmp_path)
     changes = list(format_named("eventlog").read(str(tmp_path / "log.jsonl"), {"catalog": CATALOG}, Report()))[:3]
-    format = format_named(form.name)
-    catalog = in_own_options(form.name, side, {"catalog": CATALOG})
+    format = format_named(tried.name)
+    catalog = in_own_options(tried.name, side, {"catalog": CATALOG})
 
     def run(options: dict[str, Any]) -> None:
         if side == "reader":
             list(format.read(str(source), options, Report()))
         else:
-            format.write(changes, str(tmp_path / "out" / form.file), options, Report())
+            format.write(changes, str(tmp_path / "out" / tried.file), options, Report())
 
     (tmp_path / "out").mkdir()
     for name in names(getattr(format, f"{side}_options")):
@@ -125,18 +125,18 @@ def test_an_option_of_any_value_is_taken_or_refused(form: Form, side: str, tmp_p
 def test_an_option_of_a_wrong_type_is_named_with_what_is_needed(
     tmp_path: Path, format: str, side: str, options: dict[str, Any], part: str
 ) -> None:
-    form = next(form for form in FORMS if form.name == format)
-    source = source_of(form, tmp_path)
+    tried = next(tried for tried in TRIED if tried.name == format)
+    source = source_of(tried, tmp_path)
     run: Callable[[], object] = lambda: list(format_named(format).read(str(source), options, Report()))  # noqa: E731
     if side == "writer":
-        run = lambda: format_named(format).write([], str(tmp_path / f"new-{form.file}"), options, Report())  # noqa: E731
+        run = lambda: format_named(format).write([], str(tmp_path / f"new-{tried.file}"), options, Report())  # noqa: E731
     with pytest.raises(ConfigError, match=part):
         run()
 
 
 @pytest.mark.parametrize("keys", [7, ["id"], "id", {"item": 7}])
 def test_an_option_of_a_wrong_type_is_named_beside_a_catalogue(tmp_path: Path, keys: Any) -> None:
-    source = source_of(FORMS[3], tmp_path)
+    source = source_of(TRIED[3], tmp_path)
     with pytest.raises(ConfigError, match="keys"):
         convert("gbase", "jsonl", str(source), str(tmp_path / "out.jsonl"), {"keys": keys, "catalog": CATALOG})
     settings = SourceSettings("gbase", GbaseOptions(path=source, reader={"keys": keys}))

@@ -1,4 +1,4 @@
-"""The formats as forms of the loss matrix: how each is written and read, and the table that all of them know."""
+"""The formats of the loss matrix: how each is written and read, and the table that all of them know."""
 
 from __future__ import annotations
 
@@ -77,11 +77,11 @@ def complete(schema: str | None, table: str, key: Sequence[tuple[str, Value]] | 
     return {**dict(key or ()), **now}
 
 
-# --- the forms --------------------------------------------------------------------------------------------------------
+# --- the formats ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Form:
+class TriedFormat:
     """A format to be tried.
 
     ``target`` is the name of the file or directory that is written, ``reader`` and ``writer`` the options that JSON can
@@ -184,23 +184,23 @@ def _queues(path: Path, parts: Sequence[Sequence[Change]]) -> None:
 _CATALOG: Final = {"catalog": CATALOG}
 _LABELS: Final = {"labels": LABELS}
 
-FORMS: Final = {
-    form.letter: form
-    for form in (
-        Form("E", "log.jsonl", _CATALOG, _CATALOG, lambda read, native: None, _time_of_writing),
-        Form("X", "documents.xmll", _CATALOG, _CATALOG, _event_id),
-        Form("T", "tables", {**_CATALOG, "absent_nulls": "null"}, _CATALOG, _stream_position),
-        Form("K", "messages.jsonl", _CATALOG, _CATALOG, _stream_position),
-        Form(
+TRIED: Final = {
+    tried.letter: tried
+    for tried in (
+        TriedFormat("E", "log.jsonl", _CATALOG, _CATALOG, lambda read, native: None, _time_of_writing),
+        TriedFormat("X", "documents.xmll", _CATALOG, _CATALOG, _event_id),
+        TriedFormat("T", "tables", {**_CATALOG, "absent_nulls": "null"}, _CATALOG, _stream_position),
+        TriedFormat("K", "messages.jsonl", _CATALOG, _CATALOG, _stream_position),
+        TriedFormat(
             "G", "capture.cdc", {**_CATALOG, **_LABELS}, {**_CATALOG, **_LABELS},
             lambda read, native: read.position, _own_transaction, complete=True, write_parts=_captures,
         ),
-        Form(
+        TriedFormat(
             "L", "queue", {"codec": "eventlog-emulator-1"}, _CATALOG,
             lambda read, native: read.position, _own_transaction, complete=True, write_parts=_queues,
         ),
-        Form("C", "events.jsonl", _CATALOG, _CATALOG, _event_id),
-        Form("D", "topics.jsonl", _CATALOG, _CATALOG, _but_of_a_refresh, complete=True),
+        TriedFormat("C", "events.jsonl", _CATALOG, _CATALOG, _event_id),
+        TriedFormat("D", "topics.jsonl", _CATALOG, _CATALOG, _but_of_a_refresh, complete=True),
     )
 }  # fmt: skip
-"""Letter -> form."""
+"""Letter -> format."""
