@@ -57,13 +57,13 @@ def init(context: CommandContext, force: bool, from_driver: Path | None, fill: b
             raise click.UsageError("--tables goes neither with --force nor with --from-driver: it only adds to a file")
         _fill(context, path)
         return
-    text, not_taken = (template(), []) if from_driver is None else _from_driver(from_driver)
+    text, left_out = (template(), []) if from_driver is None else _from_driver(from_driver)
     try:
         with path.open("w" if force else "x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
         raise ConfigError(f"{path} is there already; --force overwrites it") from None
-    for sentence in not_taken:
+    for sentence in left_out:
         note(f"not taken over: {sentence}")
     if not context.quiet:
         then = "Set url and a [[watch]], then: eventlog db upgrade, eventlog triggers apply"
@@ -182,7 +182,7 @@ def _from_driver(export: Path) -> tuple[str, list[str]]:
         raise ConfigError(f"--from-driver {export}: cannot be read: {error.strerror}") from None
     except ConfigError as error:
         raise ConfigError(f"--from-driver {export}: {error}") from None
-    return toml_text(driver, export.name), [f"{name}: {reason}" for name, reason in driver.not_taken.items()]
+    return toml_text(driver, export.name), [f"{name}: {reason}" for name, reason in driver.left_out.items()]
 
 
 def template(*, watch: bool = True) -> str:

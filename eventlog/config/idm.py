@@ -33,7 +33,7 @@ LIMIT: Final = 64 * 1024 * 1024
 """Bytes of the largest export."""
 
 
-class Taken(NamedTuple):
+class Setting(NamedTuple):
     """A parameter that was taken over: its home in eventlog.toml, the value, and the driver's tag."""
 
     section: str
@@ -50,8 +50,8 @@ class DriverConfig:
 
     name: str
     url: str | None
-    taken: tuple[Taken, ...]
-    not_taken: Mapping[str, str]
+    settings: tuple[Setting, ...]
+    left_out: Mapping[str, str]
 
 
 def read_driver(export: bytes) -> DriverConfig:
@@ -67,12 +67,12 @@ def read_driver(export: bytes) -> DriverConfig:
     _authentication(root if config is None else _driver_of(config), parameters)
     if not parameters.values and parameters.jdbc_url is None:
         raise ConfigError("the export holds no parameter of the JDBC driver, such as log-table or sync-schema")
-    taken = tuple(_taken(parameters))
+    settings = tuple(_settings(parameters))
     url = _url(parameters)
     if parameters.subscriber:
         names = ", ".join(dict.fromkeys(parameters.subscriber))
         parameters.refuse("subscriber-options", f"there is no subscriber channel ({names})")
-    return DriverConfig("" if config is None else config.get("name", ""), url, taken, parameters.not_taken)
+    return DriverConfig("" if config is None else config.get("name", ""), url, settings, parameters.left_out)
 
 
 def toml_text(driver: DriverConfig, source: str) -> str:
@@ -83,10 +83,10 @@ def toml_text(driver: DriverConfig, source: str) -> str:
         "# Profile idm has the documented defaults of the driver; below is what differs from it.",
         "# `eventlog init` writes all options with their defaults.",
     ]
-    if driver.not_taken:
-        lines += ["#", "# Not taken over:", *(f"#   {name}: {reason}" for name, reason in driver.not_taken.items())]
+    if driver.left_out:
+        lines += ["#", "# Not taken over:", *(f"#   {name}: {reason}" for name, reason in driver.left_out.items())]
     for section in installed_sections():
-        settings = [f"{one.key} = {toml(one.value)}  # {one.tag}" for one in driver.taken if one.section == section]
+        settings = [f"{one.key} = {toml(one.value)}  # {one.tag}" for one in driver.settings if one.section == section]
         if section == "database":
             url = driver.url or "postgresql+psycopg://user@host:5432/database"
             settings.insert(0, f"{'' if driver.url else '#'}url = {toml(url)}  # password: EVENTLOG_DATABASE_PASSWORD")
@@ -162,13 +162,13 @@ class _Parameters:
 
     global_values: Mapping[str, str]
     values: dict[str, str] = field(default_factory=dict)
-    not_taken: dict[str, str] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
     subscriber: list[str] = field(default_factory=list)
     jdbc_url: str | None = None
     user: str | None = None
 
     def refuse(self, name: str, reason: str) -> None:
-        self.not_taken.setdefault(_plain(name), _plain(reason))
+        self.left_out.setdefault(_plain(name), _plain(reason))
 
 
 def _driver_config(root: _Element) -> _Element | None:
@@ -283,7 +283,7 @@ def _value(element: _Element) -> str:
 # Parameters
 
 
-def _taken(parameters: _Parameters) -> Iterator[Taken]:
+def _settings(parameters: _Parameters) -> Iterator[Setting]:
     values = dict(parameters.values)
     _scope(values, parameters)
     for tag, text in values.items():
@@ -299,7 +299,7 @@ def _taken(parameters: _Parameters) -> Iterator[Taken]:
             parameters.refuse(tag, f"{toml(_plain(text))} is not legal here{reason}; legal: {option.kind.legal}")
             continue
         if value != (option.default if option.idm is None else option.idm):
-            yield Taken(section, key, value, tag)
+            yield Setting(section, key, value, tag)
         if key == "referential" and value == "dn":
             parameters.refuse(
                 "enable-refs of views",

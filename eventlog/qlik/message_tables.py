@@ -160,10 +160,10 @@ def avro_name(name: str) -> str:
 def field_names(columns: Iterable[str], table: str) -> dict[str, str]:
     """The field name of each column. Raises NotExpressible if two columns have one name."""
     fields: dict[str, str] = {}
-    taken: dict[str, str] = {}
+    in_use: dict[str, str] = {}
     for column in columns:
         field = avro_name(column) or "_"
-        other = taken.setdefault(field, column)
+        other = in_use.setdefault(field, column)
         if other != column:
             raise NotExpressible(
                 f"columns {other!r} and {column!r} of {table!r} both become {field!r} in messages; rename one"
@@ -350,13 +350,13 @@ def metadata_message(table: MessageTable, data_schema: str, options: WriteOption
 def metadata_schema(table: MessageTable) -> str:
     """The schema of an MD message of this table: a record for each column, named after it."""
     numbers = ("length", "precision", "scale", "primaryKeyPosition")
-    taken = {"MetadataMessage", "Lineage", "TableStructure", "TableColumns"}
+    in_use = {"MetadataMessage", "Lineage", "TableStructure", "TableColumns"}
     columns = []
     for name in table.fields.values():
         record = name
-        while record in taken:
+        while record in in_use:
             record += "_"
-        taken.add(record)
+        in_use.add(record)
         fields = [{"name": "ordinal", "type": "int"}, {"name": "type", "type": "string"}]
         fields += [{"name": number, "type": "int"} for number in numbers]
         fields.append({"name": "nullable", "type": "boolean"})

@@ -35,8 +35,8 @@ from eventlog.spark.job import (
     EVENTS,
     FATES,
     NOTHING,
+    NUMBERED,
     ROWS,
-    TAKEN,
     BadLine,
     Blob,
     Fates,
@@ -92,8 +92,8 @@ def _read_part(job: Job, number: int) -> list[Blob]:
     numbers = {kind: i for i, kind in enumerate(_kinds_of(catalog(job)))}
     border = sorted(boundary.rows, key=_RECORD_ID)
     blobs += _pack_rows(border, numbers, job.buckets, part.log_rows)
-    for taken_of, taken in builder.taken.items():
-        blobs.append(Blob(TAKEN, number % job.buckets, 0, pack_numbered(taken_of, taken)))
+    for of_part, numbered in builder.numbered.items():
+        blobs.append(Blob(NUMBERED, number % job.buckets, 0, pack_numbered(of_part, numbered)))
     return blobs
 
 
@@ -257,7 +257,7 @@ def fold_bucket(job: Job, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Reco
     with ExitStack() as stack:
         folding = _Folding(job, Builder(job, stack))
         for batch in batches:
-            blobs = [passed_on for blob in of_batch(batch) for passed_on in folding.take(blob)]
+            blobs = [passed_on for blob in of_batch(batch) for passed_on in folding.add(blob)]
             if blobs:
                 yield as_batch(blobs)
         yield as_batch(folding.finish())
@@ -274,18 +274,18 @@ class _Folding:
         self._bucket = -1
         self._folder = RowFolder(job.options.fold_distance, job.options.fold_span)
         self._log_rows: dict[int, LogRow] = {}
-        self._taken_before: list[tuple[int, Numbered]] = []
+        self._numbered_by_parts: list[tuple[int, Numbered]] = []
 
-    def take(self, blob: Blob) -> Iterator[Blob]:
+    def add(self, blob: Blob) -> Iterator[Blob]:
         """What can be sent on, now that this blob has come."""
-        if blob.kind == TAKEN:
-            self._taken_before.append(unpack_numbered(blob.content))
+        if blob.kind == NUMBERED:
+            self._numbered_by_parts.append(unpack_numbered(blob.content))
         elif blob.kind == ROWS:
-            yield from self._take_rows(blob)
+            yield from self._add_rows(blob)
         else:
             yield blob
 
-    def _take_rows(self, blob: Blob) -> Iterator[Blob]:
+    def _add_rows(self, blob: Blob) -> Iterator[Blob]:
         if blob.target != self._bucket:
             yield from self.finish()
             self._bucket = blob.target
@@ -303,10 +303,10 @@ class _Folding:
 
     def before_parts(self) -> Iterator[Blob]:
         """What is numbered before each part, as far as it is known here, now that all blobs are sent on."""
-        taken = dict(self._builder.taken)
-        for part, numbered in self._taken_before:
-            taken[part] = total((taken.get(part, NOTHING), numbered))
-        for part, before in before_each(taken, len(self._job.parts)):
+        by_part = dict(self._builder.numbered)
+        for part, numbered in self._numbered_by_parts:
+            by_part[part] = total((by_part.get(part, NOTHING), numbered))
+        for part, before in before_each(by_part, len(self._job.parts)):
             yield Blob(BEFORE, part, 0, pack_numbered(part, before))
 
 
@@ -316,10 +316,10 @@ _BLOB_EVENTS: Final = 2_000
 
 
 class Builder:
-    """Builds the events of groups. ``taken``: what those of each part have taken of the numbering."""
+    """Builds the events of groups. ``numbered``: what the events of each part use of the numbering."""
 
     def __init__(self, job: Job, stack: ExitStack) -> None:
-        self.taken: dict[int, Numbered] = {}
+        self.numbered: dict[int, Numbered] = {}
         self._job = job
         self._stack = stack
         self._render = output_format(job.output.format).renderer(job)
@@ -350,11 +350,11 @@ class Builder:
     def _part_blobs(
         self, part: int, decided: Sequence[Decided], places: Sequence[int], log_rows: Mapping[int, LogRow]
     ) -> Iterator[Blob]:
-        blob, bad, counts, taken = self._render(decided, places, log_rows, self._query_back)
+        blob, bad, counts, numbered = self._render(decided, places, log_rows, self._query_back)
         if blob is not None:
             yield Blob(EVENTS, part, places[0], pack_columns(blob))
-        if taken is not NOTHING:
-            self.taken[part] = total((self.taken.get(part, NOTHING), taken))
+        if numbered is not NOTHING:
+            self.numbered[part] = total((self.numbered.get(part, NOTHING), numbered))
         by_part: dict[int, list[BadLine]] = {part: []}
         for line in bad:
             by_part.setdefault(self._job.part_of(line[0]), []).append(line)

@@ -38,7 +38,7 @@ from eventlog.sql.dialect import Part
 
 
 class Numbered(NamedTuple):
-    """What some changes take of a numbering: how many numbers, the greatest time prefix, and the tables they are of."""
+    """What some changes use of a numbering: how many numbers, the greatest time prefix, and the tables they are of."""
 
     number: int = 0
     prefix: str = ""
@@ -54,7 +54,7 @@ NOTHING = Numbered()
 
 
 def total(several: Iterable[Numbered]) -> Numbered:
-    """What several take together."""
+    """Return what several use together."""
     number, prefix = 0, ""
     tables: set[str] = set()
     for one in several:
@@ -64,14 +64,14 @@ def total(several: Iterable[Numbered]) -> Numbered:
     return Numbered(number, prefix, frozenset(tables))
 
 
-def before_each(taken: dict[int, Numbered], parts: int) -> Iterator[tuple[int, Numbered]]:
-    """For every part, from 1 to ``parts``, what the parts before it take; parts that nothing precedes are left out."""
+def before_each(numbered: dict[int, Numbered], parts: int) -> Iterator[tuple[int, Numbered]]:
+    """For every part, from 1 to ``parts``, what the parts before it use; parts that nothing precedes are left out."""
     before = NOTHING
     for part in range(1, parts + 1):
         if before is not NOTHING:
             yield part, before
-        if part in taken:
-            before = total((before, taken[part]))
+        if part in numbered:
+            before = total((before, numbered[part]))
 
 
 # --- the job ----------------------------------------------------------------------------------------------------------
@@ -168,8 +168,8 @@ def snapshot_context(job: Job) -> Iterator[Context]:
 
 ROWS: Final = 0
 """Good rows of some objects, for the bucket that is the target."""
-TAKEN: Final = 1
-"""What the events of a part take of the numbering, for any bucket: the part, and ``Numbered``."""
+NUMBERED: Final = 1
+"""What the events of a part use of the numbering, for any bucket: the part, and ``Numbered``."""
 EVENTS: Final = 2
 """What is written of a part: the columns of its format. The target of this and all that follow is a part."""
 FATES: Final = 3
@@ -241,7 +241,7 @@ class Fates(NamedTuple):
 
 
 def pack_numbered(part: int, numbered: Numbered) -> bytes:
-    """The content of a blob ``TAKEN`` or ``BEFORE``."""
+    """The content of a blob ``NUMBERED`` or ``BEFORE``."""
     return json.dumps((part, numbered.number, numbered.prefix, sorted(numbered.tables))).encode()
 
 

@@ -108,11 +108,11 @@ DEFINITIONS = """<?xml version="1.0" encoding="UTF-8"?>
 
 
 def taken(driver: DriverConfig) -> dict[str, object]:
-    return {f"{one.section}.{one.key}": one.value for one in driver.taken}
+    return {f"{one.section}.{one.key}": one.value for one in driver.settings}
 
 
 def reasons(driver: DriverConfig) -> dict[str, str]:
-    return dict(driver.not_taken)
+    return dict(driver.left_out)
 
 
 def loaded(driver: DriverConfig, tmp_path: Path) -> Config:

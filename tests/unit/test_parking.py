@@ -155,7 +155,7 @@ def test_of_a_stream_half_of_what_is_sent_at_a_time_are_retries_and_those_due_lo
     (first,) = pending.envelopes(4, 1, now=0)
     for each, now in zip(first, (3, 0, 1, 2), strict=True):
         parked.park(each.object_id, now)
-        pending.hold(each)
+        pending.park(each)
     add("e", "f", "g")
     (envelope,) = pending.envelopes(4, 1, now=100)
     assert [each.object_id for each in envelope] == [("b",), ("c",), ("e",), ("f",)]
@@ -171,7 +171,7 @@ def test_of_a_stream_all_that_is_sent_are_retries_while_nothing_else_is_there() 
     (first,) = pending.envelopes(2, 1, now=0)
     for each in first:
         parked.park(each.object_id, 0)
-        pending.hold(each)
+        pending.park(each)
     (envelope,) = pending.envelopes(2, 1, now=1)
     assert [each.object_id for each in envelope] == [("a",), ("b",)]
 
@@ -215,7 +215,7 @@ def test_an_event_of_two_objects_waits_for_both_and_both_wait_for_it() -> None:
     assert [each.sent_id for each in first] == ["1", "2"]
     parked.park(("b",), 0)
     answer(pending, first[:1])
-    pending.hold(first[1])
+    pending.park(first[1])
     (second,) = pending.envelopes(8, 1, 0)
     assert [each.sent_id for each in second] == ["6"]  # all others stand behind b, which is parked
     answer(pending, list(second))
@@ -234,7 +234,7 @@ def test_an_event_of_all_objects_is_in_the_air_alone() -> None:
     (first,) = pending.envelopes(8, 1, 0)
     assert [each.sent_id for each in first] == ["1"]
     parked.park(("a",), 0)
-    pending.hold(first[0])
+    pending.park(first[0])
     assert taken(pending) == []
     (again,) = pending.envelopes(8, 1, 2)
     parked.release(("a",))
@@ -242,7 +242,7 @@ def test_an_event_of_all_objects_is_in_the_air_alone() -> None:
     (every,) = pending.envelopes(8, 1, 2)
     assert [each.sent_id for each in every] == ["2"]
     parked.park((), 2)
-    pending.hold(every[0])
+    pending.park(every[0])
     assert taken(pending, now=2) == []
     (every,) = pending.envelopes(8, 1, 4)
     answer(pending, list(every))
@@ -255,7 +255,7 @@ def test_answers_that_are_forgotten_bring_an_event_of_all_objects_back_before_th
     answer(pending, list(every))
     (behind,) = pending.envelopes(8, 1, 0)
     parked.park(("a",), 0)
-    pending.hold(behind[0])
+    pending.park(behind[0])
     pending.forget_answers()
     (every,) = pending.envelopes(8, 1, 0)
     assert [each.sent_id for each in every] == ["1"]

@@ -275,7 +275,7 @@ class Run:
                 self.pending.answer(verdict, answered)
         for event in judged.retried:
             if self.parking.is_waiting(event.object_id):
-                self.pending.hold(event)
+                self.pending.park(event)
         return ""
 
     def piece(self, change: Change, event_id: str, object_class: ObjectClass | None) -> Any:

@@ -53,7 +53,7 @@ class PendingEvent(NamedTuple):
 
 
 class Pending:
-    """Events are added, taken by ``envelopes``, and then answered, held or put back before more are taken.
+    """Events are added, chosen by ``envelopes``, and then answered, parked or put back before more are chosen.
 
     What is in ``answered`` was answered since the last flush, which alone makes an answer count.
     """
@@ -65,7 +65,7 @@ class Pending:
         self._ready: deque[PendingEvent] = deque()
         self._in_air: dict[int, PendingEvent] = {}
         # The events of parked objects, empty while the only one is in the air. One of two objects stands in both.
-        self._held: dict[ObjectId, deque[PendingEvent]] = {}
+        self._parked: dict[ObjectId, deque[PendingEvent]] = {}
         self._marks: deque[tuple[int, Place]] = deque()
 
     @property
@@ -75,8 +75,8 @@ class Pending:
 
     @property
     def parked(self) -> int:
-        """How many objects are parked, or have events that were held back behind a parked one."""
-        return len(self._held)
+        """How many objects are parked, or have events that wait behind a parked one."""
+        return len(self._parked)
 
     @property
     def span(self) -> int:
@@ -84,7 +84,7 @@ class Pending:
         return self._next - self._oldest()
 
     def next_due(self) -> float | None:
-        """When the next event that is held may be sent; None if none is held."""
+        """When the next event of a parked object may be sent; None if there is none."""
         return min((self._due(event) for event in self._heads()), default=None)
 
     def add(self, event_id: str, objects: tuple[ObjectId, ...], change: Change, piece: Any) -> None:
@@ -103,31 +103,31 @@ class Pending:
         over, and those that are ready. The former, of which those that are due longest come first, are at most a half
         (one at least) if there are others.
 
-        Those of parked objects among the latter are held on the way.
+        Those of parked objects among the latter are parked on the way.
         """
         self._parking.wake(self._parking.due(now))
         due = sorted((each for each in self._heads() if not self._parking.is_waiting(each.object_id)), key=self._due)
-        taken = due[: max(size * most // 2, 1) if self._ready else size * most]
-        for event in taken:
+        chosen = due[: max(size * most // 2, 1) if self._ready else size * most]
+        for event in chosen:
             for queue in event.queues:
-                self._held[queue].popleft()
-        objects = {queue for event in taken for queue in event.queues}
-        while self._ready and len(taken) < size * most and _EVERY not in self._held:
+                self._parked[queue].popleft()
+        objects = {queue for event in chosen for queue in event.queues}
+        while self._ready and len(chosen) < size * most and _EVERY not in self._parked:
             event = self._ready[0]
-            if not event.objects and (taken or self._held):
+            if not event.objects and (chosen or self._parked):
                 break  # it goes when all before it is answered
-            if any(queue in self._held for queue in event.queues):
-                self._hold_last(self._ready.popleft())
+            if any(queue in self._parked for queue in event.queues):
+                self._park_last(self._ready.popleft())
                 continue
             if not objects.isdisjoint(event.queues):
                 break
             objects.update(event.queues)
-            taken.append(self._ready.popleft())
+            chosen.append(self._ready.popleft())
             if not event.objects:
                 break
-        taken.sort()
-        self._in_air = {each.number: each for each in taken}
-        return [taken[first : first + size] for first in range(0, len(taken), size)]
+        chosen.sort()
+        self._in_air = {each.number: each for each in chosen}
+        return [chosen[first : first + size] for first in range(0, len(chosen), size)]
 
     def answer(self, verdict: Verdict, events: Sequence[PendingEvent]) -> None:
         """Events that were answered without retry."""
@@ -135,16 +135,16 @@ class Pending:
         for each in events:
             del self._in_air[each.number]
             for queue in each.queues:
-                if queue in self._held and not self._held[queue]:
-                    del self._held[queue]
+                if queue in self._parked and not self._parked[queue]:
+                    del self._parked[queue]
 
-    def hold(self, event: PendingEvent) -> None:
+    def park(self, event: PendingEvent) -> None:
         """An event whose object is parked now; what follows of the object waits behind it."""
         del self._in_air[event.number]
-        self._hold_first(event)
+        self._park_first(event)
 
     def put_back_unanswered(self) -> None:
-        """What was taken, and neither answered nor held, is sent again before all that follows it."""
+        """What is in the air, and neither answered nor parked, is sent again before all that follows it."""
         self._put_back(self._in_air.values())
         self._in_air = {}
 
@@ -162,44 +162,44 @@ class Pending:
         return place
 
     def _heads(self) -> list[PendingEvent]:
-        """The events that are held, and behind no other one of their objects."""
-        heads = {queue[0].number: queue[0] for queue in self._held.values() if queue}
-        return [each for each in heads.values() if all(self._held[one][0] is each for one in each.queues)]
+        """The events of parked objects that are behind no other one of their objects."""
+        heads = {queue[0].number: queue[0] for queue in self._parked.values() if queue}
+        return [each for each in heads.values() if all(self._parked[one][0] is each for one in each.queues)]
 
-    def _hold_first(self, event: PendingEvent) -> None:
+    def _park_first(self, event: PendingEvent) -> None:
         for queue in event.queues:
-            self._held.setdefault(queue, deque()).appendleft(event)
+            self._parked.setdefault(queue, deque()).appendleft(event)
 
-    def _hold_last(self, event: PendingEvent) -> None:
+    def _park_last(self, event: PendingEvent) -> None:
         for queue in event.queues:
-            self._held.setdefault(queue, deque()).append(event)
+            self._parked.setdefault(queue, deque()).append(event)
 
     def _put_back(self, events: Iterable[PendingEvent]) -> None:
         back = sorted(events, reverse=True)
         if any(not each.objects for each in back):
-            # What is held of single objects came behind it, and is sent again behind it.
-            held = {each.number: each for queue in self._held.values() for each in queue}
-            for each in held.values():
+            # What is parked of single objects came behind it, and is sent again behind it.
+            waiting = {each.number: each for queue in self._parked.values() for each in queue}
+            for each in waiting.values():
                 self._parking.release(each.object_id)
-            self._held = {}
-            back = sorted([*back, *held.values()], reverse=True)
+            self._parked = {}
+            back = sorted([*back, *waiting.values()], reverse=True)
         ready = []
         for each in back:
-            if any(queue in self._held for queue in each.queues):
-                self._hold_first(each)
+            if any(queue in self._parked for queue in each.queues):
+                self._park_first(each)
             else:
                 ready.append(each)
         if ready:  # of several envelopes, between which others may have been put back before
             self._ready = deque(sorted([*ready, *self._ready]))
 
     def _due(self, event: PendingEvent) -> float:
-        """When an event that is held may be sent."""
+        """When an event of a parked object may be sent."""
         parked = self._parking.get(event.object_id)
         return 0.0 if parked is None else parked.due
 
     def _oldest(self) -> int:
         """The number of the oldest event that is not answered; of the next one if there is none."""
-        first = [queue[0].number for queue in self._held.values() if queue]
+        first = [queue[0].number for queue in self._parked.values() if queue]
         if self._in_air:
             first.append(next(iter(self._in_air)))
         if self._ready:

@@ -169,7 +169,7 @@ class _MessageSteps:
     def __init__(self, reader: MessageReader, start: Mapping[Partition, int]) -> None:
         self.reader = reader
         self._start = start
-        self._taken = dict(start)
+        self._next_offsets = dict(start)
         self._delivered = dict(start)
         self._readable: set[str] = set()
         self._held: dict[str, list[tuple[Partition, int, Failure]]] = {}
@@ -186,7 +186,7 @@ class _MessageSteps:
     def token(self) -> dict[str, dict[str, int]]:
         """The next offsets, by topic and partition, of what need not be read again."""
         if not self.is_waiting:
-            self._delivered.update(self._taken)
+            self._delivered.update(self._next_offsets)
         token: dict[str, dict[str, int]] = {}
         for (topic, number), offset in sorted(self._delivered.items()):
             held = [held_at for partition, held_at, _ in self._held.get(topic, ()) if partition == (topic, number)]
@@ -230,7 +230,7 @@ class _MessageSteps:
     def _hold_or_skip(self, message: kafka.Record, error: UnknownSchema) -> Iterator[Failure]:
         """Skip a message, as soon as others of its topic can be read. Raises UnknownSchema."""
         topic, partition, unread = message.topic, _partition_of(message), _unread(message, error.code, str(error))
-        if topic in self._readable or partition not in self._taken:
+        if topic in self._readable or partition not in self._next_offsets:
             yield unread
             return
         held = self._held.setdefault(topic, [])
@@ -280,8 +280,8 @@ class _MessageSteps:
             fault = message if self.reader.is_waiting else held
             yield _unread(fault, FormatError.code, f"{type(error).__name__}: {error}")
         self._waiting = held if self.reader.is_waiting else None
-        if (partition := _partition_of(message)) in self._taken:
-            self._taken[partition] = max(self._taken[partition], message.offset + 1)
+        if (partition := _partition_of(message)) in self._next_offsets:
+            self._next_offsets[partition] = max(self._next_offsets[partition], message.offset + 1)
 
 
 def _unread(message: kafka.Record, code: str, why: str) -> Failure:
