@@ -1,8 +1,14 @@
-"""A change as a CloudEvent, and back; the format ``cloudevents`` of the converter (spec/cloudevents.md 3, 4, 5;
-CloudEvents 1.0.2, JSON format 1.0.2).
+"""Changes as CloudEvents, and back; the format ``cloudevents`` of the converter
+(spec/cloudevents.md 3, 4, 5; CloudEvents 1.0.2, JSON format 1.0.2).
 
-A change, and an event of a log, becomes a dict, of which ``json_bytes`` makes bytes. A file holds an event a line, or
-JSON arrays of events: a batch a line, or the whole file one array or one event, as printed for people.
+A change, or an event of a log, becomes a dict, which ``json_bytes`` writes. A file has an event or
+a JSON array of events on each line; or the whole file is one array or one event, as printed for
+people.
+
+Writing is a hot path: an event of a log is made from its steps without a Change in between
+(``data_reader``), and types, converters and readers are looked up once for each class. In return
+the rules of data stand twice, for changes and for steps, which
+test_steps_make_the_data_that_their_changes_make holds equal.
 """
 
 from __future__ import annotations
@@ -60,13 +66,16 @@ _SPECVERSION: Final = "1.0"
 DATA_TYPE: Final = "application/json"
 
 _OPS: Final = {op.lower(): op for op in ChangeOp}
-_new: Final = tuple.__new__  # a NamedTuple from its fields, in less than half the time
+_new: Final = tuple.__new__  # makes a NamedTuple from its fields in less than half the time
 _NOTHING: Final[Mapping[str, Value]] = {}
-_UPDATE, _TRUNCATE = ChangeOp.UPDATE, ChangeOp.TRUNCATE  # bound names: an enumeration's members are looked up slowly
+# names of the module, since looking up an enumeration's members is slow
+_UPDATE, _TRUNCATE = ChangeOp.UPDATE, ChangeOp.TRUNCATE
 
 
 class CloudEvent(NamedTuple):
-    """An event: its attributes (CloudEvents 1.0.2, "Context Attributes"), None = left out, and its data."""
+    """An event: its attributes (CloudEvents 1.0.2, "Context Attributes"), None = left out, and its
+    data.
+    """
 
     id: str
     source: str
@@ -77,7 +86,9 @@ class CloudEvent(NamedTuple):
     dataschema: str | None = None
 
     def attributes(self) -> dict[str, str]:
-        """All attributes but ``datacontenttype``, in the order in which they are written."""
+        """Return all attributes except ``datacontenttype``, in the order in which they are
+        written.
+        """
         event_id, source, event_type, subject, time, _, dataschema = self
         written = {"specversion": _SPECVERSION, "id": event_id, "source": source, "type": event_type}
         if dataschema is not None:
@@ -89,30 +100,33 @@ class CloudEvent(NamedTuple):
         return written
 
     def whole(self) -> dict[str, Any]:
-        """The event in the JSON format (JSON format 1.0.2, 3)."""
+        """Return the event in the JSON format (JSON format 1.0.2, 3)."""
         whole: dict[str, Any] = self.attributes()
         whole["datacontenttype"], whole["data"] = DATA_TYPE, self.data
         return whole
 
     def data_bytes(self) -> bytes:
-        """The data alone, as binary mode has them."""
+        """Return the data alone, as binary mode sends them."""
         return escaped_json_bytes(self.data)
 
     def whole_bytes(self) -> bytes:
-        """The event in the JSON format, on one line."""
+        """Return the event in the JSON format, on one line."""
         return escaped_json_bytes(self.whole())
 
 
 def batch_line(events: Iterable[CloudEvent]) -> bytes:
-    """A batch (JSON format 1.0.2, 4) as a line of a file."""
+    """Return a batch (JSON format 1.0.2, 4) as a line of a file."""
     return b"[%b]\n" % b",".join([event.whole_bytes() for event in events])
 
 
 def event_writer(
     source: str, event_type: str, encoding: JsonEncoding = DEFAULT_ENCODING, dataschema: str | None = None
 ) -> Callable[[Change, str, str | None, ObjectClass | None], CloudEvent]:
-    """The function that makes the event of a change, its id, subject and class given, None = not known; the rest as
-    ``attribute_writer`` has it. Raises NeedsQueryBack and NeedsRowCodec for a change without its row.
+    """Return the function that makes the event of a change from the change, its id, subject (None =
+    none) and class (None = unknown).
+
+    ``attribute_writer`` sets the other attributes. The function raises NeedsQueryBack and
+    NeedsRowCodec for a change without its row.
     """
     with_data = attribute_writer(source, event_type, dataschema)
 
@@ -128,8 +142,11 @@ def event_writer(
 def attribute_writer(
     source: str, event_type: str, dataschema: str | None
 ) -> Callable[[str, str | None, datetime | None, Mapping[str, Any]], CloudEvent]:
-    """The function that makes an event of its id, subject and time, None = not known, and its data. A subject that no
-    attribute may hold is left out. Raises NotExpressible for such an id.
+    """Return the function that makes an event from its id, subject (None = none), time (None =
+    unknown) and data.
+
+    A subject that no attribute may hold is left out. The function raises NotExpressible for such an
+    id.
     """
     type_of = type_writer(event_type)
 
@@ -149,13 +166,15 @@ def attribute_writer(
 
 
 def subject_of(text: str | None) -> str | None:
-    """The subject, None for one that no attribute may hold."""
+    """Return the subject, None if no attribute may hold it."""
     return text if text and is_text(text) else None
 
 
 @lru_cache(maxsize=4096)
 def schema_uri(template: str | None, schema: str | None, table: str) -> str | None:
-    """The attribute ``dataschema``: the option, its names percent-encoded; None without it."""
+    """Return the attribute ``dataschema``: the option with percent-encoded names; None without the
+    option.
+    """
     if template is None:
         return None
     names = {"schema": schema or "", "class": table}
@@ -163,8 +182,9 @@ def schema_uri(template: str | None, schema: str | None, table: str) -> str | No
 
 
 def type_writer(template: str) -> Callable[[str, str | None, str], str]:
-    """The function that gives the type of events; of names a character that attributes may not hold stands there
-    percent-encoded.
+    """Return the function that fills the template of the type of events.
+
+    Characters of names that attributes may not hold are percent-encoded.
     """
 
     @lru_cache(maxsize=4096)
@@ -176,8 +196,9 @@ def type_writer(template: str) -> Callable[[str, str | None, str], str]:
 
 
 class _Converters(dict[str, InJson]):
-    """How the values of a class's columns stand in JSON, by the names that events have for them; those of a column that
-    is not known by themselves.
+    """The converters of a class's columns to JSON, by the names that events have for them.
+
+    A column that is unknown has the converter of values without a type.
     """
 
     def __init__(self, types: Mapping[str, ColumnType], encoding: JsonEncoding) -> None:
@@ -194,7 +215,9 @@ def _converters_of(object_class: ObjectClass | None, encoding: JsonEncoding) -> 
 
 
 def types_of(object_class: ObjectClass | None) -> Mapping[str, ColumnType]:
-    """The types of the columns of a class by the names that events have for them, none of one that is not known."""
+    """Return the types of a class's columns by the names that events have for them, empty for an
+    unknown class.
+    """
     if object_class is None:
         return {}
     types = {attribute.name: attribute.column.type for attribute in object_class.attributes}
@@ -202,7 +225,9 @@ def types_of(object_class: ObjectClass | None) -> Mapping[str, ColumnType]:
 
 
 def data_of(change: Change, object_class: ObjectClass | None, encoding: JsonEncoding) -> dict[str, Any]:
-    """The data of an event (spec/cloudevents.md 4). ``object_class``: of its table, None = not known."""
+    """Return the data of an event (spec/cloudevents.md 4); ``object_class`` is the class of its
+    table, None = unknown.
+    """
     schema, table, op, key_parts, before, after, _, _, transaction_id, number, is_last, _, user, extras = change
     converters, key = _converters_of(object_class, encoding), dict(key_parts or ())
     before, after = before or _NOTHING, after or _NOTHING
@@ -246,7 +271,7 @@ def data_of(change: Change, object_class: ObjectClass | None, encoding: JsonEnco
 def _without_columns(
     op: ChangeOp, schema: str | None, table: str, key: Key | None, converters: _Converters
 ) -> dict[str, Any]:
-    """The members of data that say what was done to which object."""
+    """Return the members of data that name the operation and the object."""
     data: dict[str, Any] = {"operation": op.lower()}
     if schema is not None:
         data["schema"] = schema
@@ -257,24 +282,25 @@ def _without_columns(
 
 
 def _changed_key(change: Change) -> list[str]:
-    """The key columns that an update changes."""
+    """Return the key columns that an update changes."""
     before, changed = change.before or _NOTHING, change.changed or ()
     return [name for name, value in change.key or () if name in changed or (name in before and before[name] != value)]
 
 
-# --- a log's events ---------------------------------------------------------------------------------------------------
+# --- the events of a log
+# ----------------------------------------------------------------------------------------------
 
 
 def data_reader(
     catalog: Catalog, values: ValueOptions, encoding: JsonEncoding
 ) -> Callable[[Outgoing, str | None], Any]:
-    """The function that gives the data of an event of a log, whose user is given: those of its change.
+    """Return the function that makes the data of a log's event from the event and its user: the
+    data of its change.
 
-    They are made of its steps: by way of a Change, its images and what differs in them, an event takes a third more
-    CPU from its rows to its bytes (bench/RESULTS.md, "One path to JSON").
-    test_steps_make_the_data_that_their_changes_make holds both equal.
-
-    ``values``: what the events were written with. A value that Python cannot hold as its type stays text.
+    The function makes them from the steps. By way of a Change, its images and their differences, an
+    event takes a third more CPU from its rows to its bytes (bench/RESULTS.md, "One path to JSON").
+    ``values`` are the options with which the events were written. A value that Python cannot hold
+    as its type stays text.
     """
     schema = catalog.schema
     reader_of = lru_cache(maxsize=1024)(lambda object_class: _ClassReader(object_class, values, encoding))
@@ -296,7 +322,7 @@ def data_reader(
 
 
 class _ClassReader:
-    """Reads keys and steps of the events of a class."""
+    """A reader of the keys and steps of a class's events."""
 
     __slots__ = ("_attributes", "_class", "_values", "converters")
 
@@ -312,7 +338,9 @@ class _ClassReader:
             return tuple((part.name, part.value) for part in table_key.parse(text))
 
     def columns(self, operation: Operation, steps: Iterable[CheckedRow], key: Key) -> dict[str, dict[str, Any]]:
-        """Old and new values of the columns that an event changes; of those of the key it says the ones that move."""
+        """Return old and new values of the columns that an event changes; of the key's columns only
+        those that move.
+        """
         columns: dict[str, dict[str, Any]] = {}
         is_add, of_key = operation == Operation.ADD, dict(key)
         for attribute, rows in by_attribute(steps):
@@ -338,7 +366,9 @@ class _ClassReader:
 
 
 def _text_reader(attribute: Attribute, values: ValueOptions) -> ReadValue:
-    """The function that reads the texts of an attribute. Text that is no value of Python's stays text."""
+    """Return the function that reads the texts of an attribute. Text that Python cannot hold as a
+    value stays text.
+    """
     read = attribute_reader(attribute.value_type, attribute, values)
     if read is str:
         return read
@@ -353,7 +383,9 @@ def _text_reader(attribute: Attribute, values: ValueOptions) -> ReadValue:
 
 
 def referenced_key(association: str) -> str:
-    """The text of the key value that a reference holds in place of its column's (spec/xds.md 6.4)."""
+    """Return the text of the key value in a reference, which stands in place of the column's value
+    (spec/xds.md 6.4).
+    """
     return parse_association(association)[0][0].value
 
 
@@ -361,10 +393,12 @@ def referenced_key(association: str) -> str:
 
 
 def change_of(event: Any, catalog: Catalog | None = None, encoding: JsonEncoding = DEFAULT_ENCODING) -> Change | None:
-    """The change of an event in the JSON format; None if its data are none of ours. Text stays text; by the catalogue
-    JSON and arrays become the text that the database has of them.
+    """Return the change of an event in the JSON format; None if its data are not written by
+    eventlog.
 
-    Raises FormatError for what is no CloudEvent, or whose data are not as spec/cloudevents.md 4 says.
+    Text stays text; JSON and arrays become the text of the database if the catalogue knows their
+    columns. Raises FormatError for a value that is no CloudEvent, or whose data break
+    spec/cloudevents.md 4.
     """
     if not isinstance(event, dict):
         raise FormatError(f"a CloudEvent is a JSON object, not {type(event).__name__}")
@@ -441,7 +475,7 @@ def _cells(data: Mapping[str, Any], name: str) -> Mapping[str, Mapping[str, Any]
 
 
 def _moment(text: str) -> datetime:
-    """The moment of ``time`` (RFC 3339)."""
+    """Return the moment of ``time`` (RFC 3339) in UTC."""
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise FormatError(f"time {shown(text)} says no zone, as RFC 3339 has it")
@@ -454,9 +488,11 @@ _ENDINGS: Final = (".json", ".jsonl", ".ndjson")
 
 
 def read(source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
-    """The changes of the events of a file, or of the files of a directory in the order of their names.
+    """Yield the changes of the events of a file, or of the files of a directory in the order of
+    their names.
 
-    What cannot be read is passed over; events whose data are none of ours are counted as ``other_events``.
+    An event that cannot be read is reported and skipped. Events with data of other programs are
+    counted as ``other_events``.
     """
     catalog, encoding = catalog_of(options.catalog), JsonEncoding(nested_values=options.nested_values)
     for path in source_files(Path(source), f"{', '.join(_ENDINGS)} file", _ENDINGS):
@@ -477,7 +513,9 @@ def read(source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
 
 
 def _values(file: BinaryIO, path: Path, report: Report) -> Iterator[tuple[str, Any]]:
-    """The values of a file with their places: one a line, or, if its first line goes on, the file is one."""
+    """Yield the values of a file with their places: one for each line, or one for the file if its
+    first value spans lines.
+    """
     is_first = True
     for number, line in numbered_lines(file, path):
         place = f"{path}, line {number}"
@@ -496,13 +534,15 @@ def _values(file: BinaryIO, path: Path, report: Report) -> Iterator[tuple[str, A
 
 
 def _goes_on(line: bytes) -> bool:
-    """Whether a line begins a value that goes on behind it."""
+    """Return True if a line begins a value that later lines continue."""
     text = line.strip().removeprefix(b"\xef\xbb\xbf")
     return text[:1] in (b"{", b"[") and text[-1:] not in (b"}", b"]")
 
 
 def write(changes: Iterable[Change], target: str, options: WriteOptions, report: Report) -> None:
-    """Changes as events in a file, whole or not at all. One that no event can hold is passed over."""
+    """Write changes as events to a file, whole or not at all. A change that no event can hold is
+    reported and skipped.
+    """
     catalog = catalog_of(options.catalog)
     encoding = JsonEncoding(options.integers, options.nested_values)
     event_of = event_writer(options.source, options.event_type, encoding, options.dataschema)
@@ -521,7 +561,9 @@ def write(changes: Iterable[Change], target: str, options: WriteOptions, report:
 
 
 def _named(change: Change, catalog: Catalog | None) -> tuple[Change, str | None]:
-    """The change with the key that the catalogue knows, and the association of its object; None if there is none."""
+    """Return the change with the key of its class in the catalogue, and the association of its
+    object or None.
+    """
     object_class = class_of_change(catalog, change)
     if change.op is ChangeOp.TRUNCATE:
         return change, None
@@ -533,5 +575,5 @@ def _named(change: Change, catalog: Catalog | None) -> tuple[Change, str | None]
         return change, None
     try:
         return change, association_text(change, change.key, object_class)
-    except NotExpressible:  # a key with NULL, or with characters that no association holds: the data have it
+    except NotExpressible:  # a key with NULL, or with characters that no association can hold, stands in the data
         return change, None

@@ -1,4 +1,4 @@
-"""The format ``cloudevents``: all that others know of it."""
+"""The format ``cloudevents``, as the rest of the program knows it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from eventlog.model import Change
 
 
 class CloudEventsFormat(Format):
-    """CloudEvents in JSON: an event, or an array of events, a line (spec/cloudevents.md)."""
+    """CloudEvents in JSON, one event or one array of events on each line (spec/cloudevents.md)."""
 
     name = "cloudevents"
     title = "CloudEvents"

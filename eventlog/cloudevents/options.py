@@ -1,4 +1,6 @@
-"""The options of reading and writing CloudEvents, and the mode that a sink takes (spec/cloudevents.md 1, 2)."""
+"""The options of reading and writing CloudEvents, and the modes that sinks support
+(spec/cloudevents.md 1, 2).
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ _NOT_HELD: Final = "\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef" + "".join(
     f"{chr(plane + 0xFFFE)}{chr(plane + 0xFFFF)}" for plane in range(0, 0x110000, 0x10000)
 )
 is_text: Final = re.compile(f"[ -~]*(?:[^ -~{_NOT_HELD}]+[ -~]*)*").fullmatch
-"""Whether attributes may hold all characters of a text (CloudEvents 1.0.2, "Type System", String)."""
+"""A match if attributes may hold all characters of a text (CloudEvents 1.0.2, "Type System",
+String).
+"""
 
 _is_uri_reference: Final = re.compile(r"(?:[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]|%[0-9A-Fa-f]{2})+").fullmatch
 
@@ -94,7 +98,7 @@ DATASCHEMA: Final = Option(
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions(CheckedOptions):
-    """Options of the reader: by the catalogue it makes dates, decimals, bytes and so on of texts."""
+    """Options of the reader. With a catalogue, texts become dates, decimals, bytes and so on."""
 
     catalog: CatalogOption = shared(CATALOG)
     nested_values: str = shared(NESTED_VALUES, about="json, jsonb and arrays: how the events have them")
@@ -136,14 +140,16 @@ class PublishOptions(FileOptions):
 
 
 def mode_of(chosen: str | None, publishing: Publishing) -> str:
-    """Return the mode of events; ``chosen``: the option, None = the one that is usual for what takes them."""
+    """Return the mode of events: the option ``chosen``, or if it is None the usual mode of the
+    sink.
+    """
     if publishing.in_records:
         return chosen or BINARY
     return chosen or (STRUCTURED if publishing.file_layout == "lines" and not publishing.in_messages else BATCHED)
 
 
 def refused_mode(chosen: str | None, publishing: Publishing) -> str | None:
-    """Return why the sink cannot take the mode that is chosen, None if it can."""
+    """Return why the sink does not support the chosen mode, None if it does."""
     if chosen == BATCHED and publishing.in_records:
         return "a record of Kafka is one event (Kafka protocol binding 1.3): set structured or binary"
     if chosen == BINARY and not publishing.has_headers:

@@ -40,7 +40,9 @@ def source_of(publishing: Publishing) -> str:
 
 
 class CloudEventWriter(EventWriter[CloudEvent]):
-    """Events to CloudEvents, in the mode that the sink takes if none is chosen (spec/cloudevents.md 2)."""
+    """A writer of events as CloudEvents, in the chosen mode or else the usual one of the sink
+    (spec/cloudevents.md 2).
+    """
 
     needs = frozenset({Need.TIMES})
     joins_new_key = True
@@ -86,7 +88,9 @@ class CloudEventWriter(EventWriter[CloudEvent]):
         return _http_headers(pieces[0]) if self.mode == BINARY else ()
 
     def records(self, key: bytes, piece: CloudEvent) -> tuple[KafkaRecord, ...]:
-        """Return a record of Kafka protocol binding 1.0.2: binary content mode (3.2), or structured (3.3)."""
+        """Return a record of Kafka protocol binding 1.0.2: binary content mode (3.2), or structured
+        (3.3).
+        """
         if self.mode != BINARY:
             headers = ((_CONTENT_TYPE, STRUCTURED_TYPE.encode()),)
             return (KafkaRecord(None, key, piece.whole_bytes(), headers),)
@@ -102,7 +106,7 @@ class CloudEventWriter(EventWriter[CloudEvent]):
         return piece.whole_bytes().decode()
 
     def preview(self, catalog: Catalog, flight: FlightState, events: Sequence[Outgoing]) -> str:
-        """Return the events as lines, in whatever mode they are sent."""
+        """Return the events as lines, whichever mode sends them."""
         written = self.write(catalog, flight, events)
         return _lines([event for event in written if isinstance(event, CloudEvent)]).decode()
 
@@ -112,7 +116,9 @@ def _lines(events: Sequence[CloudEvent]) -> bytes:
 
 
 def _http_headers(event: CloudEvent) -> tuple[tuple[str, str], ...]:
-    """The attributes of an event of binary content mode (HTTP protocol binding 1.0.2, 3.1.3)."""
+    """Return the attributes of an event as headers of binary content mode (HTTP protocol binding
+    1.0.2, 3.1.3).
+    """
     return tuple((f"ce-{name}", _in_header(value)) for name, value in event.attributes().items())
 
 
@@ -120,5 +126,7 @@ _TO_BE_ENCODED: Final = re.compile(r'[^!-~]|["%]')
 
 
 def _in_header(value: str) -> str:
-    """A value percent-encoded as HTTP protocol binding 1.0.2, 3.1.3.2 says: blank, quote, percent, beyond ASCII."""
+    """Percent-encode a value by HTTP protocol binding 1.0.2, 3.1.3.2: blank, quote, percent and
+    characters beyond ASCII.
+    """
     return _TO_BE_ENCODED.sub(lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode()), value)

@@ -17,9 +17,9 @@ _WORDS: Final = ["NaN", "Infinity", "-Infinity"]
 def schema_of(
     object_class: ObjectClass, schema: str | None, encoding: JsonEncoding, dataschema: str | None = None
 ) -> Mapping[str, Any]:
-    """The schema that the data of every event of a class follow.
+    """Return the schema that the data of every event of a class follow.
 
-    ``schema``: that of its table, None = there is none. ``dataschema``: the option of this name.
+    ``schema`` is that of its table, None = there is none. ``dataschema`` is the option of this name.
     """
     key = {column.name: value_schema(column.type, encoding) for column in object_class.key}
     columns = {name: _old_and_new(_or_null(one)) for name, one in key.items()}
@@ -59,7 +59,7 @@ def _old_and_new(value: Any, *, is_set: bool = False) -> dict[str, Any]:
 
 
 def value_schema(type: ColumnType, encoding: JsonEncoding) -> Any:
-    """What a value of a column that is not NULL is in JSON (spec/cloudevents.md 4)."""
+    """Return the JSON Schema of a column's values other than NULL (spec/cloudevents.md 4)."""
     if encoding.nested_values == "json":
         if is_json(type):
             return True

@@ -18,50 +18,51 @@ from eventlog.errors import BadValue
 from eventlog.model import Lob, Value
 
 InJson: TypeAlias = Callable[[Value], Any]
-"""A value of a column -> what stands for it in JSON."""
+"""A function from a value of a column to its JSON."""
 
 TextInJson: TypeAlias = Callable[[str], Any]
-"""The text of a value in the log -> what stands for it in JSON."""
+"""A function from the log's text of a value to its JSON."""
 
 
 class JsonEncoding(NamedTuple):
-    """How values stand in JSON: the options ``integers`` and ``nested_values``."""
+    """The encoding of values in JSON: the options ``integers`` and ``nested_values``."""
 
     integers: str = "number"
     nested_values: str = "json"
 
 
 DEFAULT_ENCODING: Final = JsonEncoding()
-"""As the options are by default."""
+"""The encoding by the default options."""
 
 _EXACT_DIGITS: Final = 15
-"""Digits of the integers that every reader of JSON keeps exactly (RFC 8259 6)."""
+"""The number of digits of integers that every reader of JSON keeps exactly (RFC 8259 6)."""
 
 _is_integer: Final = re.compile(r"0|-?[1-9][0-9]*").fullmatch
 
 
 def is_wide(type: ColumnType | None) -> bool:
-    """Whether a column may hold integers that not every reader of JSON keeps exactly."""
+    """Return True if a column may hold integers that some readers of JSON do not keep exactly."""
     if type is None or type.kind is not Kind.INTEGER:
         return type is None
     return type.bits == 64 or (type.bits == 0 and (not type.sizes or type.sizes[0] > _EXACT_DIGITS))
 
 
 def is_json(type: ColumnType) -> bool:
-    """Whether a column holds JSON."""
+    """Return True if a column holds JSON."""
     return type.sql.lower() in ("json", "jsonb")
 
 
 def element_type(type: ColumnType) -> ColumnType | None:
-    """The type of the elements of an array of PostgreSQL; None for a column of another type."""
-    if not type.sql.endswith("[]") or type.sql.startswith("box["):  # whose elements are parted by semicolons
+    """Return the type of the elements of a PostgreSQL array; None for a column of another type."""
+    # the elements of box[] are separated by semicolons
+    if not type.sql.endswith("[]") or type.sql.startswith("box["):
         return None
     return parse_type(type.sql[:-2].rstrip("[]").replace("double precision", "double"))
 
 
 @lru_cache(maxsize=4096)
 def value_converter(type: ColumnType | None, encoding: JsonEncoding) -> InJson:
-    """The function that gives what stands in JSON for the values of a column; None = a column whose type is not known.
+    """Return the function that converts values of a column to JSON; ``type`` None = unknown.
 
     A float is finite, or its word; integers are of any size.
     """
@@ -92,17 +93,19 @@ _convert_plain: Final = value_converter(None, DEFAULT_ENCODING)
 
 
 def as_in_key(value: Value, converted: Any) -> Any:
-    """What stands in JSON for a value of a key column: a decimal as in the canonical key (spec/event-log.md 4.3), as
-    its column has it in the subject, so that it has one text wherever it stands.
+    """Return the JSON of a value of a key column.
+
+    A decimal has the text of the canonical key (spec/event-log.md 4.3), so that it is equal in the
+    key and in the subject.
     """
     return converted.rstrip("0").rstrip(".") if isinstance(value, Decimal) and "." in converted else converted
 
 
 @lru_cache(maxsize=4096)
 def text_converter(type: ColumnType, encoding: JsonEncoding) -> TextInJson:
-    """The function that gives what stands in JSON for the log's text of a column.
+    """Return the function that converts the log's text of a column to JSON.
 
-    Text that is no value of Python's stays text.
+    Text that Python cannot hold as a value stays text.
     """
     if type.kind is Kind.INTEGER:
         return str if encoding.integers == "text" and is_wide(type) else _integer
@@ -127,7 +130,9 @@ def text_converter(type: ColumnType, encoding: JsonEncoding) -> TextInJson:
 
 
 _NESTED: Final = frozenset({Kind.INTEGER, Kind.EXACT, Kind.APPROXIMATE, Kind.BOOLEAN})
-"""The kinds whose elements in an array are written as values of a column; others stay text."""
+"""The kinds whose array elements are written as values of a column; elements of other kinds stay
+text.
+"""
 
 
 def _integer(text: str) -> Any:
@@ -140,12 +145,12 @@ def _integer(text: str) -> Any:
 
 
 def _document(text: str) -> Any:
-    """JSON out of a column as it stands, on one line; what is none stays text."""
+    """Return the JSON of a column unchanged, on one line; text that is not JSON stays text."""
     try:
         json.loads(text, parse_constant=_refuse, parse_int=len, parse_float=len)
     except (ValueError, RecursionError):
         return text
-    # A line break within a string is an escape, so these are blanks between.
+    # A line break within a string is an escape, so these line breaks lie between the tokens.
     return JsonText(text.translate(_BREAKS) if "\n" in text or "\r" in text else text)
 
 
@@ -174,11 +179,12 @@ def _array_converter(convert_element: TextInJson) -> TextInJson:
 _BOUNDS: Final = re.compile(r"(?:\[[0-9+-]+:[0-9+-]+\])+=")
 _TOKEN: Final = re.compile(r'\s*([{},]|"(?:[^"\\]|\\.)*"|[^{},"\s\\](?:[^{},"\\]|\\.)*)\s*', re.DOTALL)
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
-_DEEPEST: Final = 6  # dimensions of PostgreSQL
+_DEEPEST: Final = 6  # the greatest number of dimensions in PostgreSQL
 
 
 def array_of(text: str) -> list[Any]:
-    """The elements of an array as PostgreSQL writes it, texts and None, nested by dimensions; the bounds are left out.
+    """Return the elements of an array as PostgreSQL writes it: texts and None, nested by
+    dimensions, without the bounds.
 
     Raises ValueError.
     """
@@ -226,7 +232,7 @@ def _element(word: str) -> str | None:
 
 
 def array_text(elements: Sequence[Any]) -> str:
-    """The text that PostgreSQL writes of an array."""
+    """Return the text that PostgreSQL writes for an array."""
     return "{" + ",".join(map(_element_text, elements)) + "}"
 
 
@@ -256,10 +262,11 @@ def _plain_text(value: Any) -> str:
 
 
 def read_json(value: Any, type: ColumnType | None, encoding: JsonEncoding) -> Value:
-    """The value of a column out of JSON, as ``parsed_json`` gives it. Text stays text, but that of JSON and arrays.
+    """Return the value of a column from JSON, as ``parsed_json`` returns it. Text stays text; JSON
+    and arrays become text.
 
-    Without a type an array of plain values is taken for several values of one attribute, and one with others in it, as
-    an object, for JSON.
+    Without a type an array of plain values becomes the values of a multi-valued attribute; an
+    object, or an array with objects or arrays in it, becomes JSON.
     """
     if value is None:
         return None
@@ -279,7 +286,7 @@ def read_json(value: Any, type: ColumnType | None, encoding: JsonEncoding) -> Va
 
 
 def document_text(value: Any) -> str:
-    """JSON on one line, its numbers with all their digits."""
+    """Return JSON on one line, numbers with all their digits."""
     if isinstance(value, dict):
         return "{" + ",".join(f"{document_text(name)}:{document_text(one)}" for name, one in value.items()) + "}"
     if isinstance(value, list):
