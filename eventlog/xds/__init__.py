@@ -1,1 +1,1 @@
-"""XDS: writer, reader, answers, schema (spec/xds.md)."""
+"""The format XDS: writer, reader, answers, schema (spec/xds.md)."""

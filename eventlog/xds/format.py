@@ -1,7 +1,9 @@
-"""XDS documents read: their events (spec/xds.md 1, 2), the verdicts of a receiver's answer (spec/xds.md 7); and the
-change format ``xds``, such documents in files (spec/change-model.md 2, 3.2, 4).
+"""The reading of XDS documents: their events (spec/xds.md 1, 2), and the verdicts of a receiver's
+answer (spec/xds.md 7); and the change format ``xds``, such documents in files (spec/change-model.md
+2, 3.2, 4).
 
-Documents come from outside: there is no DTD, no entity but the five of XML, no network, and a bound on their size.
+Documents come from outside: no DTD is accepted, no entity but the five of XML, no network is used,
+and their size is bounded.
 """
 
 from __future__ import annotations
@@ -51,17 +53,18 @@ from eventlog.xds.publish import XdsWriter
 from eventlog.xds.writer import Header, file_form, line_form, write_event
 
 DEFAULT_LIMIT: Final = 256 * 1024 * 1024
-"""Bytes of the largest document that is read if nothing else is said."""
+"""The default limit on the bytes of a document that is read."""
 VALUE_TYPES: Final = frozenset({"string", "int", "state", "octet", "time", "dn"})
 """The types of a value (spec/xds.md 6.1, 6.4)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What stands in one envelope.
+    """The content of one envelope.
 
-    ``heartbeat``: there is a heartbeat status (spec/xds.md 7). ``others``: names of the other elements of the input in
-    order; they are no changes (spec/change-model.md 3.2), and the caller says or counts that they were passed over.
+    ``heartbeat`` is True if it contains a heartbeat status (spec/xds.md 7). ``others`` are the names of
+    the other elements of the input in order. They are no changes (spec/change-model.md 3.2); the caller
+    reports that they were skipped.
     """
 
     events: tuple[Event, ...]
@@ -72,13 +75,14 @@ class Document:
 
 
 def read_events(document: bytes | str, limit: int = DEFAULT_LIMIT) -> Document:
-    """The events of one envelope, in whatever form it is written.
+    """Read the events of one envelope, however it is laid out.
 
-    ``limit`` in bytes. An event-id that is not there is the empty text, a value without type is a string. An attribute
-    without any value (remove-all-values alone) is of type string, as the document does not say it; one of times and
-    special times is of type time.
-    Raises XdsError, with the line: not well-formed, a DOCTYPE, larger than ``limit``, an element inside an event that
-    is not of the vocabulary.
+    ``limit`` is in bytes. A missing event-id is the empty text, and a value without type is a
+    string. An attribute without any value (remove-all-values alone) is of type string, since the
+    document does not say it; one of times and special times is of type time.
+
+    Raises XdsError, with the line, for a document that is not well-formed, has a DOCTYPE, is larger
+    than ``limit`` or has an unknown element inside an event.
     """
     root = parse_document(document, limit)
     if root.tag != "nds":
@@ -110,17 +114,20 @@ def read_events(document: bytes | str, limit: int = DEFAULT_LIMIT) -> Document:
 
 
 def parse_document(document: bytes | str, limit: int = DEFAULT_LIMIT) -> etree._Element:
-    """The root element of a document from outside, without comments and processing instructions.
+    """Parse a document from outside to its root element, without comments and processing
+    instructions.
 
-    ``document``: text, or bytes in UTF-8, UTF-16 with byte order mark, or a declared ISO 8859-1, 8859-15, Windows-1252.
-    ``limit`` in bytes. Raises XdsError: not well-formed, a DOCTYPE, another encoding, larger than ``limit``.
+    ``document`` is text, or bytes in UTF-8, UTF-16 with byte order mark, or a declared ISO 8859-1,
+    8859-15 or Windows-1252. ``limit`` is in bytes. Raises XdsError for a document that is not
+    well-formed, has a DOCTYPE or another encoding, or is larger than ``limit``.
     """
     data = _utf8(document)
     if len(data) > limit:
         raise XdsError(
             f"the document has {len(data)} bytes, {limit} are read at most: raise the limit or send less at a time"
         )
-    # Looked for before parsing: the parser would expand entities in attribute values, and with huge_tree without bound.
+    # The DOCTYPE is searched before parsing: the parser would expand entities in attribute values,
+    # and with huge_tree without bound.
     prolog = _PROLOG.match(data)
     end = prolog.end() if prolog else 0
     if data.startswith(b"<!DOCTYPE", end):
@@ -134,8 +141,9 @@ def parse_document(document: bytes | str, limit: int = DEFAULT_LIMIT) -> etree._
     return root
 
 
-# The encoding is settled before, so that this parser and the search for a DOCTYPE see the same characters. huge_tree
-# lets a value be longer than 10 MB; depth stays bounded by libxml2, length by ``limit``.
+# The data is UTF-8 by now, so this parser and the search for a DOCTYPE see the same characters.
+# huge_tree allows values longer than 10 MB; libxml2 still bounds the depth, and ``limit`` the
+# length.
 _PARSER = etree.XMLParser(
     encoding="utf-8",
     resolve_entities=False,
@@ -247,11 +255,13 @@ _EVENTS: Final[Mapping[str, tuple[Operation, str | None, Callable[[etree._Elemen
     "modify": (Operation.MODIFY, "modify-attr", _modify_attr),
     "delete": (Operation.DELETE, None, _add_attr),
 }
-"""The events by their elements: the element of an attribute, None if there can be none, and what reads it."""
+"""The events by their elements: operation, element of an attribute (None if there is none), and the
+function that reads it.
+"""
 
 
 def _values(element: etree._Element, types: set[str]) -> tuple[str, ...]:
-    """The values of an element; their types are added to ``types``."""
+    """Return the values of an element, and add their types to ``types``."""
     values: list[str] = []
     for child in element:
         if child.tag != "value":
@@ -270,11 +280,11 @@ def _values(element: etree._Element, types: set[str]) -> tuple[str, ...]:
 
 
 def _one_type(element: etree._Element, types: set[str]) -> str:
-    if types == {"string", "time"}:  # with special times (spec/xds.md 6.3)
+    if types == {"string", "time"}:  # an attribute with special times (spec/xds.md 6.3)
         texts = [value.text or "" for value in element.iter("value") if value.get("type", "string") == "string"]
         if all(map(is_special, texts)):
             return "time"
-    if types == {"string", "int"}:  # with NaN (spec/xds.md 6.1)
+    if types == {"string", "int"}:  # an attribute with NaN (spec/xds.md 6.1)
         texts = [value.text or "" for value in element.iter("value") if value.get("type", "string") == "string"]
         if set(texts) <= EXACT_WORDS:
             return "int"
@@ -290,7 +300,7 @@ def _one_type(element: etree._Element, types: set[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DocumentOptions(CheckedOptions):
-    """Options of reader and writer, those of spec/event-log.md 9 under their names there."""
+    """Options that reader and writer share, under the names of spec/event-log.md 9."""
 
     catalog: CatalogOption = shared(CATALOG)
     time_syntax: str = shared(TIME_SYNTAX)
@@ -301,11 +311,11 @@ class DocumentOptions(CheckedOptions):
     referential: str = shared(REFERENTIAL)
 
     def values(self) -> ValueOptions:
-        """How values are spelled."""
+        """Return the options that shape values."""
         return ValueOptions(self.time_syntax, self.time_zone, self.char_padding, self.special_times)
 
     def classes(self, values: ValueOptions) -> Catalog | None:
-        """The classes of the catalogue, None without one. Raises ConfigError."""
+        """Return the classes of the catalogue, None without one. Raises ConfigError."""
         return catalog_of(
             self.catalog, values=values, meta_identifiers=self.meta_identifiers, referential=self.referential
         )
@@ -313,14 +323,14 @@ class DocumentOptions(CheckedOptions):
 
 @dataclass(frozen=True, slots=True)
 class DocumentReaderOptions(DocumentOptions):
-    """Options of the reader; the others say how the documents were written."""
+    """Options of the reader; all but ``limit`` are those with which the documents were written."""
 
     limit: int = option(DEFAULT_LIMIT, integer(1, 1 << 40), "bytes of the largest document")
 
 
 @dataclass(frozen=True, slots=True)
 class PublishOptions(CheckedOptions):
-    """Options of a publisher's and a backlog's documents."""
+    """Options of the documents of a publisher or a backlog."""
 
     insert_query_back: str = shared(INSERT_QUERY_BACK)
     time_syntax: str = shared(TIME_SYNTAX)
@@ -345,9 +355,10 @@ class DocumentWriterOptions(DocumentOptions):
 
 
 def _documents(path: Path, limit: int) -> Iterator[tuple[str, Document | XdsError]]:
-    """The documents of a file with their places: one a line if the first line ends an envelope.
+    """Yield the documents of a file with their places: one for each line if the first line ends an
+    envelope.
 
-    None in a file of nothing, which is what no changes are written as. The file is read once, front to back.
+    An empty file has none: it is how no changes are written. The file is read once, front to back.
     """
     with path.open("rb") as file:
         blank, line, number = bytearray(), file.readline(limit + 1), 1
@@ -371,7 +382,9 @@ _PARSER_PLACE: Final = re.compile(", line [0-9]+, column ([0-9]+)$")
 
 
 def _document(data: bytes, limit: int, path: Path, number: int | None) -> Document | XdsError:
-    """A document, or what is wrong with it, with file and line: ``number`` where the document is one line."""
+    """Read a document, or return its error with file and line; ``number`` is the line if the
+    document is one line.
+    """
     try:
         return read_events(data, limit)
     except XdsError as error:
@@ -382,7 +395,7 @@ def _document(data: bytes, limit: int, path: Path, number: int | None) -> Docume
 
 
 class XdsFormat(Format):
-    """XDS documents: an envelope a line, or an envelope a file (spec/xds.md)."""
+    """XDS documents, one for each line or for each file (spec/xds.md)."""
 
     name = "xds"
     title = "XDS documents"
@@ -399,10 +412,11 @@ class XdsFormat(Format):
         return name if options.get("file_layout") == "directory" else super().output_place(name, options)
 
     def read_changes(self, source: str, options: DocumentReaderOptions, report: Report) -> Iterator[Change]:
-        """The changes of the events of a file or of the files of a directory, in the order of their names.
+        """Yield the changes of the events of a file, or of the files of a directory in the order of
+        their names.
 
-        A file is one document, or one document a line. What cannot be read is passed over; elements that are no changes
-        are counted as ``other_elements``.
+        A file holds one document, or one for each line. A document or event that cannot be read is
+        reported and skipped; elements that are no changes are counted as ``other_elements``.
         """
         values = options.values()
         catalog = options.classes(values)
@@ -424,7 +438,9 @@ class XdsFormat(Format):
     def write_changes(
         self, changes: Iterable[Change], target: str, options: DocumentWriterOptions, report: Report
     ) -> None:
-        """Write documents of up to ``batch_size`` events: lines of a file, or files of a directory."""
+        """Write documents of up to ``batch_size`` events: lines of a file, or files of a
+        directory.
+        """
         values = options.values()
         catalog = options.classes(values)
         writing = EventWriting(
@@ -473,16 +489,17 @@ FORMAT: Final = XdsFormat()
 
 
 ANSWER_LIMIT: Final = 64 * 1024 * 1024
-"""Bytes of the largest answer that is read if nothing else is said."""
+"""The default limit on the bytes of an answer that is read."""
 
 
 def read_answer(body: bytes | str, event_ids: Collection[str], limit: int = ANSWER_LIMIT) -> Answer:
-    """Read the answer to an envelope of the events ``event_ids``; none for the answer to a heartbeat.
+    """Read the answer to an envelope of the events ``event_ids``, empty for a heartbeat.
 
-    ``limit`` in bytes. The message of a verdict is the whole text of its status, blanks at both ends taken off; of
-    several equally bad statuses the first that has a text. Everything else that the answer holds is counted as ignored.
-    Raises ReceiverAway if this is no answer: empty, not well-formed, a DOCTYPE, larger than ``limit``, no output in an
-    nds. Nothing may be marked then.
+    ``limit`` is in bytes. The message of a verdict is the whole text of its status without blanks
+    at both ends; of several equally bad statuses it comes from the first that has a text. Every
+    other element of the answer is counted as ignored. Raises ReceiverAway if the body is no answer:
+    empty, not well-formed, with a DOCTYPE, larger than ``limit``, or an nds without output. Then no
+    row may be marked.
     """
     if not body.strip():
         why = "the receiver's answer is empty: nds with output needed"
@@ -503,14 +520,16 @@ def read_answer(body: bytes | str, event_ids: Collection[str], limit: int = ANSW
     statuses = []
     for outer in outermost:
         message = "".join(str(text) for text in outer.itertext()).strip()
-        for status in outer.iter("status"):  # one inside another counts as well, with the text of the outer one
+        for status in outer.iter("status"):  # a nested status counts, too, with the text of the outer one
             level = LEVELS.get(status.get("level", ""), Level.ERROR)
             statuses.append((status.get("event-id"), Verdict(level, message)))
     return answer_of(statuses, event_ids, ignored)
 
 
 def _statuses(outputs: list[etree._Element]) -> tuple[list[etree._Element], int]:
-    """The outermost statuses below the outputs, in document order, and how many elements are none."""
+    """Return the outermost statuses below the outputs, in document order, and the number of other
+    elements.
+    """
     statuses: list[etree._Element] = []
     ignored = 0
     waiting = [child for output in reversed(outputs) for child in reversed(output)]

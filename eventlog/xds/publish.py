@@ -1,5 +1,5 @@
-"""A publisher's events in the format ``xds``: an envelope a line, an envelope a document of its own, or an envelope a
-record of one event (spec/xds.md 2).
+"""A publisher's events in the format ``xds``: one envelope for each line, for each document, or for
+each record of one event (spec/xds.md 2).
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ MEDIA_TYPE = "application/xml; charset=utf-8"
 
 
 class XdsWriter(EventWriter[str]):
-    """Events to XDS documents. A piece is an event's element. ``indent``: of documents that stand on their own."""
+    """A writer of events as XDS documents. A piece is an event's element. ``indent`` applies to
+    documents that stand alone.
+    """
 
     media_type = MEDIA_TYPE
     is_framed = True

@@ -1,10 +1,14 @@
 """Events to XDS text (spec/xds.md 1 to 3, 8).
 
-Text is built directly, without a tree: millions of events pass through. What follows from names alone is made once, so
-that an attribute costs one look-up and one formatted text. What the writer makes is one line, since LF is always a
+This is a hot path, through which millions of events pass. Text is built directly, without a tree.
+Everything that follows from names alone is made once for each attribute and class (``_Prepared``,
+``_element``), so that an attribute costs one look-up and one formatted text, and ``_body`` escapes
+the usual value on the spot. In return the forms of a step stand twice: in ``_body`` for one value
+of a plain type, in ``_step`` for all others. The text of an event is one line, since LF is always a
 character reference.
 
-Characters that XML 1.0 cannot hold have been refused before (spec/event-log.md 5): this module does not look for them.
+Earlier checks refuse characters that XML 1.0 cannot hold (spec/event-log.md 5): this module does
+not look for them.
 """
 
 from __future__ import annotations
@@ -24,7 +28,7 @@ from eventlog.model import ALL, All, AttributeSteps, Event, Op, Operation
 
 DECLARATION: Final = '<?xml version="1.0" encoding="UTF-8"?>'
 HEARTBEAT: Final = '<status level="success" type="heartbeat"/>'
-"""What stands in a heartbeat's envelope in the place of events (spec/xds.md 7)."""
+"""The content of a heartbeat's envelope in place of events (spec/xds.md 7)."""
 
 # The two columns of the table of spec/xds.md 8.
 _TEXT_REFERENCES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "\r": "&#13;", "\n": "&#10;"}
@@ -32,12 +36,13 @@ _ATTRIBUTE_REFERENCES = {**_TEXT_REFERENCES, '"': "&quot;", "\t": "&#9;"}
 _TEXT_TABLE = str.maketrans(_TEXT_REFERENCES)
 _ATTRIBUTE_TABLE = str.maketrans(_ATTRIBUTE_REFERENCES)
 
-_ADD: Final = Operation.ADD  # a bound name: an enumeration's members are looked up slowly
+_ADD: Final = Operation.ADD  # a name of the module, since looking up an enumeration's members is slow
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Who sends: name and version of the product element (options ``product_name``, ``product_version``).
+    """The sender: name and version in the product element (options ``product_name``,
+    ``product_version``).
 
     Raises ConfigError for a character that XML 1.0 cannot hold.
     """
@@ -54,19 +59,19 @@ class Header:
 
 
 def escape_text(text: str) -> str:
-    """Text as element content (spec/xds.md 8)."""
+    """Escape text as element content (spec/xds.md 8)."""
     if "&" in text or "<" in text or ">" in text or "\r" in text or "\n" in text:
         return text.translate(_TEXT_TABLE)
     return text
 
 
 def escape_attribute(text: str) -> str:
-    """Text as an attribute value in double quotes (spec/xds.md 8)."""
+    """Escape text as an attribute value in double quotes (spec/xds.md 8)."""
     return text.translate(_ATTRIBUTE_TABLE)
 
 
 def write_outgoing(event: Outgoing) -> str:
-    """One event as its element, without line breaks (spec/xds.md 1, 3). It has an operation."""
+    """Return the element of an event with an operation, without line breaks (spec/xds.md 1, 3)."""
     event_id, _, object_id, operation, steps, _, _, sendings, _ = event
     assert operation is not None
     assert object_id is not None
@@ -80,15 +85,15 @@ def write_outgoing(event: Outgoing) -> str:
 
 
 def write_event(event: Event) -> str:
-    """An event in its public form as its element, by way of the steps that it stands for.
+    """Return the element of an event in its public form, written from the steps that it stands for.
 
-    An add takes the values of its attributes' ``Op.ADD`` steps; a modify keeps the steps in order. The texts have been
-    checked for characters that XML cannot hold.
+    An add has the values of its attributes' ``Op.ADD`` steps; a modify keeps the steps in order.
+    The texts have been checked for characters that XML cannot hold.
     """
     operation, class_name, association, event_id, attributes = event
     steps: list[Written] = []
     for name, value_type, several in attributes:
-        named = AttributeSteps(name, value_type, ())  # without steps, so that what is prepared for it is found again
+        named = AttributeSteps(name, value_type, ())  # without steps, so that later events find the prepared text
         for op, values in several:
             texts = values[0] if len(values) == 1 else values
             if op is Op.REMOVE_ALL:
@@ -103,18 +108,20 @@ def write_event(event: Event) -> str:
 
 
 def line_form(events: Iterable[str], header: Header) -> str:
-    """One envelope as one line that ends in LF (spec/xds.md 2).
+    """Return one envelope as one line that ends in LF (spec/xds.md 2).
 
-    ``events`` are written events in order, at least one. Raises ValueError without any: such an envelope is never sent.
+    ``events`` are written events in order. Raises ValueError if there is none: such an envelope is
+    never sent.
     """
     return f"{DECLARATION}{_envelope(events, header)}\n"
 
 
 def file_form(events: Iterable[str], header: Header, indent: int = 0) -> str:
-    """One envelope as a document of its own, the declaration on a line of its own (spec/xds.md 2).
+    """Return one envelope as a document of its own, the declaration on a line of its own
+    (spec/xds.md 2).
 
-    ``events`` as in ``line_form``. ``indent``: blanks a level for elements that have element children (option
-    ``indent``); 0 = none.
+    ``events`` are those of ``line_form``. ``indent`` is the number of blanks for each level of
+    elements with element children (option ``indent``); 0 = no line breaks.
     """
     envelope = _envelope(events, header)
     return f"{DECLARATION}\n{_indented(envelope, indent) if indent else envelope}"
@@ -134,27 +141,33 @@ def _envelope_start(header: Header) -> str:
     return f'<nds dtdversion="2.0"><source><product version="{version}">{name}</product></source><input>'
 
 
-# --- what follows from names alone is made once ---
+# --- text that follows from names alone is made once ---
 
 
 Written: TypeAlias = tuple[Any, Any, Any, Any, Any, Texts]
-"""A step as ``CheckedRow`` has it; its attribute has a name and a value_type, no more is looked at."""
+"""A step with the fields of ``CheckedRow``; only ``name``, ``value_type`` and, if present,
+``column`` of its attribute are read.
+"""
 
 _NAMES_KEPT: Final = 65536
 _SPECIAL_TYPES: Final = frozenset({"dn", "time"})
-"""Types whose values are not all written alike: references bear more, and special times are strings."""
+"""The types whose values are written in several ways: references have an attribute, and special
+times are strings.
+"""
 
 _ASSOCIATION: Final = '"><association>'
 
 
 @lru_cache(maxsize=_NAMES_KEPT)
 def _element(operation: str, class_name: str) -> tuple[str, str]:
-    """An event's element up to its event-id, and its end."""
+    """Return the start of an event's element up to its event-id, and its end."""
     return f'<{operation} class-name="{escape_attribute(class_name)}" event-id="', f"</{operation}>"
 
 
 class _Prepared(dict[Any, tuple[str, ...]]):
-    """What ``make`` gives of an attribute, made once; found in half the time of an lru_cache, for every row."""
+    """The results of ``make`` by attribute, each made once. A look-up takes half the time of an
+    lru_cache, for every row.
+    """
 
     def __init__(self, make: Callable[[Any], tuple[str, ...]]) -> None:
         self._make = make
@@ -167,10 +180,13 @@ class _Prepared(dict[Any, tuple[str, ...]]):
 
 
 def _prepared(attribute: Any, element: str, before: str, after: str) -> tuple[str, str, str, str, str, str]:
-    """What stands around the values of an attribute: its start, what leads up to a value that goes, between it and the
-    one that comes, up to the only value where all go, and where none goes, and what follows the last; this is empty for
-    a type of ``_SPECIAL_TYPES`` and for a column of whole numbers that takes NaN. ``before`` and ``after``: the tags
-    around values that come.
+    """Return the texts around the values of an attribute.
+
+    They are: the start of the element; the text before a value that goes; the text between it and
+    the value that comes; the text before a value that replaces all; the text before a value that is
+    only added; and the text behind the last value. The last one is empty for a type of
+    ``_SPECIAL_TYPES`` and for a column of whole numbers that accepts NaN, whose values ``_step``
+    writes. ``before`` and ``after`` are the tags around values that come.
     """
     start = f'<{element} attr-name="{escape_attribute(attribute.name)}">'
     value = f'<value type="{attribute.value_type}">'
@@ -189,21 +205,25 @@ def _prepared(attribute: Any, element: str, before: str, after: str) -> tuple[st
 _modifications = _Prepared(partial(_prepared, element="modify-attr", before="<add-value>", after="</add-value>"))
 _additions = _Prepared(partial(_prepared, element="add-attr", before="", after=""))
 
-# A special time stands among the seconds of its attribute, NaN among the numbers (spec/xds.md 6.1, 6.3).
+# A special time stands among the seconds of its attribute, NaN among the numbers (spec/xds.md 6.1,
+# 6.3).
 _no_digits = re.compile("[^-0-9]|[0-9]-").search
 
 # --- steps ---
 
 
 def _body(operation: str, steps: Sequence[Written]) -> str:
-    """The attributes of an event. Steps of one attribute stand side by side and are written into one element."""
+    """Return the attributes of an event. Steps of one attribute stand side by side and become one
+    element.
+    """
     parts: list[str] = []
     previous: Any = None
     is_add = operation == _ADD
     prepared, tag = (_additions, "</add-attr>") if is_add else (_modifications, "</modify-attr>")
     for _, _, _, attribute, old, new in steps:
         start, remove, then_add, remove_all, add, end = prepared[attribute]
-        # Types are compared, and the usual text is escaped here, since this runs for nearly every row.
+        # Types are compared, and the usual text is escaped here, since this runs for nearly every
+        # row.
         if type(new) is not str or not end or type(old) is tuple:
             part = f"{start}{_step(attribute.value_type, old, new, is_add)}{tag}"
         else:
@@ -226,7 +246,7 @@ def _body(operation: str, steps: Sequence[Written]) -> str:
 
 
 def _step(value_type: str, old: Texts | Literal[All.ALL], new: Texts, is_add: bool) -> str:
-    """What goes and what comes, in all their forms."""
+    """Return the values that go and come in a step, for every type and number of values."""
     if is_add:
         return _values(value_type, new)
     goes = ""
@@ -242,15 +262,15 @@ def _values(value_type: str, texts: Texts) -> str:
     if value_type in ("time", "int"):
         types = ["string" if _no_digits(text) else value_type for text in several]
         return "".join([f'<value type="{t}">{escape_text(v)}</value>' for t, v in zip(types, several, strict=True)])
-    if value_type == "dn":  # the association of the target in both places (spec/xds.md 6.4)
+    if value_type == "dn":  # the association of the target stands in both places (spec/xds.md 6.4)
         return "".join(
             [f'<value type="dn" association-ref="{escape_attribute(t)}">{escape_text(t)}</value>' for t in several]
         )
     return "".join([f'<value type="{value_type}">{escape_text(text)}</value>' for text in several])
 
 
-# Elements that hold text are one piece each, so that nothing is put inside them. A tag ends at the first ">", since
-# ">" is a reference everywhere else.
+# Elements that hold text are one piece each, so that no line break enters them. A tag ends at the
+# first ">", since ">" is a reference everywhere else.
 _PIECES = re.compile(r"<(value|association|product)\b[^>]*>[^<]*</\1>|<[^>]*>")
 
 
