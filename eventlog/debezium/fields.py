@@ -1,7 +1,9 @@
-"""The fields of a row: the types of Kafka Connect and Debezium's logical types, and their values in JSON.
+"""The fields of a row: the types of Kafka Connect and Debezium's logical types, and their values in
+JSON.
 
-The mapping is that of the PostgreSQL connector, "Data type mappings"; JSON is what Connect's JsonConverter makes of it
-(spec/debezium.md 3).
+The mapping is that of the PostgreSQL connector, "Data type mappings"; the JSON is that of Connect's
+JsonConverter (spec/debezium.md 3). A field is built once for each column type, and its functions
+make no further choices.
 """
 
 from __future__ import annotations
@@ -31,14 +33,20 @@ from eventlog.errors import shown
 from eventlog.model import Lob, Value
 
 Encode = Callable[[Value], Any]
-"""A value that is not NULL -> what stands in JSON. Raises ValueError, ArithmeticError, RowError."""
+"""A function from a value other than NULL to its JSON. It raises ValueError, ArithmeticError,
+RowError.
+"""
 
 Decode = Callable[[Any], Value]
-"""What stands in JSON, not null -> its value. Raises ValueError, ArithmeticError, RowError."""
+"""A function from JSON other than null to its value. It raises ValueError, ArithmeticError,
+RowError.
+"""
 
 
 class Field(NamedTuple):
-    """How the values of a column are written. ``schema``: of Connect, without ``field`` and ``optional``."""
+    """The form of a column's values. ``schema`` is that of Connect, without ``field`` and
+    ``optional``.
+    """
 
     schema: Mapping[str, Any]
     encode: Encode
@@ -47,29 +55,31 @@ class Field(NamedTuple):
 
 _EPOCH_DAY: Final = EPOCH.toordinal()
 _DAY: Final = 86_400_000_000
-"""Its microseconds."""
+"""The number of microseconds of a day."""
 _MICROSECOND: Final = timedelta(microseconds=1)
 _MILLI, _MICRO, _NANO = 1_000_000, 1_000, 1
-"""Units of time: how many nanoseconds they have."""
+"""The number of nanoseconds of each unit of time."""
 
 _INFINITIES: Final = {"infinity": 9223372036825200000, "-infinity": -9223372036832400000}
-"""What Debezium makes of the infinite values of TIMESTAMP ("TIMESTAMP type"), in microseconds."""
+"""Debezium's numbers for the infinite values of TIMESTAMP ("TIMESTAMP type"), in microseconds."""
 _INFINITE_DAYS: Final = {"infinity": -2147472692, "-infinity": -2147472691}
-"""What Debezium makes of the infinite values of DATE."""
+"""Debezium's numbers for the infinite values of DATE."""
 _DAYS_OF_SNAPSHOTS: Final = {-622191234: "infinity", -622191233: "infinity", -625821272: "-infinity",
                              -625821271: "-infinity"}  # fmt: skip
-"""The same in a snapshot, by the zone of Debezium's server. No date of PostgreSQL has these numbers."""
+"""Debezium's numbers for them in a snapshot, which depend on the zone of its server. No date of
+PostgreSQL has these numbers.
+"""
 
 
 # --- by the column's type ---------------------------------------------------------------------------------------------
 
 _DIGITS_OF_SCALE: Final = 7
-_LARGEST_SCALE: Final = 16383  # of PostgreSQL; what a schema from outside says is checked against it
+_LARGEST_SCALE: Final = 16383  # of PostgreSQL; the scale in a foreign schema is checked against it
 
 
 @lru_cache(maxsize=4096)
 def field_of(type: ColumnType, decimals: str = "precise", times: str = "adaptive") -> Field:
-    """The field of a column, under ``decimal.handling.mode`` and ``time.precision.mode``."""
+    """Return the field of a column, under ``decimal.handling.mode`` and ``time.precision.mode``."""
     match type.kind:
         case Kind.BOOLEAN:
             return Field({"type": "boolean"}, _boolean, _boolean)
@@ -141,9 +151,10 @@ def _temporal(kind: Kind, mode: str, precision: int) -> Field:
 
 
 def decoder_of(schema: Mapping[str, Any]) -> Decode:
-    """The function that reads the values of a field with this schema of Connect; the name says more than the type.
+    """Return the function that reads the values of a field with this schema of Connect. Its name
+    counts more than its type.
 
-    Raises ValueError for a schema that is none.
+    Raises ValueError for an invalid schema.
     """
     name, type = schema.get("name"), schema.get("type")
     if name == "org.apache.kafka.connect.data.Decimal":
@@ -161,7 +172,7 @@ def decoder_of(schema: Mapping[str, Any]) -> Decode:
 
 
 def plain(value: Any) -> Value:
-    """What stands in JSON without anything that tells its type: objects and arrays as their JSON text."""
+    """Return a JSON value whose type is unknown: objects and arrays become their JSON text."""
     if isinstance(value, dict | list):
         return _json_text(value)
     read: Value = value
@@ -205,7 +216,7 @@ def _number(value: Any) -> int | float | Decimal:
 
 
 def _float_json(value: Value) -> Any:
-    """JsonConverter writes what JSON has no number for as its word."""
+    """Return a float as JsonConverter writes it: a number that JSON lacks is its word."""
     return float_or_word(float(_number(value)))
 
 
@@ -231,7 +242,9 @@ def _bytes(value: Any) -> bytes:
 
 
 def _address(value: Value) -> str:
-    """An address of the type inet: PostgreSQL's own text, to which the log adds the mask of a single host."""
+    """Return an inet address in PostgreSQL's own text. The log adds the mask of a single host,
+    which is removed.
+    """
     text = _text(value)
     return text.removesuffix("/128") if ":" in text else text.removesuffix("/32")
 
@@ -255,7 +268,9 @@ def _exact(value: Value) -> Decimal:
 
 
 def _unscaled(number: Decimal, scale: int) -> bytes:
-    """The bytes of a number's unscaled value, big-endian two's complement, as ``BigInteger.toByteArray``."""
+    """Return the bytes of a number's unscaled value, big-endian two's complement, as
+    ``BigInteger.toByteArray``.
+    """
     sign, digits, exponent = number.as_tuple()
     assert isinstance(exponent, int)
     shift = exponent + scale
@@ -279,7 +294,7 @@ def _of_scale(scale: int, is_whole: bool) -> Decode:
 
 
 def _scaled(whole: int, scale: int) -> Decimal:
-    """Exact, whatever the context's precision is."""
+    """Return the number exactly, whatever the context's precision is."""
     digits = Decimal(whole).as_tuple()
     return Decimal((digits.sign, digits.digits, -scale))
 
@@ -302,7 +317,9 @@ def _of_variable_scale(value: Any) -> Decimal:
 
 
 _WORDS: Final = {"NaN": "NAN", "Infinity": "POSITIVE_INFINITY", "-Infinity": "NEGATIVE_INFINITY"}
-"""A number that is none -> its word in the mode ``string`` ("Decimal types"; the infinite ones by its code)."""
+"""The words of numbers without digits in the mode ``string`` ("Decimal types"; the infinite ones
+from Debezium's code).
+"""
 _DECIMALS: Final = {text: word for word, of_debezium in _WORDS.items() for text in (word, of_debezium)}
 
 
@@ -320,7 +337,7 @@ def _decimal_text(value: Value) -> str:
 
 
 def _number_of(is_whole: bool) -> Decode:
-    """Of the modes double and string."""
+    """Return the reader of exact numbers of the modes double and string."""
     read_text = value_reader(ColumnType(Kind.INTEGER if is_whole else Kind.EXACT))
 
     def read(value: Any) -> Value:
@@ -332,7 +349,7 @@ def _number_of(is_whole: bool) -> Decode:
     return read
 
 
-# dates and times; special ones (spec/xds.md 6.3) are texts
+# Dates and times. Special ones (spec/xds.md 6.3) are texts.
 
 
 def _days(value: Value) -> int:
@@ -395,7 +412,7 @@ def _since_epoch(unit: int) -> Encode:
 
 
 def _infinities(unit: int) -> dict[str, int]:
-    """Those of the units that PostgreSQL's connector writes."""
+    """Return the infinite values in a unit that PostgreSQL's connector writes."""
     return {} if unit == _NANO else {name: number * _MICRO // unit for name, number in _INFINITIES.items()}
 
 
@@ -417,7 +434,9 @@ def _of_epoch(unit: int) -> Decode:
 
 
 def _clock(of_day: int, rest: str, digits: int = 0) -> str:
-    """A time of day of so many microseconds, with ``digits`` of the fraction and those beyond that count."""
+    """Return the text of a time of day in microseconds, with ``digits`` of the fraction and further
+    digits other than zero.
+    """
     seconds, fraction = divmod(of_day, 1_000_000)
     minutes, second = divmod(seconds, 60)
     text = f"{fraction:06}"
@@ -426,7 +445,9 @@ def _clock(of_day: int, rest: str, digits: int = 0) -> str:
 
 
 def _zoned(digits: int) -> Encode:
-    """``2018-06-20T13:37:03.120000Z``: in GMT, the fraction of a second with the digits of the column's type."""
+    """Return a writer of ``2018-06-20T13:37:03.120000Z``: in GMT, with as many digits of the
+    fraction as the column's type has.
+    """
     spare = "0" * (6 - digits)
 
     def write(value: Value) -> str:
@@ -443,7 +464,9 @@ def _zoned(digits: int) -> Encode:
 
 
 def _zoned_special(text: str, digits: int) -> str:
-    """Java's form of a moment outside the years 1 to 9999: 44 BC is -0043, a year of five digits has a plus."""
+    """Return Java's form of a moment outside the years 1 to 9999: 44 BC is -0043, a year of five
+    digits has a plus.
+    """
     days, of_day = divmod(special_microseconds(text), _DAY)
     year, month, day = calendar_of(days)
     sign = "+" if year > _LAST_YEAR else "-" if year < 0 else ""
@@ -457,7 +480,7 @@ _ZONED_SPECIAL: Final = re.compile(
 
 
 def _of_zoned(value: Any) -> Value:
-    """As the triggers of PostgreSQL log it: a special moment is text, with its zone."""
+    """Return a moment as PostgreSQL's triggers log it: a special one is text, with its zone."""
     text = _text(value)
     if text in _INFINITIES:
         return text

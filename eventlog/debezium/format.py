@@ -1,4 +1,4 @@
-"""The format ``debezium``: all that others know of it."""
+"""The format ``debezium``, as the rest of the program knows it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A publisher's events in the format ``debezium``: change events whose images are whole rows (spec/debezium.md)."""
+"""A publisher's events in the format ``debezium``: change events whose images are whole rows
+(spec/debezium.md).
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ from eventlog.model import Change, KafkaRecord, Level, Row, Verdict
 
 
 def write_options(options: PublishOptions, publishing: Publishing) -> WriteOptions:
-    """Return the options of the writer of records. Those of a backlog's request are more than a publisher's."""
+    """Return the options of the writer of records. The options of a backlog's request already
+    include them.
+    """
     named = same_fields(options, WriteOptions)
     for name, value in (("database", publishing.database), ("topic", publishing.topic)):
         named[name] = named.get(name) or value
@@ -36,8 +40,8 @@ def write_options(options: PublishOptions, publishing: Publishing) -> WriteOptio
 
 
 class DebeziumWriter(EventWriter[tuple[KafkaRecord, ...]]):
-    """Events to change events. A piece is the records of an event; a body holds their values, one a line, without
-    tombstones.
+    """A writer of events as change events. A piece is the records of an event; a body has their
+    values, one on each line, without tombstones.
     """
 
     def __init__(self, options: PublishOptions, publishing: Publishing) -> None:
@@ -81,9 +85,10 @@ class DebeziumWriter(EventWriter[tuple[KafkaRecord, ...]]):
 
 
 class EventRecords:
-    """Events to records, or the verdict, error, of one that the format cannot hold.
+    """A writer of events as records. For an event that the format cannot hold it returns a verdict
+    of level error.
 
-    ``values``: what the events were written with.
+    ``values`` are the options with which the events were written.
     """
 
     def __init__(self, writer: EnvelopeWriter, catalog: Catalog, values: ValueOptions) -> None:
@@ -96,7 +101,9 @@ class EventRecords:
     def write(
         self, event: Outgoing, time: datetime | None, current: CurrentRow | None
     ) -> tuple[KafkaRecord, ...] | Verdict:
-        """``current``: the row as it is now, None if it has not been read, or is gone."""
+        """Return the records of an event; ``current`` is the present row, None if it was not read
+        or is deleted.
+        """
         assert event.object_id is not None
         object_class, _ = event.object_id
         try:

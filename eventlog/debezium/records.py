@@ -1,9 +1,9 @@
-"""The format ``debezium`` of the converter: files of JSON, a record a line; and Debezium records -> Change, of any
-connector, with and without schema, with and without key (spec/debezium.md 5).
+"""The format ``debezium`` of the converter: files of JSON, one record on each line; and records of
+any connector to changes, with and without schema, with and without key (spec/debezium.md 5).
 
-A line is the value of a record; or ``{"topic": ..., "key": ..., "value": ...}``, where key and value are JSON or its
-text and ``value`` may be called ``payload``, as kcat has it; or key and value with a tab between them, as
-kafka-console-consumer prints them.
+A line is the value of a record; or ``{"topic": ..., "key": ..., "value": ...}``, where key and
+value are JSON or its text and ``value`` may be called ``payload``, as kcat writes it; or key and
+value with a tab between them, as kafka-console-consumer prints them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from eventlog.model import Change, ChangeOp, KafkaRecord, Row, Value, differing,
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions(ConnectorOptions):
-    """Options of the reader. The two modes count for events without schema. Raises ConfigError."""
+    """Options of the reader. The two modes apply to events without schema. Raises ConfigError."""
 
     catalog: CatalogOption = shared(CATALOG)
     keys: Mapping[str, Sequence[str]] = option(
@@ -41,9 +41,11 @@ class ReadOptions(ConnectorOptions):
 
 
 def read(source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
-    """The changes of a file, or of the files of a directory in the order of their names (``ReadOptions``).
+    """Yield the changes of a file, or of the files of a directory in the order of their names
+    (``ReadOptions``).
 
-    A line that cannot be read is passed over; tombstones, and what is no change of a row, are counted.
+    A line that cannot be read is reported and skipped. Tombstones and events that are no change of
+    a row are counted.
     """
     reader = _EnvelopeReader(options, catalog_of(options.catalog), report.pass_over)
 
@@ -56,8 +58,8 @@ def read(source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
 
 
 def _record(line: bytes) -> tuple[Any, Any]:
-    """Key and value of a line. Raises FormatError."""
-    if b"\t" in line:  # JSON of one line has none
+    """Return key and value of a line. Raises FormatError."""
+    if b"\t" in line:  # JSON on one line contains no tab
         key, _, value = text_of(line).partition("\t")
         return parsed_json(key), parsed_json(value)
     value = parsed_json(text_of(line))
@@ -68,7 +70,7 @@ def _record(line: bytes) -> tuple[Any, Any]:
 
 
 def _json_of(value: Any) -> Any:
-    """What a tool gives as the text of JSON."""
+    """Return JSON that a tool writes as a text, parsed; other values unchanged."""
     return parsed_json(value) if isinstance(value, str) else value
 
 
@@ -80,14 +82,17 @@ _TRANSACTION_DIGITS: Final = 32  # as in the change model of the other formats
 
 
 class _EnvelopeReader:
-    """Reads records: their key and value as JSON has them. ``count`` is told what is passed over, by its name."""
+    """A reader of records, given their key and value as parsed JSON. ``count`` is called with the
+    counter of each skipped record.
+    """
 
     def __init__(self, options: ReadOptions, catalog: Catalog | None, count: Callable[[str], None]) -> None:
         self._options, self._catalog, self._count = options, catalog, count
         self._typed: dict[ObjectClass, dict[str, Decode]] = {}
 
     def change(self, key: Any, value: Any) -> Change | None:
-        """The change of a record, None for a tombstone and for what is no change of a row.
+        """Return the change of a record, None for a tombstone and for an event that is no change of
+        a row.
 
         Raises FormatError.
         """
@@ -99,7 +104,7 @@ class _EnvelopeReader:
             raise FormatError(f"a change event is an object with op, before and after, not {_kind(payload)}")
         operation = payload.get("op")
         if operation == _MESSAGE or (operation is None and ("status" in payload or "ddl" in payload)):
-            self._count("other_events")  # a message, the border of a transaction, a change of the schema
+            self._count("other_events")  # a message, the border of a transaction, or a change of the schema
             return None
         op = _OPERATIONS.get(operation) if isinstance(operation, str) else None
         if op is None:
@@ -134,7 +139,7 @@ class _EnvelopeReader:
         changed = None
         if op is ChangeOp.UPDATE and before is not None and after is not None:
             changed = differing(before, after)
-        if op is ChangeOp.REFRESH:  # the place and time of a snapshot are those of reading the row
+        if op is ChangeOp.REFRESH:  # place and time of a snapshot are those of reading the row
             return Change(owner, table, op, own_key, None, after, extras=_extras(source))
         block = payload.get("transaction")
         transaction = block if isinstance(block, Mapping) else {}
@@ -162,7 +167,7 @@ class _EnvelopeReader:
         return None if name is None else catalog.class_named(name)
 
     def _decoders(self, object_class: ObjectClass | None) -> Mapping[str, Decode]:
-        """Of the columns that the catalog has, for events without schema."""
+        """Return the decoders of the columns in the catalogue, for events without schema."""
         if object_class is None:
             return {}
         decoders = self._typed.get(object_class)
@@ -190,7 +195,7 @@ class _EnvelopeReader:
         return self._row(image, _fields_of(_field_named(schema, name), object_class) or known)
 
     def _row(self, image: Mapping[str, Any], decoders: Mapping[str, Decode]) -> dict[str, Value]:
-        """The columns of an image; one for which the placeholder stands is not known."""
+        """Return the columns of an image. A column with the placeholder is unknown and left out."""
         row: dict[str, Value] = {}
         placeholder = self._options.unavailable_value_placeholder
         for name, value in image.items():
@@ -214,7 +219,9 @@ class _EnvelopeReader:
         after: Row | None,
         object_class: ObjectClass | None,
     ) -> Key | None:
-        """The key of the row: that of the record, else the columns that the options or the catalog name."""
+        """Return the key of the row: that of the record, else the columns that the options or the
+        catalogue name.
+        """
         image = (before if after is None else after) or {}
         if key is not None:
             payload, own_schema = _taken_apart(key)
@@ -231,7 +238,7 @@ class _EnvelopeReader:
 
 
 def _taken_apart(value: Any) -> tuple[Any, Any]:
-    """The payload of a key or value, and its schema, None without one."""
+    """Return the payload of a key or value and its schema, None without one."""
     if isinstance(value, Mapping) and value.keys() == {"schema", "payload"}:
         return value["payload"], value["schema"]
     return value, None
@@ -248,9 +255,10 @@ def _field_named(schema: Any, name: str) -> Any:
 
 
 def _fields_of(schema: Any, object_class: ObjectClass | None) -> dict[str, Decode] | None:
-    """How the fields of a struct are read, None without a schema.
+    """Return the decoders of a struct's fields, None without a schema.
 
-    Of a text or a double only the class tells that it is an exact number: ``decimal.handling.mode`` string, double.
+    For a text or a double only the class shows that it is an exact number:
+    ``decimal.handling.mode`` string or double.
     """
     if schema is None:
         return None
@@ -277,7 +285,7 @@ _OF_DECIMALS: Final = frozenset({"string", "double", "float64"})
 
 @lru_cache(maxsize=1024)
 def _exact_columns(object_class: ObjectClass) -> Mapping[str, Decode]:
-    """How the exact numbers of a class are read where their schema has no name for them."""
+    """Return the decoders of a class's exact numbers for schemas that do not name them."""
     exact = (
         one
         for one in object_class.table.columns
@@ -291,7 +299,9 @@ def _extras(source: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _position(source: Mapping[str, Any]) -> str | None:
-    """Where the change stands in its source: our event-id, of PostgreSQL the LSN, of MySQL file and offset."""
+    """Return the position of the change in its source: our event-id, PostgreSQL's LSN, or MySQL's
+    file and offset.
+    """
     if source.get("event_id") is not None:
         return str(source["event_id"])
     if source.get("lsn") is not None:
@@ -307,7 +317,7 @@ def _number(value: Any) -> int | None:
 
 
 def _moment(source: Mapping[str, Any]) -> datetime | None:
-    """The time of the change, as exact as it is known; 0 is none."""
+    """Return the time of the change, as exactly as it is known; 0 stands for none."""
     microseconds = _number(source.get("ts_us"))
     if microseconds is None:
         microseconds = (_number(source.get("ts_ms")) or 0) * 1000
@@ -327,7 +337,9 @@ def _kind(value: Any) -> str:
 
 
 def write(changes: Iterable[Change], target: str, options: WriteOptions, report: Report) -> None:
-    """Changes to a file, whole or not at all (``WriteOptions``). One that a row cannot hold is passed over."""
+    """Write changes to a file, whole or not at all (``WriteOptions``). A change that a row cannot
+    hold is reported and skipped.
+    """
     catalog = catalog_of(options.catalog)
     writer = EnvelopeWriter(options, catalog, count=report.count)
 
@@ -341,7 +353,9 @@ def write(changes: Iterable[Change], target: str, options: WriteOptions, report:
 
 
 def line_of(record: KafkaRecord, lines: str = "records") -> bytes:
-    """A record as a line of a file, with the line break; among ``values`` a tombstone has none."""
+    """Return a record as a line of a file with its line break; a tombstone is empty among
+    ``values``.
+    """
     if lines == "values":
         return b"" if record.value is None else record.value + b"\n"
     topic = json_bytes(record.topic or "")

@@ -1,7 +1,8 @@
-"""Change -> Debezium records: key, envelope and tombstone (spec/debezium.md 1, 2), and the options of them.
+"""Changes to Debezium records: key, envelope and tombstone (spec/debezium.md 1, 2), and the options
+of writing them.
 
-The envelope is that of the PostgreSQL connector, "Data change events", with a source of our own. Options that Debezium
-has bear its names, with _ for dot.
+The envelope is that of the PostgreSQL connector, "Data change events", with a source block of our
+own. Options of Debezium have its names, with _ in place of the dot.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ _TOPIC: Final = _matching("[A-Za-z0-9._-]{1,200}", "a text of letters of ASCII, 
 
 @dataclass(frozen=True, slots=True)
 class ConnectorOptions(CheckedOptions):
-    """Options of reader and writer, of a connector under their names there."""
+    """Options that reader and writer share, under the connector's names."""
 
     decimal_handling_mode: str = option(
         "precise", choice("precise", "double", "string"), "how exact numbers are written: decimal.handling.mode"
@@ -109,16 +110,19 @@ _NOT_OF_TOPICS: Final = re.compile(r"[^A-Za-z0-9._-]")
 
 
 def topic_of(prefix: str, schema: str | None, table: str) -> str:
-    """``<prefix>.<schema>.<table>``; what a topic's name cannot hold becomes ``_`` ("Topic names")."""
+    """Return ``<prefix>.<schema>.<table>``; characters that the name of a topic cannot hold become
+    ``_`` ("Topic names").
+    """
     return _NOT_OF_TOPICS.sub("_", f"{prefix}.{full_name(schema, table)}")
 
 
 class EnvelopeWriter:
-    """Writes changes as records. ``utc_now`` gives the time of processing, ``ts_ms`` of an envelope. ``count`` is told
-    the columns that are filled with NULL without being known to be it, as a reason of a report.
+    """A writer of changes as records.
 
-    The columns of a table are those of its class in ``catalog``; a table that it does not name has those of each
-    change, typed by their values.
+    ``utc_now`` returns the time of processing, ``ts_ms`` of an envelope. ``count`` is called with
+    each column that is filled with NULL although its value is unknown, as a reason of a report. The
+    columns of a table are those of its class in ``catalog``. A table outside of it has the columns
+    of each change, typed by their values.
     """
 
     def __init__(
@@ -139,11 +143,12 @@ class EnvelopeWriter:
         whole_row: Callable[[], Row | None] | None = None,
         record_ids: Sequence[int] | None = None,
     ) -> list[KafkaRecord]:
-        """The records of a change: one, a delete with its tombstone, and both before an insert where the key moves.
+        """Return the records of a change: usually one, a delete with its tombstone, and both before
+        an insert if the key moves.
 
-        ``object_class``: of its table, None = not known. ``whole_row`` reads the row as it is now, which is asked where
-        columns of ``after`` are not known. ``record_ids``: the rows of the log. Raises NotExpressible,
-        NeedsQueryBack, NeedsRowCodec.
+        ``object_class`` is that of its table, None = unknown. ``whole_row`` reads the present row;
+        it is called if columns of ``after`` are unknown. ``record_ids`` are those of the log's
+        rows. Raises NotExpressible, NeedsQueryBack, NeedsRowCodec.
         """
         table = self._table(change, object_class)
         if change.op is ChangeOp.TRUNCATE:
@@ -182,7 +187,7 @@ class EnvelopeWriter:
         record_ids: Sequence[int] | None,
         unknown: frozenset[str] = frozenset(),
     ) -> list[KafkaRecord]:
-        """A delete says what is known of the row, the key at least."""
+        """Return the records of a delete, with the known columns of the row: at least the key."""
         before = {**(change.before or {}), **dict(key)}
         value = table.value(before, None, self._rest(change, "d", record_ids), unknown)
         deleted = KafkaRecord(table.topic, table.key(key), value)
@@ -191,7 +196,9 @@ class EnvelopeWriter:
     def _after(
         self, table: _TableRecords, change: Change, key: Key, whole_row: Callable[[], Row | None] | None
     ) -> tuple[Row, frozenset[str]]:
-        """The whole row after a change, and the columns for which a placeholder stands (spec/debezium.md 4)."""
+        """Return the whole row after a change, and the columns that get a placeholder
+        (spec/debezium.md 4).
+        """
         after = {**(change.after or {}), **dict(key)}
         missing = [name for name in table.fields if name not in after]
         if not missing:
@@ -201,7 +208,7 @@ class EnvelopeWriter:
             after |= {name: row[name] for name in missing if name in row}
             missing = [name for name in missing if name not in row]
         if change.op is not ChangeOp.UPDATE:
-            if "record_ids" not in change.extras:  # an insert of a log leaves out what is NULL (spec/triggers.md 2)
+            if "record_ids" not in change.extras:  # an insert in a log leaves out NULL (spec/triggers.md 2)
                 for name in missing:
                     self._count(f"{FILLED} {column_name(change, name)}")
             return {**dict.fromkeys(missing), **after}, frozenset()
@@ -214,7 +221,7 @@ class EnvelopeWriter:
         return {**dict.fromkeys(missing), **after}, frozenset(missing)
 
     def _rest(self, change: Change, operation: str, record_ids: Sequence[int] | None) -> dict[str, Any]:
-        """What stands behind the images (spec/debezium.md 2)."""
+        """Return the members of an envelope behind the images (spec/debezium.md 2)."""
         moment = change.commit_time
         microseconds = 0 if moment is None else (moment - EPOCH_UTC) // _MICROSECOND
         now = (self._utc_now() - EPOCH_UTC) // _MICROSECOND
@@ -244,7 +251,9 @@ class EnvelopeWriter:
 
 
 def _table_of(change: Change) -> Table:
-    """A table that has the columns of a change, typed by the values of both images; one that is NULL is text."""
+    """Return a table with the columns of a change, typed by the values of both images; a column of
+    NULLs is text.
+    """
     key = dict(change.key or ())
     images = (key, change.after or {}, change.before or {})
     names = {**key, **(change.after or change.before or {})}
@@ -253,8 +262,9 @@ def _table_of(change: Change) -> Table:
 
 
 def _type_in(values: Iterable[Value]) -> ColumnType:
-    """The type of a column that has these values: of a word beside a number or a time the type of these, of whole
-    numbers beside others the type of the others.
+    """Return the type of a column with these values.
+
+    Beside a number or a time a word does not count, and beside other values whole numbers do not.
     """
     types = {type_of(value) for value in values if value is not None}
     for kind in (ValueKind.CHARACTER, ValueKind.INTEGER):
@@ -264,8 +274,10 @@ def _type_in(values: Iterable[Value]) -> ColumnType:
 
 
 def _of_single_values(change: Change) -> Change:
-    """A change without the attributes of child tables that have no values, as query-back finds them. Raises
-    NotExpressible for one that has some.
+    """Return a change without the attributes of child tables, which have no values after
+    query-back.
+
+    Raises NotExpressible for an attribute that has some.
     """
     several: set[str] = set()
     for image in (change.before, change.after):
@@ -294,7 +306,9 @@ def _without(row: Row | None, names: set[str]) -> Row | None:
 
 
 def _before(change: Change, after: Row) -> Row | None:
-    """The whole row before an update: what was not changed is as it is after it. None = not known."""
+    """Return the whole row before an update: unchanged columns are as they are after it. None =
+    unknown.
+    """
     before, changed = change.before, change.changed
     if before is None or change.extras.get("changed_unknown"):
         return None
@@ -327,13 +341,13 @@ class _TableRecords:
             self._value_head = b'{"schema":%b,"payload":' % json_bytes(_envelope(name, columns))
 
     def key(self, key: Key) -> bytes:
-        """The key of a record."""
+        """Return the key of a record."""
         return self._bytes(self._key_head, {name: self._encoded(name, value) for name, value in key})
 
     def value(
         self, before: Row | None, after: Row | None, rest: Mapping[str, Any], unknown: frozenset[str] = frozenset()
     ) -> bytes:
-        """The value of a record. ``unknown``: the columns for which the placeholder stands."""
+        """Return the value of a record; ``unknown`` are the columns that get the placeholder."""
         images = {"before": self._image(before, unknown), "after": self._image(after, unknown)}
         return self._bytes(self._value_head, {**images, **rest})
 
@@ -365,7 +379,11 @@ class _TableRecords:
             raise ValueRange(message, f"{self._what}.{name}") from None
 
     def _unavailable(self, name: str) -> str:
-        """With a schema only text and bytes hold the placeholder, as Debezium's does ("Toasted values")."""
+        """Return the placeholder of a column.
+
+        With a schema only columns of text and bytes can hold it, as in Debezium ("Toasted values").
+        Raises NotExpressible for others.
+        """
         type = self.fields[name].schema["type"]
         if type == "bytes" and "name" not in self.fields[name].schema:
             return str(self.fields[name].encode(self._placeholder.encode()))
@@ -378,7 +396,7 @@ class _TableRecords:
         return self._placeholder
 
     def _bytes(self, head: bytes, payload: Mapping[str, Any]) -> bytes:
-        """A payload behind its schema, which is the same in all records of the table."""
+        """Return a payload behind its schema, which is the same in all records of the table."""
         try:
             return head + json_bytes(payload) + (b"}" if head else b"")
         except UnicodeEncodeError as error:
@@ -386,7 +404,9 @@ class _TableRecords:
 
 
 def _of_column(type: ColumnType, value: Value) -> Value:
-    """A value that a form without types has made text, or a double, as one of its column. Raises BadValue."""
+    """Return a value that a format without types has made text or a double as a value of its
+    column. Raises BadValue.
+    """
     if isinstance(value, float) and type.kind in (ValueKind.EXACT, ValueKind.INTEGER):
         value = float_text(value)
     return typed_by(type, value)
