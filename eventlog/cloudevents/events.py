@@ -287,8 +287,7 @@ def _changed_key(change: Change) -> list[str]:
     return [name for name, value in change.key or () if name in changed or (name in before and before[name] != value)]
 
 
-# --- the events of a log
-# ----------------------------------------------------------------------------------------------
+# --- the events of a log ----------------------------------------------------------------------------------------------
 
 
 def data_reader(

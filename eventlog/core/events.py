@@ -323,8 +323,7 @@ def _steps_of(rows: Sequence[CheckedRow], is_add: bool, options: EventOptions) -
     return [row for row in rows for _, _, _, _, old, new in (row,) if old != new]
 
 
-# --- values that were read back
-# ---------------------------------------------------------------------------------------
+# --- values that were read back ---------------------------------------------------------------------------------------
 
 
 def _with_values(rows: Sequence[CheckedRow], values: Mapping[Attribute, Texts], is_add: bool) -> list[CheckedRow]:

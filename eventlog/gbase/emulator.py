@@ -392,8 +392,7 @@ def _database_of(table: str) -> str:
     return parse_table_name(table)[0]
 
 
-# --- sessions of the server
-# -------------------------------------------------------------------------------------------
+# --- sessions of the server -------------------------------------------------------------------------------------------
 
 
 class _Session:

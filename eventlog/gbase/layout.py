@@ -439,8 +439,7 @@ def row_writer(
     return write
 
 
-# --- a layout as a table of a catalogue
-# -------------------------------------------------------------------------------
+# --- a layout as a table of a catalogue -------------------------------------------------------------------------------
 
 _TYPE_NAMES: Final = {
     Kind.SMALLINT: "smallint",

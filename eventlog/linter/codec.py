@@ -421,8 +421,7 @@ def _to_boolean(value: bool, length: int) -> bytes:
     return int(value).to_bytes(length, "big")
 
 
-# --- a replicated table as a table of a catalogue
-# ---------------------------------------------------------------------
+# --- a replicated table as a table of a catalogue ---------------------------------------------------------------------
 
 _TYPE_NAMES: Final = {
     (Typ.INTEGER, 2): "smallint",

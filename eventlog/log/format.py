@@ -176,8 +176,7 @@ class EventLogFormat(Format):
 
 FORMAT: Final = EventLogFormat()
 
-# --- changes to rows, in the four styles
-# ------------------------------------------------------------------------------
+# --- changes to rows, in the four styles ------------------------------------------------------------------------------
 
 
 def change_to_rows(change: Change, catalog: Catalog | None, options: LogWriterOptions, now: datetime) -> list[LogRow]:

@@ -136,8 +136,7 @@ def _changes(
             report.count("groups_gone" if row is None else "groups_empty")
 
 
-# --- a group of rows to a change
-# --------------------------------------------------------------------------------------
+# --- a group of rows to a change --------------------------------------------------------------------------------------
 
 # Names of the module, since looking up an enumeration's members is slow.
 _INSERT, _UPDATE, _DELETE = ChangeOp.INSERT, ChangeOp.UPDATE, ChangeOp.DELETE
@@ -332,8 +331,7 @@ def with_rows(change: Change, group: Group, log_rows: Mapping[int, LogRow]) -> C
     return change._replace(extras={**rows, **change.extras})
 
 
-# --- the tables of a log, inferred from its rows
-# ----------------------------------------------------------------------
+# --- the tables of a log, inferred from its rows ----------------------------------------------------------------------
 
 _TEXT = ColumnType(Kind.CHARACTER)
 
