@@ -208,13 +208,17 @@ class Dialect(SqlDatabase):
         after_time, after_id = after or (None, 0)
         parameters: dict[str, object] = {
             "until": until,
-            "after_time": after_time,
+            "after_time": None if after_time is None else self.due_time(after_time),
             "after_id": after_id,
             "limit": self.last_record_id,
             "perpetrator": None if leave_user is None else leave_user.rstrip(" "),
         }
         fields = self.bounded_fields(log, LogRow._fields, value_bytes)
         return self._log_chunks(conn, self.log_statement(log, "read_due", fields=fields), parameters, size)
+
+    def due_time(self, event_time: str) -> str:
+        """Return the text of an event_time as ``read_due`` compares it."""
+        return event_time
 
     def due_until(self, conn: Connection, log: LogTable, event_time_zone: str = "utc") -> str:
         """The database's clock now, in the terms of event_time: which rows are due (spec/event-log.md 8.1)."""

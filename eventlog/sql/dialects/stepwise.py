@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import URL, Connection
@@ -82,6 +82,30 @@ class StepwiseDialect(Dialect):
 
         For each row the place of its key among ``keys``, and the values: texts, or bytes of a binary one.
         """
+
+    def placed_values(
+        self,
+        cls: ObjectClass,
+        keys: Sequence[tuple[Any, ...]],
+        chunks: Callable[[Sequence[tuple[Any, ...]]], Iterable[Sequence[tuple[Any, ...]]]],
+        read: Callable[[int, Mapping[str, Any]], Iterable[Sequence[Any]]],
+    ) -> Iterator[tuple[int, Sequence[Any]]]:
+        """Yield the place of each row's key among ``keys``, and the row's values.
+
+        ``chunks`` cuts the keys into those of a statement. ``read`` gets how
+        many these are and their binds, ``k0_0`` for the first column of the first key, and returns
+        rows that begin with the columns of the key.
+        """
+        readers = [self.key_column_reader(column) for column in cls.key]
+        places: dict[tuple[object, ...], list[int]] = {}
+        for place, key in enumerate(keys):
+            places.setdefault(key, []).append(place)
+        for chunk in chunks(list(places)):
+            binds = {f"k{n}_{i}": value for n, key in enumerate(chunk) for i, value in enumerate(key)}
+            for row in read(len(chunk), binds):
+                key = tuple(reader(log_text(value) or "") for reader, value in zip(readers, row, strict=False))
+                for place in places.get(key, ()):
+                    yield place, row[len(readers) :]
 
     # Objects written into the log once more
 

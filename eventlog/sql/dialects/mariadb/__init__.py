@@ -18,7 +18,6 @@ from sqlalchemy.dialects import mysql
 from eventlog.core.catalog import Column
 from eventlog.core.values import ColumnType, Kind
 from eventlog.model import LogRow
-from eventlog.sql.dialect import LogRows
 from eventlog.sql.dialects.mariadb import text
 from eventlog.sql.dialects.mariadb.objects import MariaDBObjects
 from eventlog.sql.dialects.mariadb.session import ANSWERS, MariaDBSessions, begin_snapshot, has_log, sees_triggers
@@ -26,7 +25,7 @@ from eventlog.sql.dialects.mariadb.triggers import MariaDBTriggers
 from eventlog.sql.dialects.stepwise import LOG_SQL, trigger_answers
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import fetch, statements
-from eventlog.sql.windows import DuePlace, Ranges, Selection
+from eventlog.sql.windows import Ranges, Selection
 
 _RANGES: Final = 500
 """Ranges of record_ids of one statement."""
@@ -109,20 +108,8 @@ class MariaDB(MariaDBSessions, MariaDBObjects):
     def log_times(self, column: str, *, is_zoned: bool) -> Mapping[str, str]:
         return {"time": column, "new_time": text.UTC_NOW}
 
-    def due_chunks(
-        self,
-        conn: Connection,
-        log: LogTable,
-        until: str,
-        after: DuePlace | None,
-        leave_user: str | None,
-        size: int,
-        value_bytes: int | None = None,
-    ) -> LogRows:
-        if after is not None and after[0] is not None:
-            # Of a log whose event_time has a zone: it is compared in UTC.
-            after = (after[0].removesuffix("Z"), after[1])
-        return super().due_chunks(conn, log, until, after, leave_user, size, value_bytes)
+    def due_time(self, event_time: str) -> str:
+        return event_time.removesuffix("Z")  # of a log whose event_time has a zone: it is compared in UTC
 
     # Ranges of record_ids, of which there may be thousands, in the text of few statements: there are no array binds.
 

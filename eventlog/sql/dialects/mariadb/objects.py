@@ -19,7 +19,7 @@ from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from sqlalchemy import Connection, Row
 
@@ -27,13 +27,21 @@ from eventlog.core.catalog import Catalog, ChildTable, Column, Database, Foreign
 from eventlog.core.values import ColumnType, Kind, ValueOptions, converter
 from eventlog.sql.dialect import NoSuchValue
 from eventlog.sql.dialects.mariadb.text import bindable, field, key_text, key_value, quote_identifier, value_text
-from eventlog.sql.dialects.stepwise import StepwiseDialect, log_text
+from eventlog.sql.dialects.stepwise import StepwiseDialect
 from eventlog.sql.statements import by_relation, fetch, statements
 from eventlog.sql.windows import Walk
+
+T = TypeVar("T")
 
 _SQL: Final = statements(__package__, "reflect.sql")
 _KEYS: Final = 500
 """Keys that one statement asks for."""
+
+
+def _chunks(keys: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Yield the keys in pieces, one for each statement."""
+    for start in range(0, len(keys), _KEYS):
+        yield keys[start : start + _KEYS]
 
 
 class MariaDBObjects(StepwiseDialect):
@@ -70,18 +78,10 @@ class MariaDBObjects(StepwiseDialect):
         columns: tuple[Column, ...],
         keys: Sequence[tuple[Any, ...]],
     ) -> Iterator[tuple[int, Sequence[Any]]]:
-        readers = [self.key_column_reader(column) for column in cls.key]
-        places: dict[tuple[object, ...], list[int]] = {}
-        for place, key in enumerate(keys):
-            places.setdefault(key, []).append(place)
-        wanted = list(places)
-        for start in range(0, len(wanted), _KEYS):
-            chunk = wanted[start : start + _KEYS]
-            binds = {f"k{n}_{i}": value for n, key in enumerate(chunk) for i, value in enumerate(key)}
-            for row in fetch(conn, values_statement(cls, child, columns, len(chunk)), binds):
-                key = tuple(reader(log_text(value) or "") for reader, value in zip(readers, row, strict=False))
-                for place in places.get(key, ()):
-                    yield place, row[len(readers) :]
+        def read(size: int, binds: Mapping[str, Any]) -> Iterable[Sequence[Any]]:
+            return fetch(conn, values_statement(cls, child, columns, size), binds)
+
+        return self.placed_values(cls, keys, _chunks, read)
 
     def key_column_reader(self, column: Column) -> Callable[[str], object]:
         match column.type.kind:

@@ -22,7 +22,7 @@ from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import ConfigError, DatabaseError
 from eventlog.model import LogRow
 from eventlog.sql.connection import describe, reason_of
-from eventlog.sql.dialect import LogRows, Part, arrow_schema
+from eventlog.sql.dialect import Part, arrow_schema
 from eventlog.sql.dialects.oracle import script, text
 from eventlog.sql.dialects.oracle.objects import OracleObjects
 from eventlog.sql.dialects.oracle.session import ANSWERS, OracleSessions, chunks, fetch, has_log
@@ -31,7 +31,7 @@ from eventlog.sql.dialects.stepwise import BATCH_ROWS, LOG_SQL, trigger_answers
 from eventlog.sql.doctor import Answer
 from eventlog.sql.log_table import QUEUE_INDEX, LogTable, named_after
 from eventlog.sql.statements import run_as_it_stands, statements
-from eventlog.sql.windows import DuePlace, Ranges
+from eventlog.sql.windows import Ranges
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -130,20 +130,8 @@ class Oracle(OracleSessions, OracleObjects):
         time = f"SYS_EXTRACT_UTC({column})" if is_zoned else column
         return {"time": time, "new_time": text.new_time(is_zoned=is_zoned)}
 
-    def due_chunks(
-        self,
-        conn: Connection,
-        log: LogTable,
-        until: str,
-        after: DuePlace | None,
-        leave_user: str | None,
-        size: int,
-        value_bytes: int | None = None,
-    ) -> LogRows:
-        if after is not None and after[0] is not None:
-            # Of a log whose event_time has a zone: it is compared in UTC.
-            after = (after[0].removesuffix("Z"), after[1])
-        return super().due_chunks(conn, log, until, after, leave_user, size, value_bytes)
+    def due_time(self, event_time: str) -> str:
+        return event_time.removesuffix("Z")  # of a log whose event_time has a zone: it is compared in UTC
 
     def read_rows(self, conn: Connection, log: LogTable, ranges: Ranges) -> list[LogRow]:
         # The ids of the short ranges, of which there may be thousands, in IN lists.

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache, partial
 from itertools import groupby
@@ -90,16 +90,10 @@ class OracleObjects(StepwiseDialect):
         columns: tuple[Column, ...],
         keys: Sequence[tuple[Any, ...]],
     ) -> Iterator[tuple[int, Sequence[Any]]]:
-        readers = [self.key_column_reader(column) for column in cls.key]
-        places: dict[tuple[object, ...], list[int]] = {}
-        for place, key in enumerate(keys):
-            places.setdefault(key, []).append(place)
-        for chunk in chunks(list(places)):
-            binds = {f"k{n}_{i}": value for n, key in enumerate(chunk) for i, value in enumerate(key)}
-            for row in fetch(conn, values_statement(schema, cls, child, columns, len(chunk)), binds):
-                key = tuple(reader(log_text(value) or "") for reader, value in zip(readers, row, strict=False))
-                for place in places.get(key, ()):
-                    yield place, row[len(readers) :]
+        def read(size: int, binds: Mapping[str, Any]) -> Iterable[Sequence[Any]]:
+            return fetch(conn, values_statement(schema, cls, child, columns, size), binds)
+
+        return self.placed_values(cls, keys, chunks, read)
 
     def key_column_reader(self, column: Column) -> Callable[[str], object]:
         match column.type.kind:
