@@ -44,7 +44,7 @@ RowError.
 
 
 class Field(NamedTuple):
-    """The form of a column's values. ``schema`` is that of Connect, without ``field`` and
+    """The writing of a column's values. ``schema`` is that of Connect, without ``field`` and
     ``optional``.
     """
 

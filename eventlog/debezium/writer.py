@@ -320,7 +320,7 @@ def _before(change: Change, after: Row) -> Row | None:
 
 
 class _TableRecords:
-    """What all records of a table have: topic, fields, and the schemas as JSON."""
+    """The parts that all records of a table share: topic, fields, and the schemas as JSON."""
 
     def __init__(self, options: WriteOptions, schema: str | None, table: Table) -> None:
         self._types = {column.name: column.type for column in table.columns}
