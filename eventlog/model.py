@@ -1,5 +1,5 @@
-"""What everything else speaks of: a row of the log, its status and type, the event that rows become, the change in
-which all formats meet, and the record of a topic.
+"""The types that all layers share: a row of the log, its status and type, the event that rows
+become, the change in which all formats meet, and the record of a topic.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ class EventType(IntEnum):
 
 
 class Status(StrEnum):
-    """The status letters of spec/event-log.md 2. Any other letter is reserved and left alone."""
+    """The status letters of spec/event-log.md 2. Any other letter is reserved and stays
+    unchanged.
+    """
 
     NEW = "N"
     SUCCESS = "S"
@@ -43,7 +45,7 @@ class Status(StrEnum):
 class LogRow(NamedTuple):
     """One row of the event log, fields in the order of layout 2.x (spec/event-log.md 1).
 
-    Cheap on purpose: millions pass through. ``event_time`` is the database's text
+    It is a bare tuple, since millions pass through. ``event_time`` is the database's text
     (``yyyy-mm-dd hh:mm:ss[.f]``); the publisher orders by it in SQL and never parses it.
     """
 
@@ -60,11 +62,13 @@ class LogRow(NamedTuple):
 
 
 log_row: Final = partial(tuple.__new__, LogRow)
-"""What ``LogRow._make`` does, without a Python frame a row."""
+"""A function that does the work of ``LogRow._make`` without a Python frame for each row."""
 
 QueueRow: TypeAlias = tuple[int, int | None, str | None, str | None, str | None, str | None, str | None, str | None]
-"""What is looked at of a row of the queue: record_id, event_type, perpetrator, table_name, table_key, column_name,
-old_value, new_value. Its status is N, and its event_time counts for the order alone.
+"""The columns that are read of a row of the queue: record_id, event_type, perpetrator, table_name,
+table_key, column_name, old_value, new_value.
+
+The status of such a row is N, and its event_time matters for the order alone.
 """
 
 QUEUE_FIELDS: Final = (
@@ -74,13 +78,14 @@ QUEUE_FIELDS: Final = (
 _queue_row = itemgetter(*map(LogRow._fields.index, QUEUE_FIELDS))
 
 TIMED_FIELDS: Final = (*QUEUE_FIELDS, "event_time")
-"""What is read of a row for a format that tells when and by whom it was changed."""
+"""The columns that are read for a format that says when and by whom a row was changed."""
 
 
 class Origins(NamedTuple):
-    """When and by whom rows were written: event_time and perpetrator by record_id.
+    """The times and writers of rows: event_time and perpetrator by record_id.
 
-    Texts alone, since millions pass through: an object a row that is kept costs more than to read it.
+    They are bare texts, since millions pass through: keeping an object for each row costs more than
+    reading the row.
     """
 
     event_times: dict[int, str | None]
@@ -88,18 +93,20 @@ class Origins(NamedTuple):
 
 
 def origins_of(rows: Iterable[LogRow]) -> Origins:
-    """The origins of whole rows."""
+    """Return the origins of whole rows."""
     rows = list(rows)
     return Origins({row.record_id: row.event_time for row in rows}, {row.record_id: row.perpetrator for row in rows})
 
 
 def queue_rows(rows: Iterable[LogRow]) -> Iterable[QueueRow]:
-    """What is looked at of whole rows."""
+    """Return the columns of whole rows that are read of the queue."""
     return map(_queue_row, rows)
 
 
 class All(Enum):
-    """Marks that all values of an attribute go, whatever they are: remove-all-values (spec/xds.md 4.3)."""
+    """The mark that all values of an attribute go, whichever they are: remove-all-values
+    (spec/xds.md 4.3).
+    """
 
     ALL = "all"
 
@@ -108,7 +115,9 @@ ALL: Final = All.ALL
 
 
 class Op(IntEnum):
-    """What a step of a modify does to its attribute; a modify keeps the steps in order (spec/xds.md 4.3)."""
+    """The effect of a modify's step on its attribute; a modify keeps the steps in order
+    (spec/xds.md 4.3).
+    """
 
     REMOVE = 0
     REMOVE_ALL = 1
@@ -123,10 +132,11 @@ class Step(NamedTuple):
 
 
 class AttributeSteps(NamedTuple):
-    """An attribute of an event with its steps in order. For an add: one ``Op.ADD`` step.
+    """An attribute of an event with its steps in order. For an add it has one ``Op.ADD`` step.
 
-    ``value_type`` is the XDS type of its values: string, int, state, octet, time or dn. What is no number of seconds
-    among values of type time is a string: the text of a special time (spec/xds.md 6.3).
+    ``value_type`` is the XDS type of its values: string, int, state, octet, time or dn. A value of
+    type time that is no number of seconds is a string: the text of a special time (spec/xds.md
+    6.3).
     """
 
     name: str
@@ -143,10 +153,10 @@ class Operation(StrEnum):
 
 
 class Event(NamedTuple):
-    """Add, modify or delete of one object: what a document is written from (spec/xds.md 3, 4).
+    """An add, modify or delete of one object, from which a document is written (spec/xds.md 3, 4).
 
-    ``class_name`` as the database spells it, ``association`` as spec/xds.md 5.1, ``event_id`` as
-    spec/event-log.md 7.4 (with ``.2`` and so on when sent again).
+    ``class_name`` has the database's spelling. ``association`` follows spec/xds.md 5.1,
+    ``event_id`` spec/event-log.md 7.4 (with ``.2`` and so on if the event is sent again).
     """
 
     operation: Operation
@@ -157,7 +167,7 @@ class Event(NamedTuple):
 
 
 class ChangeOp(StrEnum):
-    """What a change did (spec/change-model.md 1). REFRESH is a row of an initial load."""
+    """The operation of a change (spec/change-model.md 1). REFRESH is a row of an initial load."""
 
     INSERT = "INSERT"
     UPDATE = "UPDATE"
@@ -166,21 +176,23 @@ class ChangeOp(StrEnum):
     REFRESH = "REFRESH"
 
 
-# Bound names: an enumeration's members are looked up slowly.
+# Names of the module, since looking up an enumeration's members is slow.
 _UPDATE, _DELETE, _TRUNCATE = ChangeOp.UPDATE, ChangeOp.DELETE, ChangeOp.TRUNCATE
 
 
 class Lob(NamedTuple):
-    """A large object, opaque."""
+    """A large object with opaque content."""
 
     data: bytes
 
 
 Value: TypeAlias = str | int | Decimal | float | bool | bytes | date | time | datetime | Lob | tuple[Any, ...] | None
-"""A value of a column: None is NULL, a tuple holds the values of a multi-valued attribute (E and X only)."""
+"""A value of a column: None is NULL, a tuple holds the values of a multi-valued attribute (formats
+E and X only).
+"""
 
 Row: TypeAlias = Mapping[str, Value]
-"""An image of a row: exactly the columns that are known."""
+"""An image of a row: exactly its known columns."""
 
 
 class _ChangeFields(NamedTuple):
@@ -204,16 +216,17 @@ _NO_EXTRAS: Final[Mapping[str, Any]] = {}
 
 
 class Change(_ChangeFields):
-    """One change of one row: where all formats meet (spec/change-model.md 1).
+    """One change of one row, in which all formats meet (spec/change-model.md 1).
 
-    ``schema`` None = unknown; ``key`` the primary key in key order, of the new row, for DELETE of the old one,
-    None = unknown or no key; ``before``, ``after`` the columns that are known, None = nothing known; ``changed``
-    for UPDATE the columns whose value changed, None = unknown; ``position`` the place of the change in its source;
-    ``event_number`` 1, 2, .. within the transaction; ``commit_time`` in UTC, aware; ``extras`` what only its format
-    knows, left out of equality.
+    ``schema`` None = unknown. ``key`` is the primary key in key order, of the new row, for DELETE
+    of the old one; None = unknown or no key. ``before`` and ``after`` hold the known columns; None
+    = none is known. ``changed`` are, for UPDATE, the columns whose value changed; None = unknown.
+    ``position`` is the place of the change in its source. ``event_number`` counts 1, 2, .. within
+    the transaction. ``commit_time`` is in UTC, aware. ``extras`` hold what only its format knows
+    and do not count for equality.
 
-    A tuple, since millions pass through; ``_replace`` gives a changed copy, checked like a new one. Raises
-    InvalidChange naming the field.
+    It is a tuple, since millions pass through; ``_replace`` returns a changed copy, checked like a
+    new one. Raises InvalidChange naming the field.
     """
 
     __slots__ = ()
@@ -276,23 +289,27 @@ class Change(_ChangeFields):
 
     @property
     def present(self) -> frozenset[str]:
-        """The columns known in ``after``, else in ``before``."""
+        """The known columns of ``after``, or of ``before`` if there is no ``after``."""
         image = self.after if self.after is not None else self.before
         return frozenset() if image is None else frozenset(image)
 
 
 def full_name(schema: str | None, table: str) -> str:
-    """``schema.table``, or the table alone: the name that options, reports and messages know a table by."""
+    """Return ``schema.table``, or the table alone: the name of a table in options, reports and
+    messages.
+    """
     return table if schema is None else f"{schema}.{table}"
 
 
 def column_name(change: Change, column: str) -> str:
-    """``schema.table.column``, as reports name a column of a change."""
+    """Return ``schema.table.column``, the name of a change's column in reports."""
     return f"{full_name(change.schema, change.table)}.{column}"
 
 
 def old_key(change: Change) -> tuple[tuple[str, Value], ...] | None:
-    """The key before the change: that of ``before`` where it knows all key columns, else the key itself."""
+    """Return the key before the change: from ``before`` if it has all key columns, else the key
+    itself.
+    """
     key, before = change.key, change.before
     if key is None or before is None or not all(name in before for name, _ in key):
         return key
@@ -300,14 +317,16 @@ def old_key(change: Change) -> tuple[tuple[str, Value], ...] | None:
 
 
 def differing(before: Row, after: Row) -> frozenset[str] | None:
-    """The columns that differ, NULL-safe; None where ``before`` lacks one of ``after`` (spec/change-model.md 1)."""
+    """Return the columns that differ, NULL-safe; None if ``before`` lacks a column of ``after``
+    (spec/change-model.md 1).
+    """
     if not before.keys() >= after.keys():
         return None
     return frozenset(name for name, value in after.items() if before[name] != value)
 
 
 def changes_nothing(change: Change) -> bool:
-    """Whether an UPDATE is known to change nothing (spec/change-model.md 4)."""
+    """Return True if an UPDATE is known to change nothing (spec/change-model.md 4)."""
     if change.op is not _UPDATE or change.extras.get("changed_unknown"):
         return False
     if change.changed is not None:
@@ -319,7 +338,9 @@ def changes_nothing(change: Change) -> bool:
 
 
 class KafkaRecord(NamedTuple):
-    """A record that is to be written to a topic. ``topic`` None = that of the sink; ``value`` None = a tombstone."""
+    """A record to be written to a topic. ``topic`` None = that of the sink; ``value`` None = a
+    tombstone.
+    """
 
     topic: str | None
     key: bytes | None
@@ -328,7 +349,9 @@ class KafkaRecord(NamedTuple):
 
 
 class Level(IntEnum):
-    """The levels of an answer; of several for one event the greatest, which is the worst, counts."""
+    """The levels of an answer. Of several for one event the greatest, which is the worst,
+    counts.
+    """
 
     SUCCESS = 0
     WARNING = 1
@@ -338,7 +361,7 @@ class Level(IntEnum):
 
 
 class Verdict(NamedTuple):
-    """A level and its message, which goes to the error table when the level is error or fatal."""
+    """A level and its message, which goes to the error table if the level is error or fatal."""
 
     level: Level
     message: str = ""
@@ -348,12 +371,14 @@ SUCCESS = Verdict(Level.SUCCESS)
 
 
 class Document(NamedTuple):
-    """One envelope, rendered. ``flight`` and ``envelope`` are its numbers in the in-flight line.
+    """One rendered envelope. ``flight`` and ``envelope`` are its numbers in the in-flight line.
 
-    ``event_ids``: those of its events, none in a heartbeat. In a format of records ``body`` is empty and ``records``
-    holds those of each event, or why it has none. ``make_events`` makes the events in their public form, for the few
-    sinks that look at them. ``media_type`` and ``headers`` (names and values) go with ``body`` over HTTP. ``refused``:
-    verdicts, error, of events that the format cannot hold and the body does not have, by event-id.
+    ``event_ids`` are those of its events, none in a heartbeat. In a format of records ``body`` is
+    empty, and ``records`` holds the records of each event, or the verdict of an event without any.
+    ``make_events`` makes the events in their public form, for the few sinks that use them.
+    ``media_type`` and ``headers`` (names and values) go with ``body`` over HTTP. ``refused`` holds,
+    by event-id, the verdicts of level error of events that the format cannot hold and the body
+    leaves out.
     """
 
     flight: int
@@ -375,14 +400,15 @@ class Document(NamedTuple):
 class Answer:
     """The answer to one envelope.
 
-    ``verdicts``: by event-id, the worst of those that name it. ``general``: the worst of those without event-id,
-    which count for every event; None = there were none. ``unknown_ids``: event-ids that are not in the envelope.
-    ``ignored``: how many elements were something else than a status. ``is_pending``: the receiver itself has not
-    spoken yet, which it does when the sink is flushed. ``culprit_unknown``: ``general`` is an error that does not say
-    of which event, so that it counts for one that is alone only. ``retry_after``: the seconds that the receiver wants
-    to be left alone, with a ``general`` retry; None = it does not say. ``in_short``: what was answered without the
-    receiver's words, such as its status; empty if there is no such text. ``is_sent``: the document was sent; False if
-    its format could hold none of its events.
+    ``verdicts`` holds by event-id the worst verdict on each event. ``general`` is the worst verdict
+    without event-id, which counts for every event; None = there was none. ``unknown_ids`` are
+    event-ids outside the envelope. ``ignored`` is the number of elements other than statuses.
+    ``is_pending`` says that the receiver answers only when the sink is flushed. ``culprit_unknown``
+    says that ``general`` is an error that does not name its event, so that it counts only if the
+    event is alone. ``retry_after`` is the number of seconds that the receiver asks to be left
+    alone, with a ``general`` retry; None = it does not say. ``in_short`` is the answer without the
+    receiver's words, such as its status; empty if there is no such text. ``is_sent`` is False if
+    the document was not sent, since its format could hold none of its events.
     """
 
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)
@@ -396,15 +422,15 @@ class Answer:
     is_sent: bool = True
 
     def verdict(self, event_id: str) -> Verdict:
-        """The worst that was said of this event; success if nothing was."""
+        """Return the worst verdict on this event, success if there is none."""
         verdict = self.verdicts.get(event_id, SUCCESS)
         if self.general is not None and self.general.level > verdict.level:
             return self.general
         return verdict
 
     def worst(self, event_ids: Sequence[str]) -> Verdict:
-        """The worst that was said of these events, of which there is one at least."""
-        if not self.verdicts and self.general is None:  # as of most answers
+        """Return the worst verdict on these events, at least one."""
+        if not self.verdicts and self.general is None:  # as in most answers
             return SUCCESS
         return max(map(self.verdict, event_ids), key=lambda verdict: verdict.level)
 
@@ -414,9 +440,11 @@ LEVELS: Final = {level.name.lower(): level for level in Level}
 
 
 def answer_of(statuses: Iterable[tuple[str | None, Verdict]], event_ids: Collection[str], ignored: int = 0) -> Answer:
-    """The answer to an envelope of ``event_ids`` that statuses make: each of an event-id, None = of every event.
+    """Return the answer to an envelope of ``event_ids`` from statuses with their event-ids; None
+    stands for every event.
 
-    Of several for one event the worst counts, of equally bad ones the first with a message.
+    Of several statuses for one event the worst counts, of equally bad ones the first with a
+    message.
     """
     known = frozenset(event_ids)
     worst: dict[str | None, Verdict] = {}
