@@ -38,7 +38,8 @@ from typing import ClassVar, Final, TypeVar
 
 
 class EventlogError(Exception):
-    """Base of all errors that eventlog raises on purpose; by itself, an error whose message says all.
+    """The base of all errors that eventlog raises on purpose; raised itself, an error whose message
+    says all.
 
     ``code`` is stable and fit for programs, ``cure`` says what helps in general: the reference lists both.
     ``refusals``: the messages one by one, where several things are refused at once.
@@ -50,14 +51,16 @@ class EventlogError(Exception):
 
 
 class ConfigError(EventlogError):
-    """The configuration file, an environment variable or a flag is wrong."""
+    """A wrong configuration file, environment variable or flag."""
 
     code = "config"
     cure = "Correct the setting that the message names. `eventlog config` shows each setting and where it comes from."
 
 
 def together(errors: Sequence[EventlogError]) -> EventlogError:
-    """One error of the first one's class that says all of these, at least one, so that nobody meets them run by run."""
+    """Return one error of the first one's class with the messages of all, at least one, so that
+    nobody meets them run by run.
+    """
     messages = tuple(dict.fromkeys(message for error in errors for message in error.refusals or (str(error),)))
     if len(messages) == 1:
         return errors[0]
@@ -67,9 +70,9 @@ def together(errors: Sequence[EventlogError]) -> EventlogError:
 
 
 class RowError(EventlogError):
-    """One row of the log is bad (spec/event-log.md 5). ``code`` is what the error table gets.
+    """One bad row of the log (spec/event-log.md 5). ``row_code`` is the code in the error table.
 
-    The code is per instance, since one check can fail for several reasons.
+    The code belongs to the instance, since one check can fail for several reasons.
     """
 
     def __init__(self, code: str, message: str) -> None:
@@ -117,46 +120,52 @@ class BadXmlChar(RowError):
 
 
 class XdsError(EventlogError):
-    """A document that is not well-formed, has a DOCTYPE, or is not of the XDS vocabulary."""
+    """A document that is not well-formed, has a DOCTYPE, or leaves the XDS vocabulary."""
 
     code = "xds"
     cure = "Correct the document; the message names the line. Raise `limit` for a document that is longer."
 
 
 class DatabaseError(EventlogError):
-    """The database cannot be reached, lacks something, or refuses a right."""
+    """A database that cannot be reached, lacks something, or refuses a right."""
 
     code = "database"
     cure = "Check the URL, the network and the user's rights; `eventlog doctor` lists the GRANTs that are missing."
 
 
 class LogTableError(DatabaseError):
-    """The log table or a companion is missing or has a column of the wrong type (spec/event-log.md 1.4)."""
+    """A log table or companion that is missing or has a column of the wrong type (spec/event-log.md
+    1.4).
+    """
 
     code = "log_table"
     cure = "Run `eventlog db upgrade`, or correct `log_table`, `schema_name` or `column_map`."
 
 
 class NoLogTable(LogTableError):
-    """There is no log table at all."""
+    """A log table that does not exist at all."""
 
 
 class AnotherPublisher(DatabaseError):
-    """Another publisher (or a Spark job that marks) holds this log (spec/event-log.md 12)."""
+    """Another publisher (or a Spark job that marks) that holds this log (spec/event-log.md 12)."""
 
     code = "another_publisher"
     cure = "Stop the other one, or wait until it ends; `eventlog status` says whether one runs."
 
 
 class ConsumerRuns(AnotherPublisher):
-    """Another process works as this consumer (spec/event-log.md 13.4): a daemon waits until it ends."""
+    """Another process that works as this consumer (spec/event-log.md 13.4): a daemon waits until it
+    ends.
+    """
 
     code = "consumer_runs"
     cure = "Let this process wait as a standby, stop the other one, or give this one another name."
 
 
 class DatabaseAway(DatabaseError):
-    """The connection is lost, or the database failed in a way that passes: connect again and go on."""
+    """A lost connection, or a database that failed in a way that passes: connect again and go
+    on.
+    """
 
     code = "database_away"
     cure = "Wait: a publisher connects again by itself. Run any other command again."
@@ -172,8 +181,8 @@ class TriggerError(EventlogError):
 class FormatError(EventlogError):
     """Input that is not of its format, or a change that the format cannot hold.
 
-    ``column``: ``schema.table.column`` where it is about the value of one (spec/change-model.md 5.1). ``offset``: where
-    the record begins in a stream of bytes.
+    ``column`` is ``schema.table.column`` if the error concerns the value of one
+    (spec/change-model.md 5.1). ``offset`` is where the record begins in a stream of bytes.
     """
 
     code = "format"
@@ -186,9 +195,10 @@ class FormatError(EventlogError):
 
 
 class InvalidChange(FormatError):
-    """A change that contradicts itself, such as a DELETE with a row after it (spec/change-model.md 1).
+    """A change that contradicts itself, such as a DELETE with a row after it (spec/change-model.md
+    1).
 
-    ``field`` is the field that is wrong.
+    ``field`` is the wrong field.
     """
 
     code = "invalid_change"
@@ -221,30 +231,31 @@ class NeedsQueryBack(FormatError):
 
 
 class NeedsRowCodec(FormatError):
-    """A change whose row is only there in the raw form of its source (spec/change-model.md 3.4)."""
+    """A change whose row exists only in the raw form of its source (spec/change-model.md 3.4)."""
 
     code = "needs_row_codec"
     cure = "Give the reader the `codec` that the row images are written in."
 
 
 class UnknownOperation(FormatError):
-    """An operation code that the format does not have."""
+    """An operation code that the format lacks."""
 
     code = "unknown_operation"
     cure = "Check that the input is of this format, and for a Linter queue the option `typ_table`."
 
 
 class SchemaMissing(FormatError):
-    """A row of a table whose columns are not known."""
+    """A row of a table whose columns are unknown."""
 
     code = "schema_missing"
     cure = "Describe the table by the option `catalog`, or by the format's own option for its columns."
 
 
 class ReceiverAway(EventlogError):
-    """The receiver gives no answer, or one that is not well-formed (spec/event-log.md 8.4).
+    """A receiver that gives no answer, or one that is not well-formed (spec/event-log.md 8.4).
 
-    ``in_short``: the message without the receiver's words, which may quote values; empty if there is no such text.
+    ``in_short`` is the message without the receiver's words, which may quote values; empty if there
+    is no such text.
     """
 
     code = "receiver_away"
@@ -256,7 +267,7 @@ class ReceiverAway(EventlogError):
 
 
 class FatalAnswer(EventlogError):
-    """The receiver answered fatal: the publisher stops (spec/event-log.md 8.4)."""
+    """An answer of the receiver that is fatal: the publisher stops (spec/event-log.md 8.4)."""
 
     code = "fatal_answer"
     cure = "Mend what the receiver names, `eventlog requeue` the rows of status F, and start the publisher again."
@@ -266,14 +277,18 @@ Placed = TypeVar("Placed", bound=EventlogError)
 
 
 def with_location(error: Placed, where: object) -> Placed:
-    """The same error, its message begun with where it is: a file, perhaps a line or an offset in it."""
+    """Return the same error with the place in front of its message: a file, perhaps a line or an
+    offset in it.
+    """
     error.refusals = tuple(f"{where}: {one}" for one in error.refusals)
     error.args = (f"{where}: {error}", *error.args[1:])
     return error
 
 
 def first_of(texts: Sequence[str], most: int, noun: str = "") -> str:
-    """The first texts of some, and how many there are beside them: ``a, b and 1,203 more``, or ``... more keys``."""
+    """Return the first of some texts and the number of the others: ``a, b and 1,203 more``, or
+    ``... more keys``.
+    """
     first, left = ", ".join(texts[:most]), len(texts) - most
     if left <= 0:
         return first
@@ -281,31 +296,35 @@ def first_of(texts: Sequence[str], most: int, noun: str = "") -> str:
 
 
 def number_of(count: int, noun: str) -> str:
-    """How many there are of something with a regular plural: ``1 row``, ``1,203 rows``."""
+    """Return a number with a noun of regular plural: ``1 row``, ``1,203 rows``."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def shown(text: str) -> str:
-    """The text as a message shows it: one line, at most about 60 characters."""
+    """Return a text for a message: one line of at most about 60 characters."""
     line = repr(text[:61])
     return line if len(line) <= 62 else f"{line[:60]}..."
 
 
 _INVISIBLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Control characters, ends of lines, and what turns the direction of a text."""
+"""Control characters, line separators, and characters that change the direction of a text."""
 
 
 def visible(text: str) -> str:
-    r"""A text on one line of a terminal or a log: control characters and the like are escaped as ``\u001b``."""
+    r"""Return a text on one line of a terminal or a log; control characters and the like are
+    escaped as ``\u001b``.
+    """
     return _INVISIBLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 _NEVER_BY_CHANCE: Final = 16
-"""Characters from which on a secret is no part of another word by chance."""
+"""The length from which on a secret is never part of another word by chance."""
 
 
 def without_secrets(text: str, secrets: Iterable[str]) -> str:
-    """A text without these secrets. A short one is replaced as a whole word only: ``***lisher`` would tell it."""
+    """Return a text without these secrets. A short secret is replaced only as a whole word:
+    ``***lisher`` would reveal it.
+    """
     for secret in filter(None, secrets):
         if len(secret) >= _NEVER_BY_CHANCE:
             text = text.replace(secret, "***")
