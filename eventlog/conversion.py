@@ -1,5 +1,5 @@
-"""Any change format to any other: reader -> Change -> writer, by the formats' names (spec/change-model.md); and the
-format ``jsonl``, which is the changes themselves.
+"""Any change format to any other: reader to Change to writer, by the formats' names
+(spec/change-model.md); and the format ``jsonl``, which is the changes themselves.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ from eventlog.registry import format_named
 
 
 def _check_place(format: str, place: str) -> None:
-    """Raise ConfigError for a URL that a format does not take; it is not repeated, a password may stand in it."""
+    """Raise ConfigError for a URL that a format does not accept. The message leaves the URL out: it
+    may contain a password.
+    """
     scheme, is_url, _ = place.partition("://")
     taken = format_named(format).schemes
     if is_url and taken is not None and scheme not in taken:
@@ -46,8 +48,8 @@ def _check_place(format: str, place: str) -> None:
 
 
 def check_source(format: str, source: str) -> None:
-    """Raise ConfigError for a URL that a format does not take, DatabaseError for a file of SQLite that is not there:
-    SQLite would make an empty one.
+    """Raise ConfigError for a URL that a format does not accept, DatabaseError for a missing SQLite
+    file, which SQLite would create empty.
     """
     _check_place(format, source)
     scheme, _, path = source.partition(":///")
@@ -58,9 +60,11 @@ def check_source(format: str, source: str) -> None:
 
 
 def _check_target(format: str, target: str, source_format: str, source: str) -> None:
-    """Raise ConfigError for a URL that a format does not take, for a path into a directory that is not there, and for
-    a target that is the source, lies in it, where the next run would read it, or is the directory that holds it among
-    others of its format.
+    """Raise ConfigError for a target that cannot or must not be written.
+
+    It is raised for a URL that the format does not accept, for a path into a missing directory, and
+    for a target that is the source, lies in it, where the next run would read it, or is the
+    directory that holds the source among other files of its format.
     """
     _check_place(format, target)
     if "://" in target:
@@ -83,7 +87,7 @@ def convert(
     report: bool = False,
     progress: Callable[[Report], None] | None = None,
 ) -> Report:
-    """Read ``source`` in one format and write it to ``target`` in another.
+    """Read ``source`` in one format, write it to ``target`` in another, and return the report.
 
     ``map``: the options as ``read_options`` takes them. ``strict``: stop at the first thing that cannot be read or
     written, else it is passed over and counted. ``report``: keep the counters that concern one column apart
@@ -105,12 +109,13 @@ def convert(
 
 
 def read_changes(format: str, source: str | Path, *, report: Report | None = None, **options: Any) -> Iterator[Change]:
-    """The changes of ``source``, a path or a URL, read as they are iterated over.
+    """Yield the changes of ``source``, a path or a URL, read while they are iterated over.
 
-    ``format``: one of ``eventlog convert --from``. ``options``: the reader's, as in ``--map``; ``catalog`` is a path or
-    the content of a catalogue. ``report`` gets what is counted; what cannot be read is passed over unless it is
-    ``Report(strict=True)``. Raises ConfigError for the format and its options at once; while iterating FormatError,
-    DatabaseError, OSError, which name what and where.
+    ``format`` is one of ``eventlog convert --from``. ``options`` are the reader's, as in ``--map``;
+    ``catalog`` is a path or the content of a catalogue. ``report`` gets the counters. Changes that
+    cannot be read are skipped unless it is ``Report(strict=True)``. Raises ConfigError for the
+    format and its options at once; while iterating FormatError, DatabaseError, OSError, which name
+    what and where.
     """
     reader = format_named(format)
     check_source(format, str(source))
@@ -121,10 +126,11 @@ def read_changes(format: str, source: str | Path, *, report: Report | None = Non
 def write_changes(
     format: str, changes: Iterable[Change], target: str | Path, *, report: Report | None = None, **options: Any
 ) -> Report:
-    """Write changes to ``target``, a path or a URL; a file appears whole or not at all.
+    """Write changes to ``target``, a path or a URL, and return the report of changes written, lost
+    and skipped. A file appears whole or not at all.
 
-    ``format``: one of ``eventlog convert --to``. ``options``: the writer's, as in ``--map``. ``report`` and what is
-    raised as of ``read_changes``. Returns the report, with what is written, lost and passed over.
+    ``format`` is one of ``eventlog convert --to``. ``options`` are the writer's, as in ``--map``.
+    ``report`` and the errors are those of ``read_changes``.
     """
     writer, done = format_named(format), report if report is not None else Report()
     _check_place(format, str(target))
@@ -136,8 +142,10 @@ def write_changes(
 
 
 def write(format: Format, changes: Iterable[Change], target: str, options: Mapping[str, Any], report: Report) -> None:
-    """Put changes to a target as the format's ``write`` does; of one that is published alone, as the documents that a
-    publisher would send, in a file. Its options are those of publishing, and ``catalog``.
+    """Write changes to a target by the format's ``write``.
+
+    A format that can only be published writes the documents that a publisher would send to a file.
+    Then ``options`` are those of publishing, and ``catalog``.
     """
     if format.can("write_changes"):
         format.write(changes, target, options, report)
@@ -160,7 +168,9 @@ def write(format: Format, changes: Iterable[Change], target: str, options: Mappi
 
 
 def by_reason(counters: Mapping[str, int]) -> Counter[str]:
-    """Counters with those of single columns (``reason table.column``) added up."""
+    """Return the counters, with those of single columns (``reason table.column``) added up by
+    reason.
+    """
     added: Counter[str] = Counter()
     for name, number in counters.items():
         added[name.partition(" ")[0]] += number
@@ -175,7 +185,7 @@ def _followed(changes: Iterator[Change], report: Report, progress: Callable[[Rep
 
 
 def read_map(path: Path) -> Mapping[str, Any]:
-    """The content of a file of options, TOML or JSON by its name. Raises ConfigError."""
+    """Return the content of a file of options, TOML or JSON by its name. Raises ConfigError."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -193,11 +203,12 @@ def read_map(path: Path) -> Mapping[str, Any]:
 
 
 def read_options(map: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """The options of ``reader`` and ``writer`` by a map: ``{"reader": {...}, "writer": {...}, "catalog": PATH}``, or
-    the reader's at the top level.
+    """Return the options of ``reader`` and ``writer`` from a map: ``{"reader": {...}, "writer":
+    {...}, "catalog": PATH}``, or the reader's options at the top level.
 
-    ``catalog`` at the top level goes to both sides unless they have their own; every format gets the content of the
-    file. Raises ConfigError, also for other members beside ``reader`` and ``writer``.
+    ``catalog`` at the top level goes to both sides unless they have their own; every format gets
+    the content of the file. Raises ConfigError, also for other members beside ``reader`` and
+    ``writer``.
     """
     of_both = {"catalog": map["catalog"]} if "catalog" in map else {}
     if "reader" not in map and "writer" not in map:
@@ -229,8 +240,8 @@ def _with_catalog(options: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def in_own_options(format: str, side: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the options of a side (``reader`` or ``writer``) with ``catalog`` in the terms of a format that has no
-    such option: the columns of Qlik messages, the keys of a CDC stream.
+    """Return the options of a side (``reader`` or ``writer``) with ``catalog`` translated for a
+    format that has no such option: into the columns of Qlik messages, or the keys of a CDC stream.
     """
     database = database_of(options.get("catalog"))
     own = None if database is None else format_named(format).options_of_catalog(side, database)
@@ -239,25 +250,28 @@ def in_own_options(format: str, side: str, options: Mapping[str, Any]) -> Mappin
     translated = {name: value for name, value in options.items() if name != "catalog"}
     for name, tables in own.items():
         named = translated.get(name, {})
-        if isinstance(named, Mapping):  # what is of another type the format refuses
+        if isinstance(named, Mapping):  # the format refuses a value of another type
             translated[name] = {**tables, **named}
     return translated
 
 
-# --- the format jsonl: one change a line in its JSON form (spec/change-model.md 1.1) ----------------------------------
+# --- the format jsonl: one change on each line, in its JSON form (spec/change-model.md 1.1)
+# ---------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class JsonlOptions(CheckedOptions):
-    """By the catalogue the reader makes dates, decimals and so on of texts. The writer takes it, as every format does,
-    and does not use it: values say their types.
+    """Options of reader and writer.
+
+    With a catalogue, the reader turns texts into dates, decimals and so on. The writer accepts it,
+    as every format does, and does not use it: its values carry their types.
     """
 
     catalog: CatalogOption = shared(CATALOG)
 
 
 class JsonLinesFormat(Format):
-    """Changes themselves, one a line in its JSON form."""
+    """Changes themselves, one on each line in its JSON form."""
 
     name = "jsonl"
     title = "changes as lines of JSON"
