@@ -1,4 +1,5 @@
-"""Alembic support for users' own migration trees: what an ``env.py`` imports (docs/migrations-in-your-own-tree.md).
+"""Alembic support for users' own migration trees, imported by an ``env.py``
+(docs/migrations-in-your-own-tree.md).
 
 Importing it adds the operations ``op.create_event_log``, ``op.drop_event_log``, ``op.watch_table`` and
 ``op.unwatch_table``, and lets ``alembic revision --autogenerate`` and ``alembic check`` see the watches::
@@ -26,7 +27,9 @@ from eventlog.sql.triggers.watch import WatchedTable
 __all__ = ["hides", "options"]
 
 IncludeObject = Callable[[Any, "str | None", str, bool, Any], bool]
-"""``include_object`` of ``context.configure``: the object, its name, its kind, whether it was reflected, its like."""
+"""The type of ``include_object`` of ``context.configure``: the object, its name, its kind, whether
+it was reflected, and the object it is compared with.
+"""
 
 
 def options(
@@ -36,11 +39,13 @@ def options(
     schema: str | None = None,
     include_object: IncludeObject | None = None,
 ) -> dict[str, Any]:
-    """Keyword arguments for ``context.configure``: what is watched, and an ``include_object`` that hides the log.
+    """Return keyword arguments for ``context.configure``: the watches, and an ``include_object``
+    that hides the log.
 
-    ``config``: an eventlog.toml, whose ``[[watch]]`` sections and names of log and schema count; None = the watches are
-    those in the tables' ``info={"eventlog": ...}`` alone, and ``log_table`` and ``schema`` (of the watched tables, None
-    = the connection's current one) say where. ``include_object``: your own; what it leaves out stays left out. Raises
+    ``config`` is an eventlog.toml, whose ``[[watch]]`` sections and names of log and schema apply.
+    With None the watches are those in the tables' ``info={"eventlog": ...}`` alone, and
+    ``log_table`` and ``schema`` (of the watched tables, None = the connection's current one) name
+    the places. ``include_object`` is your own; objects that it leaves out stay out. Raises
     ConfigError.
     """
     watches: tuple[WatchedTable, ...] = ()
@@ -64,7 +69,9 @@ def options(
 
 
 def hides(log_table: str = "eventlog") -> IncludeObject:
-    """An ``include_object`` that keeps Alembic from dropping the log and its companions, which no model describes."""
+    """Return an ``include_object`` that keeps Alembic from dropping the log and its companions,
+    which no model describes.
+    """
     _, name = split_name(log_table)
     log_tables = {table.casefold() for table in LogTable(None, name, LogRow._fields).own_tables}
 
