@@ -1,9 +1,10 @@
 """The log, its companions and its functions as Alembic migrations, run from code.
 
-Two branches, so that each knows what it made: ``companions`` (the tables of spec/event-log.md 10) and ``log`` (the
-table itself, its trigger and the key quoting function). ``--companions-only`` runs the first alone, for a log that
-somebody else made, and a downgrade takes away what was upgraded and nothing else. Which migrations a log has seen
-stands beside it, in ``<log>_version``. ``operations`` and ``autogenerate`` do the same in a user's own migrations.
+There are two branches, so that each knows what it made: ``companions`` (the tables of
+spec/event-log.md 10) and ``log`` (the table itself, its trigger and the key quoting function).
+``--companions-only`` runs the first alone, for a log that another program made. A downgrade removes
+what was upgraded and nothing else. The table ``<log>_version`` beside the log holds the revisions
+that it has reached. ``operations`` and ``autogenerate`` do the same in a user's own migrations.
 """
 
 from __future__ import annotations
@@ -50,17 +51,18 @@ def upgrade(
     dialect_name: str | None = None,
     storage: Storage = _NO_STORAGE,
 ) -> None:
-    """Make the log and its companions, or bring them up to ``revision`` (one, or one a branch); what is there already
-    is left alone.
+    """Make the log and its companions, or bring them up to ``revision`` (one, or one for each
+    branch). Existing parts stay as they are.
 
-    ``log_table`` may be ``schema.table``; otherwise it is made in ``schema``, by default the connection's current one,
-    which must exist. ``companions_only``: somebody else made the log. ``sql``: write the whole SQL there and run
-    nothing; then ``target`` may be None if ``dialect_name`` is given. An engine's transaction is committed, a
-    connection's is the caller's. ``storage``: where it is made, of a database that can tell.
+    ``log_table`` may be ``schema.table``. Otherwise the log is made in ``schema``, by default the
+    connection's current one, which must exist. ``companions_only`` is for a log that another
+    program made. With ``sql`` the whole SQL is written there and nothing is run; then ``target``
+    may be None if ``dialect_name`` is given. An engine's transaction is committed, a connection's
+    is the caller's. ``storage`` is the place of the tables, in databases that can choose it.
 
-    Raises LogTableError if a table of the log's name is there that is not ours, or the log has reached a revision that
-    is none of these; DatabaseError if the schema is missing; ConfigError for an unknown ``revision``, or a storage that
-    the database has not.
+    Raises LogTableError if a foreign table has the log's name, or if the log has reached an unknown
+    revision; DatabaseError if the schema is missing; ConfigError for an unknown ``revision``, or a
+    storage that the database lacks.
     """
     wanted = _revision(revision, companions_only)
     if sql is not None:
@@ -87,10 +89,11 @@ def downgrade(
     sql: TextIO | None = None,
     dialect_name: str | None = None,
 ) -> None:
-    """Take away what the migrations after ``revision`` made: with ``base`` the log, its rows and its companions.
+    """Remove what the migrations after ``revision`` made: with ``base`` the log, its rows and its
+    companions.
 
-    A log that somebody else made stays. ``companions_only`` matters with ``sql`` only, where nothing tells what was
-    upgraded. Else as ``upgrade``.
+    A log that another program made stays. ``companions_only`` matters only with ``sql``, where no
+    database shows what was upgraded. The other arguments are those of ``upgrade``.
     """
     if sql is not None:
         dialect = _dialect(target, dialect_name)
@@ -114,18 +117,22 @@ def downgrade(
 
 
 def current(target: Engine | Connection, *, log_table: str, schema: str | None = None) -> tuple[str, ...]:
-    """The revisions that the log has reached, one a branch; empty if there is none."""
+    """Return the revisions that the log has reached, one for each branch; empty if there is
+    none.
+    """
     with _connection(target) as conn:
         return tuple(sorted(_heads(conn, _online_log(conn, log_table, schema))))
 
 
 def heads() -> tuple[str, ...]:
-    """The newest revisions that there are, one a branch."""
+    """Return the newest revisions, one for each branch."""
     return tuple(sorted(ScriptDirectory(_SCRIPTS).get_heads()))
 
 
 def drops_log(reached: Iterable[str], revision: str) -> bool:
-    """Whether a downgrade from the revisions that a log has reached takes the log away; False if it cannot be done."""
+    """Return True if a downgrade from the reached revisions removes the log, False also if it is
+    impossible.
+    """
     undone = ScriptDirectory(_SCRIPTS).iterate_revisions(tuple(reached), revision, select_for_downgrade=True)
     try:
         return any(one.down_revision is None and _LOG_BRANCH in one.branch_labels for one in undone)
@@ -134,13 +141,13 @@ def drops_log(reached: Iterable[str], revision: str) -> bool:
 
 
 def unknown(reached: Iterable[str]) -> tuple[str, ...]:
-    """Those of the revisions that a log has reached that are none of this eventlog's."""
+    """Return the reached revisions that this eventlog does not know."""
     known = {script.revision for script in ScriptDirectory(_SCRIPTS).walk_revisions()}
     return tuple(sorted(set(reached) - known))
 
 
 def refuse_unknown(log: LogTable, reached: Iterable[str]) -> None:
-    """Raise LogTableError if a log has reached a revision that is none of this eventlog's."""
+    """Raise LogTableError if a log has reached a revision that this eventlog does not know."""
     if revisions := unknown(reached):
         raise LogTableError(
             f"the log {log} is at revision {', '.join(revisions)}, which this eventlog does not know: {OTHER_EVENTLOG}"
@@ -152,7 +159,7 @@ OTHER_EVENTLOG: Final = (
     "what waits and take the log away with that one (`eventlog db downgrade base`), then make it with `eventlog db "
     "upgrade` of this one"
 )
-"""What to do about a log at an unknown revision."""
+"""The advice for a log at an unknown revision."""
 
 
 @contextmanager
@@ -184,7 +191,9 @@ def _online_log(conn: Connection, log_table: str, schema: str | None) -> LogTabl
 
 @contextmanager
 def _script(sql: TextIO, dialect: Dialect, storage: Storage = _NO_STORAGE) -> Iterator[io.StringIO]:
-    """The buffer that Alembic prints to. At the end ``sql`` gets what the database's own tool runs."""
+    """Yield the buffer that Alembic prints to. At the end ``sql`` gets the script for the
+    database's own tool.
+    """
     printed = io.StringIO()
     yield printed
     sql.writelines(f"{line}\n" for line in dialect.prologue)
@@ -202,7 +211,7 @@ def _offline_log(log_table: str, schema: str | None, dialect: Dialect) -> LogTab
 def _check_before_upgrade(conn: Connection, log: LogTable, companions_only: bool) -> None:
     inspector = sa.inspect(conn)
     exists = inspector.has_table(quoted(log.name), log.schema)
-    # The version table comes before all others, so without it none of them is ours.
+    # The version table is the first one made, so without it none of the others is ours.
     is_begun = inspector.has_table(quoted(log.version_table), log.schema)
     if not is_begun:
         companions = [name for name in log.own_tables if name not in (log.name, log.version_table)]
@@ -230,7 +239,7 @@ def _check_before_upgrade(conn: Connection, log: LogTable, companions_only: bool
 
 
 def _is_ours(reached: Iterable[str]) -> bool:
-    """Whether our migrations made the log itself."""
+    """Return True if our migrations made the log itself."""
     scripts = ScriptDirectory(_SCRIPTS).walk_revisions("base", f"{_LOG_BRANCH}@head")
     return not {script.revision for script in scripts}.isdisjoint(reached)
 
@@ -241,7 +250,9 @@ def _heads(conn: Connection, log: LogTable) -> tuple[str, ...]:
 
 
 def _drop_at_the_end(printed: io.StringIO, table: str) -> None:
-    """Drop the version table once, at the end of the script: Alembic before 1.20 does it behind each branch."""
+    """Drop the version table once, at the end of the script: Alembic before 1.20 does it behind
+    each branch.
+    """
     text = re.sub(rf"^DROP TABLE {re.escape(table)}\s*?(;|\n\n/)\n+", "", printed.getvalue(), flags=re.MULTILINE)
     printed.seek(0)
     printed.truncate()
@@ -278,7 +289,7 @@ def _config(
 
 
 def _dialect(target: Engine | Connection | None, name: str | None = None) -> Dialect:
-    """The dialect of this name, None = that of the database."""
+    """Return the dialect of this name, None = that of the database."""
     if name is not None:
         return load_dialect(name)
     if target is None:
@@ -294,22 +305,24 @@ def _alembic_errors() -> Iterator[None]:
         raise ConfigError(f"migration: {error}; see `eventlog db current`") from error
 
 
-# --- the statements of a migration: those of a dialect's own, and what becomes of all of them -------------------------
+# --- the statements of a migration: a dialect's own ones, and how all of them are run ---------------------------------
 
 
 def log_and_dialect() -> tuple[LogTable, Dialect]:
-    """The log that the migration under way is for, and the dialect of its database."""
+    """Return the log of the running migration, and the dialect of its database."""
     attributes = context.config.attributes
     return attributes["log"], attributes["dialect"]
 
 
 def execute(statements: Iterable[str]) -> None:
-    """``run_or_print`` in the migration that is under way."""
+    """Run or print statements in the running migration by ``run_or_print``."""
     run_or_print(op.get_context(), statements)
 
 
 class _AsItStands(Executable, ClauseElement):
-    """SQL that no dialect changes. In a ``text()`` percent signs are doubled for drivers whose parameters are %s."""
+    """SQL that no dialect changes. A ``text()`` would double percent signs for drivers whose
+    parameters are %s.
+    """
 
     inherit_cache = False
 
@@ -323,7 +336,9 @@ def _as_it_stands(element: _AsItStands, _compiler: Any, **_: Any) -> str:
 
 
 def run_or_print(context: MigrationContext, statements: Iterable[str]) -> None:
-    """Run or print SQL text as it stands: no colon in it begins a parameter, no percent sign is doubled."""
+    """Run or print SQL text unchanged: no colon in it begins a parameter, no percent sign is
+    doubled.
+    """
     run = load_dialect(context.dialect.name).run
     for statement in statements:
         if context.as_sql:
@@ -335,7 +350,9 @@ def run_or_print(context: MigrationContext, statements: Iterable[str]) -> None:
 
 @contextmanager
 def every_statement(conn: Connection, written: Callable[[str], str]) -> Iterator[None]:
-    """Give each statement that the connection runs within the block the text that ``written`` makes of it."""
+    """Replace each statement that the connection runs within the block by the result of
+    ``written``.
+    """
 
     def rewrite(_conn: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> tuple[str, Any]:
         return written(statement), parameters

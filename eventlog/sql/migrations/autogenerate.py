@@ -1,8 +1,8 @@
-"""Autogenerate: the declared watches against the hashes that stand in the database, as operations.
+"""Autogenerate: the declared watches, compared with the hashes in the database, as operations.
 
-What is to be watched is compiled for the tables as they will be: the operations that Alembic has found so far are tried
-out in a savepoint, which is rolled back. Where DDL is not part of a transaction, a migration that changes tables leaves
-them to be reflected when it runs.
+Watches are compiled for the tables as they will be: the operations that Alembic has found so far
+are tried out in a savepoint, which is rolled back. If DDL is not transactional, a migration that
+changes tables reflects them when it runs.
 """
 
 from __future__ import annotations
@@ -49,16 +49,21 @@ from eventlog.sql.triggers.watch import WatchedTable
 _log = logging.getLogger("eventlog.alembic")
 
 OPTION: Final = "eventlog"
-"""The option of ``context.configure`` that holds a ``Declared``, and the key of what a table's ``info`` declares."""
+"""The option of ``context.configure`` that holds a ``Declared``, and the key of a declaration in a
+table's ``info``.
+"""
 
 _INFO: Final = tuple(name for name in WATCH_OPTIONS if name != "base")
-"""What a table's ``info`` may say; a view is no table of the models."""
+"""The settings that a table's ``info`` may have; a view is no table of the models."""
 
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What is to be in the database. ``log`` may stand in ``log_schema``; ``schema``: of the watched tables, None = the
-    connection's current one. ``watches``: beside those that the tables' ``info`` declares.
+    """The wanted state of the database.
+
+    ``log`` may be in ``log_schema``. ``schema`` is that of the watched tables, None = the
+    connection's current one. ``watches`` come in addition to the declarations in the tables'
+    ``info``.
     """
 
     log: str = "eventlog"
@@ -69,7 +74,7 @@ class Declared:
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """One comparison: where, and of which log. ``before``: the tables as they are now."""
+    """One comparison: its context, database and log. ``before`` are the tables as they are now."""
 
     context: AutogenContext
     connection: Connection
@@ -80,14 +85,19 @@ class _Case:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Compiled:
-    """A watch and what is compiled of it: table -> hash; nothing if its tables are not known before it runs."""
+    """A watch and its compiled tables: table -> hash.
+
+    It is empty if the tables are unknown until the migration runs.
+    """
 
     definition: WatchDefinition
     tables: Mapping[str, str]
 
 
 def _compare_watches(context: AutogenContext, upgrade_ops: UpgradeOps, _schemas: Iterable[str | None]) -> None:
-    """Add what brings the log and the triggers to what is declared. Raises TriggerError for a watch that cannot be."""
+    """Add the operations that bring log and triggers to the declared state. Raises TriggerError for
+    an impossible watch.
+    """
     declared: Declared | None = context.opts.get(OPTION)
     if declared is None:
         return
@@ -110,14 +120,16 @@ def _compare_watches(context: AutogenContext, upgrade_ops: UpgradeOps, _schemas:
 
 try:
     from alembic.util import DispatchPriority
-except ImportError:  # before Alembic 1.18 comparisons run as they are registered, and Alembic's own are first
+except ImportError:  # before Alembic 1.18 comparisons run in the order of registration, Alembic's own first
     comparators.dispatch_for("schema")(_compare_watches)
 else:
     comparators.dispatch_for("schema", priority=DispatchPriority.LAST)(_compare_watches)
 
 
 def _differences(case: _Case, wanted: Sequence[_Compiled]) -> tuple[list[_Compiled], list[_Compiled]]:
-    """The watches to be taken away, as they were made, and those to be made; one that has changed is among both."""
+    """Return the watches to remove, as they were made, and the watches to make; a changed one is
+    among both.
+    """
     installed: Mapping[str, str] = {}
     with suppress(LogTableError):
         installed = case.dialect.triggers.digests(case.connection, case.log)
@@ -126,7 +138,7 @@ def _differences(case: _Case, wanted: Sequence[_Compiled]) -> tuple[list[_Compil
     declared = {table for one in wanted for table in one.tables}
     to_drop = _makers(case, history, to_make, [table for table in installed if table not in declared])
     for one in wanted:
-        # A child table that is none any more is taken away with all that its watch has made.
+        # A former child table is removed together with all tables of its watch.
         if one not in to_make and any(one.tables.keys() & other.tables.keys() for other in to_drop):
             to_make.append(one)
     dropped = {table for one in to_drop for table in one.tables}
@@ -135,11 +147,13 @@ def _differences(case: _Case, wanted: Sequence[_Compiled]) -> tuple[list[_Compil
     return to_drop, to_make
 
 
-# --- what is declared -------------------------------------------------------------------------------------------------
+# --- the declarations -------------------------------------------------------------------------------------------------
 
 
 def _watches_of_tables(case: _Case) -> Iterable[WatchedTable]:
-    """The watches in the ``info`` of the models' tables: ``info={"eventlog": {"style": "field"}}``, or True."""
+    """Yield the watches in the ``info`` of the models' tables: ``info={"eventlog": {"style":
+    "field"}}``, or True.
+    """
     current = case.connection.dialect.default_schema_name
     for table in case.context.sorted_tables:
         declared = table.info.get(OPTION)
@@ -155,26 +169,33 @@ def _watches_of_tables(case: _Case) -> Iterable[WatchedTable]:
 def _definitions(
     case: _Case, watches: Sequence[WatchedTable], changes: Sequence[MigrateOperation]
 ) -> list[WatchDefinition]:
-    """The watches with the tables as they are after ``changes``, or without them if that cannot be told."""
+    """Return the watches with the tables as they are after ``changes``, or without tables if that
+    cannot be known.
+    """
     if not changes:
         return [_definition(case, watch, case.before) for watch in watches]
     if "transactional_ddl" in case.dialect.capabilities:
         try:
             return _tried_out(case, watches, changes)
-        # Alembic raises NotImplementedError for a change that the database has no statement for (ALTER of SQLite).
+        # Alembic raises NotImplementedError for a change that the database has no statement for
+        # (ALTER of SQLite).
         except (SQLAlchemyError, CommandError, NotImplementedError) as error:
             _log.warning("the changes cannot be tried out, so the watched tables are reflected at run time: %s", error)
     return [_definition_by_names(case, watch, changes) for watch in watches]
 
 
 def _definition(case: _Case, watch: WatchedTable, tables: Database | None) -> WatchDefinition:
-    """A watch with its tables; without ``tables`` they are reflected when the migration runs."""
+    """Return a watch with its tables; without ``tables`` they are reflected when the migration
+    runs.
+    """
     definition = WatchDefinition(watch, case.log.name, case.log.schema, case.before.schema, None)
     return definition if tables is None else with_facts(definition, case.dialect, case.connection, tables)
 
 
 def _definition_by_names(case: _Case, watch: WatchedTable, changes: Sequence[MigrateOperation]) -> WatchDefinition:
-    """A table that no change names stays as it is; others are left to be reflected when the migration runs."""
+    """Return a watch with its present tables if no change names them; else the migration reflects
+    them when it runs.
+    """
     changed = {getattr(operation, "table_name", None) for operation in changes}
     with suppress(TriggerError):
         complete = _definition(case, watch, case.before)
@@ -186,11 +207,12 @@ def _definition_by_names(case: _Case, watch: WatchedTable, changes: Sequence[Mig
 def _tried_out(
     case: _Case, watches: Sequence[WatchedTable], changes: Sequence[MigrateOperation]
 ) -> list[WatchDefinition]:
-    """The watches with the tables as they are after ``changes``, which are taken back."""
+    """Return the watches with the tables as they are after ``changes``, which are rolled back."""
     operations = Operations(case.context.migration_context)
     savepoint = case.connection.begin_nested()
     try:
-        # A table may not be changed under triggers that name its columns, so they go first, as in the migration.
+        # A table cannot be changed under triggers that name its columns, so the triggers go first,
+        # as in the migration.
         with suppress(LogTableError):
             for action in case.dialect.triggers.plan_drop(case.connection, case.log).changes:
                 for statement in action.statements:
@@ -223,11 +245,11 @@ def _refuse_shared(wanted: Sequence[_Compiled]) -> None:
                 )
 
 
-# --- what is there ----------------------------------------------------------------------------------------------------
+# --- the present state ------------------------------------------------------------------------------------------------
 
 
 def _log_operations(case: _Case) -> Iterable[MigrateOperation]:
-    """What makes the log, or brings one that our migrations made up to date."""
+    """Yield the operation that makes the log, or brings a log of our migrations up to date."""
     name = quote_identifier(case.log.name) if set('."') & set(case.log.name) else case.log.name
     reached = migrations.current(case.connection, log_table=name, schema=case.log.schema)
     newest = migrations.heads()
@@ -238,7 +260,9 @@ def _log_operations(case: _Case) -> Iterable[MigrateOperation]:
 
 
 def _history(case: _Case) -> list[_Compiled]:
-    """The watches of this log that the migrations made which the database has seen."""
+    """Return the watches of this log that were made by the migrations which the database has
+    reached.
+    """
     migration = case.context.migration_context
     if migration.environment_context is None or migration.script is None:
         return []
@@ -248,7 +272,7 @@ def _history(case: _Case) -> list[_Compiled]:
         definition = replace(one, schema=schema, log_schema=one.log_schema or schema)
         if (definition.log, definition.log_schema) != (case.log.name, case.log.schema):
             continue
-        with suppress(TriggerError):  # of a table that is gone, without what it was
+        with suppress(TriggerError):  # the table is gone, and the migration does not describe it
             if definition.tables is None:
                 definition = with_tables(definition, case.before)
             compiled.append(_compile(case, definition))
@@ -258,7 +282,7 @@ def _history(case: _Case) -> list[_Compiled]:
 def _makers(
     case: _Case, history: Sequence[_Compiled], wanted: Sequence[_Compiled], tables: Collection[str]
 ) -> list[_Compiled]:
-    """The watches that made the triggers of these tables; with all of their tables."""
+    """Return the watches, with all of their tables, that made the triggers of these tables."""
     left = set(tables)
     makers = []
     for one in history:
@@ -274,7 +298,9 @@ def _makers(
 
 
 def _guessed(case: _Case, wanted: Sequence[_Compiled], tables: Collection[str]) -> _Compiled:
-    """A watch that no migration holds, since `eventlog triggers apply` made it: as good as can be told."""
+    """Return the likely watch of a table that no migration watches, since `eventlog triggers apply`
+    made it.
+    """
     classes = build_catalog(case.before, ignore=case.log.own_tables).classes
     declared = [one.definition.watch for one in wanted]
     for watch in (*declared, *(WatchedTable(cls.name) for cls in classes)):
@@ -287,16 +313,18 @@ def _guessed(case: _Case, wanted: Sequence[_Compiled], tables: Collection[str]) 
     )
 
 
-# --- what the migrations of a tree have made so far -------------------------------------------------------------------
+# --- the watches that the migrations of a tree have made --------------------------------------------------------------
 
-# The database knows only the hash of what was compiled. What was declared stands in the migrations as literals, and is
-# read from their text; nothing of them is run.
+# The database knows only the hash of the compiled watch. The declaration stands in the migrations
+# as literals, and is read from their text; no migration is run.
 
 _CALLS: Final = ("watch_table", "unwatch_table")
 
 
 def _watches_in_force(scripts: ScriptDirectory, heads: tuple[str, ...]) -> list[WatchDefinition]:
-    """The watches after the upgrades up to ``heads``, oldest first; calls that are no literals are passed over."""
+    """Return the watches after the upgrades up to ``heads``, oldest first; calls without literals
+    are skipped.
+    """
     in_force: dict[tuple[str, str | None, str], WatchDefinition] = {}
     revisions = list(scripts.iterate_revisions(heads, "base")) if heads else []
     for script in reversed(revisions):
@@ -309,7 +337,9 @@ def _watches_in_force(scripts: ScriptDirectory, heads: tuple[str, ...]) -> list[
 
 
 def _calls(path: Path) -> Iterator[tuple[str, WatchDefinition]]:
-    """The calls of ``op.watch_table`` and ``op.unwatch_table`` in the upgrade of a migration, in their order."""
+    """Yield the calls of ``op.watch_table`` and ``op.unwatch_table`` in the upgrade of a migration,
+    in their order.
+    """
     module = ast.parse(path.read_text(encoding="utf-8"))
     upgrades = [node for node in module.body if isinstance(node, ast.FunctionDef) and node.name == "upgrade"]
     calls = [node for upgrade in upgrades for node in ast.walk(upgrade) if isinstance(node, ast.Call)]

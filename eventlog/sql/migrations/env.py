@@ -1,4 +1,6 @@
-"""Alembic runs this for every command. What it needs stands in the attributes of its configuration."""
+"""The environment that Alembic runs for every command. The attributes of its configuration hold all
+that it needs.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ shared = {
 
 
 def placed_and_guarded(statement: str) -> str:
-    """A statement of a migration as it is run."""
+    """Return a statement of a migration as it is run."""
     dialect = attributes["dialect"]
     made: str = dialect.guarded(dialect.placed(statement, attributes["storage"]))
     return made

@@ -1,9 +1,11 @@
-"""``op.create_event_log``, ``op.drop_event_log``, ``op.watch_table``, ``op.unwatch_table``, as run and as written.
+"""The operations ``op.create_event_log``, ``op.drop_event_log``, ``op.watch_table`` and
+``op.unwatch_table``: how they run, and how they are written.
 
-For users' own Alembic trees: ``eventlog.alembic`` is what they import. A migration does the same for ever: beside what
-is declared a watch holds the tables as they were when the migration was written, all of it as Python literals. The same
-statements are run and, with ``alembic upgrade --sql``, printed. A function is made before the triggers that call it,
-and goes after them; the log is there before all of them.
+They are for users' own Alembic trees, which import ``eventlog.alembic``. A migration does the same
+at any later time: beside its declaration a watch holds the tables as they were when the migration
+was written, all of it as Python literals. The same statements are run and, with ``alembic upgrade
+--sql``, printed. A function is made before the triggers that call it, and removed after them; the
+log exists before all of them.
 """
 
 from __future__ import annotations
@@ -35,19 +37,22 @@ from eventlog.sql.triggers.watch import WatchedTable
 _Literals = Mapping[str, Any]
 
 TEMPLATE_VERSION: Final = 1
-"""The one version of the SQL templates. Operations name it, so that a release may have others beside it one day."""
+"""The one version of the SQL templates. Operations name it, so that a later release can have
+another one.
+"""
 
 
-# --- what is declared of a watch --------------------------------------------------------------------------------------
+# --- the declaration of a watch ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class WatchDefinition:
-    """What is to be known of a watch to compile it.
+    """A watch with all that compiling it needs.
 
-    ``log`` and ``log_schema`` name the log, ``schema`` is that of the watched tables, None where the database has no
-    schemas. ``tables``: the class's own table, its child tables or its base tables; None = as the database has them
-    when the migration runs. ``facts``: what else the dialect needs to know of them.
+    ``log`` and ``log_schema`` name the log. ``schema`` is that of the watched tables, None if the
+    database has no schemas. ``tables`` are the class's own table and its child tables or base
+    tables; None = as the database has them when the migration runs. ``facts`` are what the dialect
+    needs to know of them besides.
     """
 
     watch: WatchedTable
@@ -59,8 +64,8 @@ class WatchDefinition:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     def arguments(self) -> tuple[str, dict[str, Any]]:
-        """The first argument of the operation's call in a migration, and its keywords but for those that would have
-        their default.
+        """Return the first argument of the operation's call in a migration, and the keywords that
+        differ from their default.
         """
         keywords = {
             **_unusual(self.watch, WatchedTable(self.watch.table)),
@@ -75,7 +80,9 @@ class WatchDefinition:
 
 
 def compile_definition(definition: WatchDefinition, dialect_name: str) -> tuple[TableSql, ...]:
-    """The SQL of a watch, table by table. Raises TriggerError for a watch that cannot be, ConfigError."""
+    """Return the SQL of a watch, table by table. Raises TriggerError for an impossible watch,
+    ConfigError.
+    """
     assert definition.tables is not None
     if definition.template_version != TEMPLATE_VERSION:
         raise ConfigError(
@@ -90,7 +97,7 @@ def compile_definition(definition: WatchDefinition, dialect_name: str) -> tuple[
 
 
 def with_facts(definition: WatchDefinition, dialect: Dialect, conn: Connection, database: Database) -> WatchDefinition:
-    """The definition with its tables, and what else compiling it needs to know of them, as they are now.
+    """Return the definition with its tables and facts as they are now.
 
     Raises TriggerError as ``with_tables`` does.
     """
@@ -101,9 +108,9 @@ def with_facts(definition: WatchDefinition, dialect: Dialect, conn: Connection, 
 
 
 def with_tables(definition: WatchDefinition, database: Database) -> WatchDefinition:
-    """The definition with the tables that its watch needs, as ``database`` has them.
+    """Return the definition with the tables that its watch needs, as ``database`` has them.
 
-    Raises TriggerError if the table is missing or can be no class.
+    Raises TriggerError if the table is missing or cannot be a class.
     """
     present = {table.name: table for table in database.tables}
     name = match_name(definition.watch.table, present)
@@ -122,14 +129,16 @@ def with_tables(definition: WatchDefinition, database: Database) -> WatchDefinit
     return replace(definition, schema=database.schema, tables=tuple(needed))
 
 
-# --- as literals ------------------------------------------------------------------------------------------------------
+# --- definitions as literals ------------------------------------------------------------------------------------------
 
 WATCH_OPTIONS: Final = tuple(one.name for one in fields(WatchedTable) if one.name != "table")
-"""What may be said of a watch beside its table."""
+"""The options of a watch beside its table."""
 
 
 def from_literals(table: str, arguments: _Literals) -> WatchDefinition:
-    """What ``op.watch_table(table, **arguments)`` means. Raises TriggerError for an argument that is unknown."""
+    """Return the definition that ``op.watch_table(table, **arguments)`` declares. Raises
+    TriggerError for an unknown argument.
+    """
     others = dict(arguments)
     tables = others.pop("tables", None)
     definition = WatchDefinition(
@@ -147,7 +156,9 @@ def from_literals(table: str, arguments: _Literals) -> WatchDefinition:
 
 
 def watch_of(table: str, options: _Literals) -> WatchedTable:
-    """A watch of ``WATCH_OPTIONS`` as they are written: lists for tuples. Raises TriggerError for an unknown style."""
+    """Return a watch from ``WATCH_OPTIONS`` as they are written, with lists for tuples. Raises
+    TriggerError for an unknown style.
+    """
     legal = {"style": tuple(STYLES), "capture": ("row", "statement")}
     for name, values in legal.items():
         if options.get(name, values[0]) not in values:
@@ -159,7 +170,7 @@ def watch_of(table: str, options: _Literals) -> WatchedTable:
 
 
 def _plain(value: Any) -> Any:
-    """A value as literals."""
+    """Return a value as literals."""
     match value:
         case Table():
             return {"name": value.name, "columns": [], **_unusual(value, Table(value.name, "table", ()))}
@@ -177,7 +188,7 @@ def _plain(value: Any) -> Any:
 
 
 def _unusual(value: WatchedTable | Table, usual: WatchedTable | Table) -> dict[str, Any]:
-    """The fields that are not as usual, as literals."""
+    """Return the fields that differ from the usual ones, as literals."""
     names = [one.name for one in fields(value)]
     return {name: _plain(getattr(value, name)) for name in names if getattr(value, name) != getattr(usual, name)}
 
@@ -210,11 +221,11 @@ def _column_from_literals(value: _Literals) -> Column:
 
 
 class _LogOperation(MigrateOperation):
-    """An operation on a log, with what is to be known to make it, or to bring it up to date.
+    """An operation on a log, with all that making it, or bringing it up to date, needs.
 
-    ``log`` as ``log_table`` of the configuration; ``schema`` None: the connection's current one. ``revisions`` of
-    eventlog's own migrations, one a branch, none = the newest; ``before``: those that had been reached, none = there
-    was no log.
+    ``log`` has the form of ``log_table`` in the configuration; ``schema`` None is the connection's
+    current one. ``revisions`` are those of eventlog's own migrations, one for each branch; none =
+    the newest. ``before`` are the revisions that the log had reached; none = there was no log.
     """
 
     name: ClassVar[str]
@@ -226,13 +237,15 @@ class _LogOperation(MigrateOperation):
         return self.name, self.log, self.schema
 
     def arguments(self) -> tuple[str, dict[str, Any]]:
-        """The first argument of the operation's call in a migration, and its keywords."""
+        """Return the first argument of the operation's call in a migration, and its keywords."""
         keywords = {"schema": self.schema, "revisions": list(self.revisions), "before": list(self.before)}
         return self.log, {name: value for name, value in keywords.items() if value}
 
 
 class _WatchOperation(MigrateOperation):
-    """An operation on the triggers of a class. Its way back holds the same definition, to be turned round again."""
+    """An operation on the triggers of a class. Its reverse holds the same definition, so that it
+    can be reversed again.
+    """
 
     name: ClassVar[str]
 
@@ -245,7 +258,7 @@ class _WatchOperation(MigrateOperation):
 
 @Operations.register_operation("create_event_log")
 class CreateEventLogOp(_LogOperation):
-    """The log with its companions, as far as its ``revisions``."""
+    """The creation of the log with its companions, up to ``revisions``."""
 
     name = "create_event_log"
 
@@ -259,11 +272,13 @@ class CreateEventLogOp(_LogOperation):
         revisions: Sequence[str] = (),
         before: Sequence[str] = (),
     ) -> None:
-        """Make the log and its companion tables (spec/event-log.md 1, 10), or bring them up to ``revisions``.
+        """Make the log and its companion tables (spec/event-log.md 1, 10), or bring them up to
+        ``revisions``.
 
-        ``schema`` None: the connection's current one. ``revisions``: of eventlog's own migrations, one a branch; name
-        them, as autogenerate does, so that the migration does the same with a later eventlog; none = the newest.
-        ``before``: what the log had reached, for the way back. Raises LogTableError, DatabaseError.
+        ``schema`` None is the connection's current one. ``revisions`` are those of eventlog's own
+        migrations, one for each branch. Name them, as autogenerate does, so that the migration does
+        the same with a later eventlog; none = the newest. ``before`` are the revisions that the log
+        had reached, for the reverse. Raises LogTableError, DatabaseError.
         """
         operations.invoke(cls(log, schema, revisions, before))
 
@@ -273,7 +288,7 @@ class CreateEventLogOp(_LogOperation):
 
 @Operations.register_operation("drop_event_log")
 class DropEventLogOp(_LogOperation):
-    """The way back of ``CreateEventLogOp``."""
+    """The reverse of ``CreateEventLogOp``."""
 
     name = "drop_event_log"
 
@@ -287,10 +302,11 @@ class DropEventLogOp(_LogOperation):
         revisions: Sequence[str] = (),
         before: Sequence[str] = (),
     ) -> None:
-        """Drop the log with its rows and companions; with ``before`` only take it back to these revisions.
+        """Drop the log with its rows and companions; with ``before`` only downgrade it to these
+        revisions.
 
-        Unwatch its tables first: triggers without a log fail the application's statements. Arguments as of
-        ``create_event_log``.
+        Unwatch its tables first: triggers without a log make the application's statements fail. The
+        arguments are those of ``create_event_log``.
         """
         operations.invoke(cls(log, schema, revisions, before))
 
@@ -300,20 +316,23 @@ class DropEventLogOp(_LogOperation):
 
 @Operations.register_operation("watch_table")
 class WatchTableOp(_WatchOperation):
-    """The triggers of a class and of its child tables or base tables."""
+    """The creation of the triggers of a class and of its child tables or base tables."""
 
     name = "watch_table"
 
     @classmethod
     def watch_table(cls, operations: Operations, table: str, **definition: Any) -> None:
-        """Make the triggers that log a table, its child tables, or a view's base tables (spec/triggers.md 1 to 3).
+        """Make the triggers that log a table, its child tables, or a view's base tables
+        (spec/triggers.md 1 to 3).
 
-        ``style``, ``capture``, ``columns``, ``exclude``, ``base`` and the others as in ``[[watch]]``;
-        ``log``, ``log_schema``: where they write, by default ``eventlog`` in the watched table's schema; ``schema`` of
-        the table, None = the connection's current one. ``tables``: the tables as they are at this place in the
-        migrations, None = they are reflected when it runs; ``facts``: what else the database's SQL depends on;
-        ``template_version``: of the SQL templates, 1 is the only one. Autogenerate writes these, and with them a
-        migration does the same for ever. Raises TriggerError, ConfigError, DatabaseError.
+        ``style``, ``capture``, ``columns``, ``exclude``, ``base`` and the others are those of
+        ``[[watch]]``. ``log`` and ``log_schema`` name the log, by default ``eventlog`` in the
+        watched table's schema. ``schema`` is that of the table, None = the connection's current
+        one. ``tables`` are the tables as they are at this place in the migrations, None = they are
+        reflected when it runs. ``facts`` are what the database's SQL depends on besides.
+        ``template_version`` is that of the SQL templates; 1 is the only one. Autogenerate writes
+        these, and with them a migration does the same at any later time. Raises TriggerError,
+        ConfigError, DatabaseError.
         """
         operations.invoke(cls(from_literals(table, definition)))
 
@@ -323,20 +342,20 @@ class WatchTableOp(_WatchOperation):
 
 @Operations.register_operation("unwatch_table")
 class UnwatchTableOp(_WatchOperation):
-    """The way back of ``WatchTableOp``."""
+    """The reverse of ``WatchTableOp``."""
 
     name = "unwatch_table"
 
     @classmethod
     def unwatch_table(cls, operations: Operations, table: str, **definition: Any) -> None:
-        """Take away the triggers that ``watch_table`` made with the same arguments."""
+        """Remove the triggers that ``watch_table`` made with the same arguments."""
         operations.invoke(cls(from_literals(table, definition)))
 
     def reverse(self) -> WatchTableOp:
         return WatchTableOp(self.definition)
 
 
-# --- what they do -----------------------------------------------------------------------------------------------------
+# --- the implementations ----------------------------------------------------------------------------------------------
 
 
 @Operations.implementation_for(WatchTableOp)
@@ -387,9 +406,10 @@ def _drop_event_log(operations: Operations, operation: DropEventLogOp) -> None:
 
 
 def complete(context: MigrationContext, definition: WatchDefinition) -> WatchDefinition:
-    """The definition with its schemas and tables, those that it lacks as the database has them now.
+    """Return the definition with its schemas and tables; missing ones are as the database has them
+    now.
 
-    Raises TriggerError if no database can be asked.
+    Raises TriggerError if there is no database to ask.
     """
     dialect = load_dialect(context.dialect.name)
     if definition.tables is None:
@@ -409,7 +429,7 @@ def complete(context: MigrationContext, definition: WatchDefinition) -> WatchDef
     return definition
 
 
-# --- how --------------------------------------------------------------------------------------------------------------
+# --- running within a migration ---------------------------------------------------------------------------------------
 
 
 def _bind(context: MigrationContext) -> Connection:
@@ -419,9 +439,10 @@ def _bind(context: MigrationContext) -> Connection:
 
 @contextmanager
 def _own_migrations(operations: Operations) -> Iterator[io.StringIO | None]:
-    """Let eventlog's migrations run within one; what ``alembic.op`` and ``alembic.context`` stand for is put back then.
+    """Let eventlog's migrations run within a migration; ``alembic.op`` and ``alembic.context`` are
+    restored at the end.
 
-    Gives what they are to be printed to, None = they run.
+    Yields the buffer for their SQL, None = they run.
     """
     context = operations.migration_context
     environment, printed = context.environment_context, io.StringIO() if context.as_sql else None
@@ -431,12 +452,12 @@ def _own_migrations(operations: Operations) -> Iterator[io.StringIO | None]:
         operations._install_proxy()
         if environment is not None:
             environment._install_proxy()
-    if printed is not None:  # a script within a script, whose transaction it is part of
+    if printed is not None:  # a script within a script, part of its transaction
         lines = [line for line in printed.getvalue().splitlines() if line.rstrip() not in ("BEGIN;", "COMMIT;")]
         context.impl.static_output("\n".join(lines).strip())
 
 
-# --- as code in a migration: what is rendered means the same when it is run -------------------------------------------
+# --- operations as code in a migration, which means the same when it is run -------------------------------------------
 
 _WIDTH: Final = 100
 
@@ -456,7 +477,9 @@ def _render(context: AutogenContext, operation: _LogOperation | _WatchOperation)
 
 
 def _literal(beginning: str, value: Any, indent: str) -> list[str]:
-    """A value as lines of Python, each of at most ``_WIDTH`` characters as far as it can be broken."""
+    """Return a value as lines of Python, each of at most ``_WIDTH`` characters as far as it can be
+    broken.
+    """
     whole = f"{indent}{beginning}{value!r},"
     if len(whole) <= _WIDTH or not isinstance(value, list | dict) or not value:
         return [whole]

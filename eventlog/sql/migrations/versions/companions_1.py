@@ -1,4 +1,5 @@
-"""The tables beside a log: of failures, flights, resyncs, the epoch, consumers (spec/event-log.md 7.4, 10, 11, 13).
+"""The tables beside a log: failures, flights, resyncs, the epoch, consumers (spec/event-log.md 7.4,
+10, 11, 13).
 
 Grants: the publisher's user needs INSERT on ``<log>_error``; SELECT, INSERT, UPDATE, DELETE on ``<log>_inflight``;
 USAGE on the sequence ``<log>_flight``; SELECT, INSERT, UPDATE on ``<log>_epoch``. Who runs ``eventlog resync`` needs
@@ -88,7 +89,7 @@ def downgrade() -> None:
 def _create_resync(log: LogTable, dialect: Dialect) -> None:
     types, now = dialect.column_types, sa.text(dialect.utc_now)
     index = log.own_name("idx_{}_3")
-    # No primary key: a table with one would be a class of its schema.
+    # There is no primary key: a table with one would be a class of its schema.
     op.create_table(
         quoted(log.resync_table),
         sa.Column("digest", types["digest"], nullable=False, comment="SHA-256 of what is written again"),
@@ -108,7 +109,7 @@ def _create_resync(log: LogTable, dialect: Dialect) -> None:
 
 def _create_epoch(log: LogTable, dialect: Dialect) -> None:
     types = dialect.column_types
-    # No primary key: a table with one would be a class of its schema.
+    # There is no primary key: a table with one would be a class of its schema.
     op.create_table(
         quoted(log.epoch_table),
         sa.Column("epoch", types["code"], comment="What new event-ids carry behind the record_id; NULL: nothing"),
@@ -119,21 +120,24 @@ def _create_epoch(log: LogTable, dialect: Dialect) -> None:
         comment=f"The epoch of {log.name}: one line, changed when the database has lost its newest transactions",
     )
     execute(dialect.after_epoch(log))
-    # The line is written at once, with the timeline where the database tells it in SQL: what is lost after that, and
-    # before the first connection of a publisher, is seen too.
+    # The line is written at once, with the timeline if the database has it in SQL. So a loss before
+    # the first connection of a publisher is noticed, too.
     epochs = sa.table(quoted(log.epoch_table), sa.column("epoch"), sa.column("server"), schema=schema_of(log))
     server: sa.ColumnElement[str] = sa.literal_column(dialect.server_sql)
     if not context.is_offline_mode():
-        # Not what tells one copy of a database from another: nobody has published this log under an epoch yet.
+        # The identity of this copy of the database is left out: nobody has published the log under
+        # an epoch yet.
         timeline = dialect.server_parts(op.get_bind(), log).get("timeline")
         server = sa.literal(None if timeline is None else json.dumps({"timeline": timeline}), sa.Text())
-    # Where DDL is not part of the transaction, a migration that broke off is run again: the line is there then.
+    # If DDL is not transactional, a migration that broke off is run again and finds the line.
     told = sa.select(server).where(~sa.exists(sa.select(sa.text("1")).select_from(epochs)))
     op.execute(sa.insert(epochs).from_select(["server"], told))
 
 
 def _wake(log: LogTable, dialect: Dialect) -> Wake | None:
-    """What wakes the publisher of a log that somebody else made, if this session may make it."""
+    """Return the trigger that wakes the publisher of a log that another program made, if this
+    session may create it.
+    """
     wake = dialect.wake
     if wake is None or not context.config.attributes["companions_only"]:
         return None
@@ -143,7 +147,7 @@ def _wake(log: LogTable, dialect: Dialect) -> Wake | None:
 def _create_consumers(log: LogTable, dialect: Dialect) -> None:
     types, now = dialect.column_types, sa.text(dialect.utc_now)
     index = log.own_name("idx_{}_6")
-    # No primary key: a table with one would be a class of its schema.
+    # There is no primary key: a table with one would be a class of its schema.
     op.create_table(
         quoted(log.consumer_table),
         sa.Column("name", types["code"], nullable=False, comment="Name of the consumer"),

@@ -59,7 +59,7 @@ def upgrade() -> None:
         *map(sa.CheckConstraint, dialect.log_checks()),
         schema=schema_of(log),
         comment="Event log: triggers write it, the eventlog publisher reads and marks it",
-        # A record_id is never given twice, even if the rows behind it are deleted.
+        # A record_id is never assigned twice, even if the rows behind it are deleted.
         sqlite_autoincrement=True,
     )
     execute([dialect.create_queue_index(log)])
@@ -73,7 +73,7 @@ def downgrade() -> None:
     if dialect.wake is not None:
         execute(dialect.wake.drop(log))
     execute(dialect.drop_after_log(log))
-    # The table may have been dropped by hand: what is left of the log goes all the same.
+    # The table may have been dropped by hand; the rest of the log is removed all the same.
     if context.is_offline_mode() or sa.inspect(op.get_bind()).has_table(quoted(log.name), schema_of(log)):
         op.drop_table(quoted(log.name), schema=schema_of(log))
     execute(dialect.drop_before_log(log))
