@@ -1,7 +1,8 @@
-"""Triggers: what is to be done to have those that are declared, with a subclass of ``Triggers`` for each database.
+"""Triggers: the plan that brings a database to the declared triggers, with a subclass of
+``Triggers`` for each database.
 
-What a watch is tells ``watch``, what its tables log ``declared``; ``marked`` are the triggers whose own text tells what
-they were compiled of. See spec/triggers.md 2, 9, 10.
+``watch`` defines a watch, ``declared`` what the tables of a watch log, ``marked`` the triggers
+whose own text contains the hash of what they were compiled from. See spec/triggers.md 2, 9, 10.
 """
 
 from __future__ import annotations
@@ -29,25 +30,28 @@ from eventlog.sql.triggers.declared import ClassTriggers, TableTriggers, declare
 from eventlog.sql.triggers.watch import WatchedTable
 
 LOCK_TIMEOUT: Final = 5.0
-"""Seconds that applying waits for a table. Whoever writes it meanwhile waits behind."""
+"""The number of seconds that applying waits for a table. Other writers of the table queue behind it
+meanwhile.
+"""
 ANOTHER_TABLE: Final = "another table had this name, or none, when its triggers were made"
-"""Why the changes of a table were not logged whose name was a captured table's."""
+"""The reason why the changes of a table with a captured table's name were not logged."""
 NEW_TO_CLASS: Final = "its rows were not captured with the class"
-"""Why the changes of a table were not logged that is captured with a class that was captured before."""
+"""The reason why the changes of a table that has joined a captured class were not logged."""
 NO_LONGER_WATCHED: Final = "no longer watched"
-"""Why the triggers of a table go that no watch names."""
+"""The reason why the triggers of a table that no watch names are dropped."""
 ALL_GO: Final = "all triggers of the log go"
 _NO_FACTS: Final[Mapping[str, Any]] = MappingProxyType({})
 
 TableName = tuple[str, str]
-"""Schema and table; the schema is empty if the database has none, or if it is the session's."""
+"""Schema and table. The schema is empty if the database has none, or if it is the session's."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableSql:
-    """All that is declared for one table, as SQL. ``table`` as actions name it; ``digest``: a hash of the rest.
+    """The SQL of one table. ``table`` has the name of actions; ``digest`` is a hash of the rest.
 
-    ``create`` and ``drop``: statement by statement, functions before the triggers that call them and after them.
+    ``create`` and ``drop`` are lists of statements; functions are made before the triggers that
+    call them, and dropped after them.
     """
 
     table: str
@@ -57,7 +61,9 @@ class TableSql:
 
 
 class InstalledTrigger(NamedTuple):
-    """One trigger of the log, with its own SQL and that of its function, None where a trigger has none."""
+    """One trigger of the log, with its own SQL and that of its function, None for a trigger without
+    one.
+    """
 
     table: str
     trigger: str
@@ -69,10 +75,11 @@ class InstalledTrigger(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """What no trigger has logged of a class before a plan is applied (spec/triggers.md 9.1).
+    """Changes of a class that no trigger has logged before a plan is applied (spec/triggers.md
+    9.1).
 
-    ``reason`` in words; ``where``: SQL of the objects that it can be of, None = of any; ``deletes``: whether objects
-    may be gone, too.
+    ``reason`` is in words. ``where`` is SQL that selects the objects concerned, None = any.
+    ``deletes`` says whether objects may be deleted, too.
     """
 
     class_name: str
@@ -83,7 +90,9 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What is to be done for one table, and why. ``statements`` is SQL text, none if the table is ``unchanged``."""
+    """The action for one table, and its reason. ``statements`` is SQL text, empty if the table is
+    ``unchanged``.
+    """
 
     kind: Literal["create", "replace", "drop", "unchanged"]
     table: str
@@ -94,10 +103,11 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class TriggerPlan:
-    """What brings the database to what is declared. ``warnings`` and ``not_captured`` are sentences for people.
+    """The actions that bring the database to the declared state. ``warnings`` and ``not_captured``
+    are sentences for people.
 
-    ``refused``: sentences on watches that cannot be followed. Their triggers stay as they are, and so do those of
-    tables that no watch names, which may be theirs under another name.
+    ``refused`` are sentences on impossible watches. Their triggers stay as they are, and so do
+    those of tables that no watch names, since these may be the same tables under another name.
     """
 
     actions: tuple[Action, ...]
@@ -107,96 +117,110 @@ class TriggerPlan:
 
     @classmethod
     def of_new(cls, tables: Iterable[TableSql]) -> TriggerPlan:
-        """The plan for a database that has none of these triggers yet."""
+        """Return the plan for a database that has none of these triggers yet."""
         return cls(tuple(Action("create", one.table, "watched", one.create) for one in tables))
 
     @property
     def changes(self) -> tuple[Action, ...]:
-        """The actions that do something."""
+        """The actions with statements."""
         return tuple(action for action in self.actions if action.statements)
 
     @property
     def gaps(self) -> tuple[Gap, ...]:
-        """What no trigger has logged before, of all tables."""
+        """The changes of all tables that no trigger has logged before."""
         return tuple(dict.fromkeys(gap for action in self.actions for gap in action.gaps))
 
     @property
     def unwatched(self) -> tuple[str, ...]:
-        """The tables that are captured now and that no watch names any longer."""
+        """The captured tables that no watch names any longer."""
         return tuple(action.table for action in self.actions if action.reason.startswith(NO_LONGER_WATCHED))
 
 
 class Triggers(ABC):
-    """The triggers of one database: what the core asks for, and what that is made of."""
+    """The triggers of one database: the interface for the core, and its parts."""
 
     script_head: Sequence[str] = ("BEGIN;",)
-    """The lines that a script for the database's own tool begins with."""
+    """The first lines of a script for the database's own tool."""
     script_end: Sequence[str] = ("COMMIT;", "")
-    """The lines that it ends with."""
+    """The last lines of such a script."""
 
-    # What a database must write
+    # Methods that a database must provide
 
     @abstractmethod
     def find_log(self, conn: Connection, log: LogTable) -> LogTable:
-        """The log as it is there. Raises LogTableError if it is missing."""
+        """Return the log as the database has it. Raises LogTableError if it is missing."""
 
     @abstractmethod
     def tables_sql(
         self, schema: str | None, log: LogTable, declared: Sequence[TableTriggers], facts: Mapping[str, Any]
     ) -> list[TableSql]:
-        """The SQL of what is declared, table by table. Raises TriggerError for what cannot be compiled."""
+        """Return the SQL of the declared triggers, table by table. Raises TriggerError for triggers
+        that cannot be compiled.
+        """
 
     @abstractmethod
     def plan_declared(
         self, conn: Connection, log: LogTable, schema: str | None, declared: Sequence[TableTriggers]
     ) -> TriggerPlan:
-        """The plan of what is declared. ``log``: as it is there; ``schema``: of the classes.
+        """Return the plan of the declared triggers.
 
-        Raises TriggerError for triggers that could not run, DatabaseError if it cannot be told what is there.
+        ``log`` is as the database has it; ``schema`` is that of the classes. Raises TriggerError
+        for triggers that could not run, DatabaseError if the present state cannot be read.
         """
 
     @abstractmethod
     def plan_drop(self, conn: Connection, log: LogTable) -> TriggerPlan:
-        """What takes all triggers away that write a log, found by what stands in the database; the log stays.
+        """Return the plan that drops all triggers that write a log, as the database shows them; the
+        log stays.
 
         Raises LogTableError if the log is missing.
         """
 
     @abstractmethod
     def installed(self, conn: Connection, log: LogTable) -> list[InstalledTrigger]:
-        """The triggers that write a log, for people, in the order of tables and names. Nothing is changed."""
+        """Return the triggers that write a log, for people, in the order of tables and names. The
+        database stays unchanged.
+        """
 
     @abstractmethod
     def digests(self, conn: Connection, log: LogTable) -> Mapping[str, str]:
-        """Table (as ``TableSql.table`` has it) -> hash of what was compiled for it, for what is installed."""
+        """Return the hash of the compiled triggers of each table (named as in ``TableSql.table``),
+        for the installed ones.
+        """
 
-    # What it may have of its own
+    # Methods that a database may override
 
     def facts(self, conn: Connection, database: Database, log: LogTable, tables: Collection[str]) -> Mapping[str, Any]:
-        """What else compiling needs to know of these tables to give what ``plan`` does, as literals for ``compile``."""
+        """Return, as literals for ``compile``, the facts beyond these tables that the SQL of
+        ``plan`` depends on.
+        """
         return _NO_FACTS
 
     @contextmanager
     def applying(self, conn: Connection, _plan: TriggerPlan, _lock_timeout: float) -> Iterator[None]:
-        """All that is run in the block, or none of it, where DDL is transactional."""
+        """Run the block in a savepoint: all of its statements or none take effect, if DDL is
+        transactional.
+        """
         with conn.begin_nested():
             yield
 
     def locked_out(
         self, conn: Connection, plan: TriggerPlan, action: Action, error: DBAPIError, lock_timeout: float
     ) -> DatabaseError | None:
-        """What to say if an error of ``action`` means that a table was locked for too long; None if it does not."""
+        """Return the error to raise if an error of ``action`` means that a table was locked for too
+        long, else None.
+        """
         return None
 
     def settings(self, lock_timeout: float) -> Sequence[str]:
-        """The statements that say how long a plan waits for a table."""
+        """Return the statements that set how long a plan waits for a table."""
         return ()
 
     def ended(self, statements: Iterable[str]) -> Iterable[str]:
-        """Statements as they stand in a script."""
+        """Yield statements with their end, as they stand in a script."""
         return (f"{statement.rstrip()};" for statement in statements)
 
-    # What the core asks for
+    # The interface for the core
 
     def compile(
         self,
@@ -206,10 +230,11 @@ class Triggers(ABC):
         watches: Sequence[WatchedTable],
         facts: Mapping[str, Any] = _NO_FACTS,
     ) -> tuple[TableSql, ...]:
-        """The SQL of what is declared, table by table, from the catalogue and from ``facts`` alone.
+        """Return the SQL of the declared triggers, table by table, from the catalogue and ``facts``
+        alone.
 
-        No database is asked, so names that others use there are not seen. Raises TriggerError for a watch that
-        cannot be compiled.
+        It asks no database, so it does not see names that are in use there. Raises TriggerError for
+        a watch that cannot be compiled.
         """
         declared, _, refused = declared_triggers(database, catalog, watches)
         if refused:
@@ -225,12 +250,14 @@ class Triggers(ABC):
         watches: Sequence[WatchedTable],
         refused: Mapping[str, EventlogError] = MappingProxyType({}),
     ) -> TriggerPlan:
-        """Return what brings the triggers that write a log to what is declared: one action a table, with its reason.
+        """Return the plan that brings the triggers that write a log to the declared state: one
+        action for each table, with its reason.
 
-        ``database`` is the reflected schema, ``catalog`` its classes, built with or without ``exclusions``;
-        ``refused``: tables that are not to be looked at, with the reason. Triggers of the log that no watch declares
-        are dropped, unless a watch is refused. Nothing is changed. Raises LogTableError if the log is missing,
-        TriggerError for triggers that could not run, DatabaseError.
+        ``database`` is the reflected schema, ``catalog`` its classes, built with or without
+        ``exclusions``. ``refused`` are tables to leave out, with the reason. Triggers of the log
+        that no watch declares are dropped, unless a watch is refused. The database stays unchanged.
+        Raises LogTableError if the log is missing, TriggerError for triggers that could not run,
+        DatabaseError.
         """
         log = self.find_log(conn, log)
         reflect = partial(load_dialect(conn.dialect.name).reflect, conn)
@@ -244,11 +271,12 @@ class Triggers(ABC):
         return TriggerPlan(actions, tuple(sentences), plan.not_captured, (*declared.refusals, *plan.refused))
 
     def apply(self, conn: Connection, plan: TriggerPlan, lock_timeout: float = LOCK_TIMEOUT) -> None:
-        """Run the statements of a plan, all or none where DDL is transactional. The caller commits.
+        """Run the statements of a plan, all or none if DDL is transactional. The caller commits.
 
-        Where it is, no change goes unlogged between an old trigger and a new one. ``lock_timeout``: seconds to wait for
-        a table, 0 = without end; whoever writes it meanwhile waits behind us. Raises DatabaseError if the database
-        refuses a statement, if a trigger does not compile, or if a table is not to be had in time.
+        If it is, every change between an old trigger and a new one is logged. ``lock_timeout`` is
+        the number of seconds to wait for a table, 0 = without end; other writers of the table queue
+        behind us meanwhile. Raises DatabaseError if the database refuses a statement, if a trigger
+        does not compile, or if a table stays locked for too long.
         """
         if not plan.changes:
             return
@@ -272,30 +300,34 @@ class Triggers(ABC):
             raise DatabaseError(f"the triggers of {action.table}: {error}") from error
 
     def drop(self, conn: Connection, log: LogTable) -> TriggerPlan:
-        """Take away what ``plan_drop`` names, and say what it was. The caller commits."""
+        """Drop the triggers that ``plan_drop`` names, and return that plan. The caller commits."""
         dropped = self.plan_drop(conn, log)
         self.apply(conn, dropped)
         return dropped
 
     def script(self, plan: TriggerPlan, lock_timeout: float = LOCK_TIMEOUT) -> str:
-        """The statements of a plan as the database's own tool runs them; a comment alone if there is nothing to do."""
+        """Return the statements of a plan as a script for the database's own tool, a comment alone
+        if there are none.
+        """
         if not plan.changes:
             return "-- Nothing to do: the triggers are as declared.\n"
         lines = [*self.script_head, *(f"{setting};" for setting in self.settings(lock_timeout)), ""]
         for action in plan.changes:
-            # A name may hold a line break, and what follows it would be SQL.
+            # A name may contain a line break, and the text behind it would be SQL.
             lines.append(f"-- {action.kind} {one_line(action.table)}: {one_line(action.reason)}")
             lines += [*self.ended(action.statements), ""]
         return "\n".join([*lines, *self.script_end])
 
 
 def _kept(action: Action) -> Action:
-    """Return that the triggers of a table stay, in place of an action that drops them."""
+    """Return an action that keeps the triggers of a table, in place of one that drops them."""
     return Action("unchanged", action.table, "named by no watch; kept, since it may be a table that a watch misses")
 
 
 def _as_no_child(action: Action, schema: str | None, no_children: Mapping[str, str]) -> Action:
-    """Return the action with the reason why its table, which was captured as a child table, is none any more."""
+    """Return the action with the reason why its table, which was captured as a child table, is none
+    any more.
+    """
     if action.reason == NO_LONGER_WATCHED:
         for name, why in no_children.items():
             if action.table in (name, f"{schema}.{name}"):
@@ -304,12 +336,12 @@ def _as_no_child(action: Action, schema: str | None, no_children: Mapping[str, s
 
 
 def missing_log(log: LogTable) -> LogTableError:
-    """What to raise where triggers are asked for, and there is no log."""
+    """Return the error for triggers that are asked for without a log."""
     return LogTableError(f"the log {log} is missing: run `eventlog db upgrade` first")
 
 
 def of_the_log(table: str) -> TriggerError:
-    """What to raise for a declared table that is the log or one of its companions."""
+    """Return the error for a declared table that is the log or one of its companions."""
     what = "triggers on it would log their own rows without end"
     return TriggerError(f"{table} is the log, or belongs to it: {what}")
 
@@ -318,7 +350,7 @@ def of_the_log(table: str) -> TriggerError:
 
 
 def first_free(name_of: Callable[[int], str], is_used: Callable[[str], bool]) -> str:
-    """The first of the names 1, 2, ... that is not in use (spec/triggers.md 9)."""
+    """Return the first of the names 1, 2, ... that is not in use (spec/triggers.md 9)."""
     number = 1
     while is_used(name := name_of(number)):
         number += 1
@@ -326,17 +358,17 @@ def first_free(name_of: Callable[[int], str], is_used: Callable[[str], bool]) ->
 
 
 def one_line(comment: str) -> str:
-    """A text as the rest of a comment's line."""
+    """Return a text as the rest of a comment's line."""
     return " ".join(comment.split())
 
 
 def sha256(text: str) -> str:
-    """The hash of what was compiled."""
+    """Return the hash of a compiled text."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def digest_of(digests: Iterable[str]) -> str:
-    """One hash of those of a table's triggers."""
+    """Return one hash of the hashes of a table's triggers."""
     return sha256("\n".join(sorted(digests)))
 
 
@@ -349,26 +381,27 @@ T = TypeVar("T", bound=_OfTable)
 
 
 def by_table(compiled: Iterable[T]) -> list[list[T]]:
-    """What is declared for each table, in the order of the first."""
+    """Return the declarations of each table, in the order of the first."""
     tables: defaultdict[TableName, list[T]] = defaultdict(list)
     for one in compiled:
         tables[one.place].append(one)
     return list(tables.values())
 
 
-# --- what became of columns -------------------------------------------------------------------------------------------
+# --- changes of columns -----------------------------------------------------------------------------------------------
 
 Columns = Mapping[str, str]
-"""Column name -> its type as the database spells it, in the table's order."""
+"""The columns of a table in their order: name -> type as the database spells it."""
 
 
 def column_changes(before: Columns, now: Columns, new: str = "new", unwatched: Iterable[str] = ()) -> tuple[str, ...]:
-    """What became of the columns of one table, each without its subject: ``column x (text) is new``.
+    """Return the changes of one table's columns, each without its subject: ``column x (text) is
+    new``.
 
-    ``new``: what is said of a column that was not there before; ``unwatched``: columns that no watch names any longer.
-
-    A column that is gone counts as renamed if one of its type has come in its place, behind the same column: a
-    catalogue does not tell that from a column dropped and another one added.
+    ``new`` is the text for a column that was not there before; ``unwatched`` are columns that no
+    watch names any longer. A missing column counts as renamed if a column of its type has come in
+    its place, behind the same column: a catalogue does not distinguish that from a dropped column
+    and an added one.
     """
     renamed = _renamed(before, now)
     lost = [name for name in before if name not in now and name not in renamed]
@@ -384,7 +417,7 @@ def column_changes(before: Columns, now: Columns, new: str = "new", unwatched: I
 
 
 def _renamed(before: Columns, now: Columns) -> dict[str, str]:
-    """The columns that count as renamed, old name -> new."""
+    """Return the columns that count as renamed, old name -> new."""
     gained = [name for name in now if name not in before]
     renamed: dict[str, str] = {}
     for old in before:
@@ -398,15 +431,16 @@ def _renamed(before: Columns, now: Columns) -> dict[str, str]:
 
 
 def _neighbour(name: str, columns: Columns, others: Columns) -> str | None:
-    """The nearest column before this one that the others have too."""
+    """Return the nearest column before this one that the others have, too."""
     names = list(columns)
     return next((other for other in reversed(names[: names.index(name)]) if other in others), None)
 
 
 def declared_otherwise(before: Columns, now: Columns, present: Collection[str]) -> tuple[str, ...]:
-    """Why triggers that were compiled for other columns, or for the same, are not as declared.
+    """Return the reasons why triggers that were compiled for other columns, or for the same, differ
+    from the declaration.
 
-    ``before`` is empty if it is not known; ``present``: all columns of the table, watched or not.
+    ``before`` is empty if it is unknown. ``present`` are all columns of the table, watched or not.
     """
     unwatched = [name for name in before if name not in now and name in present]
     watched = {name: before[name] for name in before if name not in unwatched}
@@ -415,8 +449,11 @@ def declared_otherwise(before: Columns, now: Columns, present: Collection[str]) 
 
 
 def gap_of_columns(triggers: TableTriggers, before: Columns, now: Columns) -> Iterator[Gap]:
-    """What was not logged of the columns that triggers were not compiled for, if it is known for which they were."""
-    # A view's column keeps its name when one of its base table gets another: rows that are read back have its values.
+    """Yield the gap of the columns that triggers were not compiled for, if the columns that they
+    were compiled for are known.
+    """
+    # A view's column keeps its name if a column of its base table is renamed: rows that are read
+    # back have its values.
     renamed = set(_renamed(before, now).values()) & triggers.names.keys()
     new = [name for name in now if before and name not in before and name not in renamed]
     if not new:
@@ -431,12 +468,12 @@ def gap_of_columns(triggers: TableTriggers, before: Columns, now: Columns) -> It
 
 
 def gap_of_table(triggers: TableTriggers, reason: str) -> Gap:
-    """What was not logged of a table whose triggers did not fire, with the reason."""
+    """Return the gap of a table whose triggers did not fire, with the reason."""
     return Gap(triggers.class_name, f"{triggers.table.name}: {reason}", deletes=isinstance(triggers, ClassTriggers))
 
 
 def key_change(before: Sequence[str], now: Sequence[str]) -> tuple[str, ...]:
-    """What became of a class's key, in words; empty if its columns are the same."""
+    """Describe the change of a class's key in words; empty if its columns are the same."""
     if tuple(before) == tuple(now):
         return ()
     names = (", ".join(now), ", ".join(before))

@@ -1,6 +1,6 @@
-"""What the triggers of watched classes log, table by table (spec/triggers.md 1, 2, 3).
+"""The declarations of triggers: what the tables of watched classes log (spec/triggers.md 1, 2, 3).
 
-No SQL text is here: a dialect renders ``ClassTriggers`` and ``ChildTriggers`` to SQL.
+This module contains no SQL text: a dialect renders ``ClassTriggers`` and ``ChildTriggers`` to SQL.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from eventlog.sql.log_table import split_name
 from eventlog.sql.triggers.watch import WatchedTable, excluded_columns
 
 _BaseTable = tuple[Table, str | None]
-"""A table that a view is made of, and its schema."""
+"""A table beneath a view, and its schema."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class _Declared:
-    """What is declared for one table: rows of a class, by a key whose columns stand in key order.
+    """The declaration for one table: rows of a class, by a key whose columns are in key order.
 
-    ``names``: what the log calls a column where it is not its own name; ``schema``: the table's, None = the class's.
+    ``names`` maps columns to their name in the log if it differs; ``schema`` is the table's, None =
+    the class's.
     """
 
     watch: WatchedTable
@@ -38,7 +39,7 @@ class _Declared:
 
     @property
     def log_key(self) -> tuple[Column, ...]:
-        """``key`` under the names that the log has for its columns."""
+        """The columns of ``key`` under their names in the log."""
         return tuple(
             Column(self.names.get(column.name, column.name), column.type, column.deterministic) for column in self.key
         )
@@ -46,11 +47,11 @@ class _Declared:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ClassTriggers(_Declared):
-    """What the triggers of a class's own table log, or of a base table that makes objects of a view.
+    """The triggers of a class's own table, or of a base table whose rows are objects of a view.
 
-    ``columns``: the non-key columns that are logged; ``insert_type`` and ``update_type``: the event types of INSERT and
-    UPDATE. Without columns an INSERT is one row of type 5. ``decides``: the table only decides whether an object is in
-    the view, and its columns are looked at for changes alone.
+    ``columns`` are the logged non-key columns; ``insert_type`` and ``update_type`` the event types
+    of INSERT and UPDATE. Without columns an INSERT is one row of type 5. ``decides`` says that the
+    table only decides whether an object is in the view; its columns are only watched for changes.
     """
 
     columns: tuple[Column, ...]
@@ -60,35 +61,35 @@ class ClassTriggers(_Declared):
 
     @property
     def log_names(self) -> dict[str, str]:
-        """What the log calls each of ``columns``."""
+        """The name in the log of each of ``columns``."""
         return {column.name: self.names.get(column.name, column.name) for column in self.columns}
 
     def columns_told(self) -> dict[str, str]:
-        """The columns of the table that the triggers are compiled for, name -> type."""
+        """Return the columns of the table that the triggers are compiled for, name -> type."""
         return _told(self.table, (*self.key, *self.columns))
 
     @property
     def keys_may_shift(self) -> bool:
-        """Whether rows may exchange their keys within one statement (spec/triggers.md 7.1)."""
+        """True if rows may exchange their keys within one statement (spec/triggers.md 7.1)."""
         return self.may_repeat and not self.decides
 
     @property
     def is_nullable(self) -> bool:
-        """Whether rows without a key may be, which are no objects."""
+        """True if rows without a key are possible; they are no objects."""
         return not {column.name for column in self.key} <= set(self.table.primary_key)
 
     @property
     def may_repeat(self) -> bool:
-        """Whether two rows may have one key, if only until it is checked."""
+        """True if two rows may have one key, if only until it is checked."""
         return not _is_unique(self.table, self.key)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ChildTriggers(_Declared):
-    """What the triggers of a child table log: rows of its owner's class and key, for ``attribute``.
+    """The triggers of a child table: they log rows of its owner's class and key, for ``attribute``.
 
-    ``owner_columns`` stand in the order of the owner's ``key``, whose columns ``names`` tells; ``event_type`` is 2 or
-    8. ``owner_schema``: None = the class's.
+    ``owner_columns`` are in the order of the owner's ``key``, whose columns ``names`` renames;
+    ``event_type`` is 2 or 8. ``owner_schema`` None = the class's.
     """
 
     owner: Table
@@ -100,17 +101,19 @@ class ChildTriggers(_Declared):
 
     @property
     def own_key(self) -> tuple[Column, ...]:
-        """``log_key`` as the child's row spells it: of the types of ``owner_columns``."""
+        """The columns of ``log_key`` as the child's row spells them: with the types of
+        ``owner_columns``.
+        """
         pairs = zip(self.log_key, self.owner_columns, strict=True)
         return tuple(Column(key.name, column.type, column.deterministic) for key, column in pairs)
 
     def is_spelled_alike(self, is_one_spelling: Callable[[Column], bool]) -> bool:
-        """Whether owner and child write the same text for values of the key that are equal."""
+        """Return True if owner and child write the same text for equal values of the key."""
         pairs = list(zip(self.key, self.owner_columns, strict=True))
         return all(a.type.kind is b.type.kind and is_one_spelling(a) and is_one_spelling(b) for a, b in pairs)
 
     def columns_told(self) -> dict[str, str]:
-        """The columns of the table that the triggers are compiled for, name -> type."""
+        """Return the columns of the table that the triggers are compiled for, name -> type."""
         return _told(self.table, (*self.owner_columns, self.column))
 
 
@@ -122,7 +125,9 @@ def _told(table: Table, shown: Collection[Column]) -> dict[str, str]:
 
 
 def following(triggers: ClassTriggers, declared: Iterable[TableTriggers]) -> list[ChildTriggers]:
-    """The child tables of this one whose rows may follow a key of it, by a foreign key."""
+    """Return the child tables of this one whose rows may follow a change of its key, by a foreign
+    key.
+    """
     return [
         one
         for one in declared
@@ -133,9 +138,9 @@ def following(triggers: ClassTriggers, declared: Iterable[TableTriggers]) -> lis
 
 
 class DeclaredTriggers(NamedTuple):
-    """What watches log, table by table, and warnings of what they leave out.
+    """The declared triggers of watches, table by table, and warnings of what they leave out.
 
-    ``refused``: by the table of its watch why nothing can be logged for it.
+    ``refused`` maps the table of an impossible watch to the reason.
     """
 
     tables: list[TableTriggers]
@@ -144,7 +149,7 @@ class DeclaredTriggers(NamedTuple):
 
     @property
     def refusals(self) -> tuple[str, ...]:
-        """Why watches are refused, in sentences."""
+        """The reasons of refused watches, in sentences."""
         return tuple(dict.fromkeys(one for error in self.refused.values() for one in error.refusals or (str(error),)))
 
 
@@ -155,11 +160,11 @@ def declared_triggers(
     reflect: Callable[[str | None], Database] | None = None,
     refused: Mapping[str, EventlogError] = MappingProxyType({}),
 ) -> DeclaredTriggers:
-    """Return what watches log, table by table.
+    """Return the triggers that watches declare, table by table.
 
-    ``database`` is the schema of the classes, ``catalog`` its classes, built with or without ``exclusions``;
-    ``reflect`` gives another schema, for base tables of views that stand there, None = there is no other. ``refused``:
-    tables whose watches are not looked at, with the reason.
+    ``database`` is the schema of the classes, ``catalog`` its classes, built with or without
+    ``exclusions``. ``reflect`` returns another schema, for base tables of views that are there;
+    None = there is no other. ``refused`` are tables whose watches are left out, with the reason.
     """
     warnings: list[str] = []
     declared: list[TableTriggers] = []
@@ -215,7 +220,9 @@ def _class_of(
 def _base_tables(
     home: Database, watch: WatchedTable, reflect: Callable[[str | None], Database] | None
 ) -> dict[str, _BaseTable]:
-    """The tables that a view's watch names as its base, by these names. Raises TriggerError for one that is missing."""
+    """Return the base tables of a view's watch by the names that it has for them. Raises
+    TriggerError for a missing one.
+    """
     tables = {}
     for name in watch.base or ():
         base = _base_table(home, name)
@@ -245,9 +252,9 @@ def _base_table(database: Database, name: str) -> _BaseTable | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Source:
-    """A table with the columns that make the key of a class, in its order, and those that make its attributes.
+    """A table with the columns of a class's key, in its order, and the columns of its attributes.
 
-    ``names``: column -> attribute, in a class's own table only for those of another name.
+    ``names`` maps columns to attributes; in a class's own table only those of another name.
     """
 
     table: Table
@@ -258,7 +265,7 @@ class _Source:
 
     @property
     def makes_objects(self) -> bool:
-        """Whether a row of it is an object, and its key is that of one row."""
+        """True if a row of it is an object, and its key is that of one row."""
         columns = {column.name for column in self.key}
         return _is_unique(self.table, self.key) or columns == set(self.table.primary_key)
 
@@ -269,10 +276,12 @@ def compile_watch(
     excluded: Mapping[str, Collection[str]] = MappingProxyType({}),
     base: Mapping[str, _BaseTable] = MappingProxyType({}),
 ) -> tuple[TableTriggers, ...]:
-    """What a watch logs: the class's own table first, then its child tables (spec/triggers.md 1, 2, 3).
+    """Return the triggers of a watch: the class's own table first, then its child tables
+    (spec/triggers.md 1, 2, 3).
 
-    ``excluded``: what ``exclusions`` gave, if the class was built without it. ``base``: for a view, the tables that
-    ``watch.base`` names. Raises TriggerError for a view whose base tables do not make its objects.
+    ``excluded`` is the result of ``exclusions``, if the class was built without it. ``base`` holds,
+    for a view, the tables that ``watch.base`` names. Raises TriggerError for a view whose base
+    tables do not make its objects.
     """
     attributes = [a for a in cls.attributes if not a.is_key and a.column.name not in excluded.get(a.table, ())]
     if cls.is_view:
@@ -291,7 +300,7 @@ def compile_watch(
 
 
 def _is_unique(table: Table, columns: Iterable[Column]) -> bool:
-    """Whether a key over exactly these columns holds at every moment."""
+    """Return True if a key over exactly these columns is unique at every moment."""
     names = {column.name for column in columns}
     is_key = names == set(table.primary_key) and not table.key_deferrable
     return is_key or any(set(unique) == names for unique in table.unique_keys)
@@ -352,7 +361,9 @@ def _source(cls: ObjectClass, watch: WatchedTable, base: _BaseTable, columns: Ma
 
 
 def _owner(cls: ObjectClass, watch: WatchedTable, sources: Sequence[_Source]) -> _Source:
-    """The base table whose rows are the view's objects: the first with a key and values, else with a key alone."""
+    """Return the base table whose rows are the view's objects: the first with a key and values,
+    else with a key alone.
+    """
     able = [source for source in sources if source.makes_objects]
     for source in sorted(able, key=lambda source: not source.columns):
         return source
@@ -394,7 +405,7 @@ def _value_source(
         owner_columns=source.key,
         column=column,
         attribute=source.names[column.name],
-        # One of two equal rows that is removed leaves the value in place: read back what is there.
+        # If one of two equal rows is removed, the value stays. So it is read back.
         event_type=EventType.UPDATE_FIELD if by_value else EventType.UPDATE_FIELD_QUERY_BACK,
         names=owner.names,
         schema=source.schema,
@@ -402,19 +413,21 @@ def _value_source(
     )
 
 
-# --- what people are told of it ---------------------------------------------------------------------------------------
+# --- warnings for people ----------------------------------------------------------------------------------------------
 
 
 _SECRET: Final = re.compile("password|passwd|pwd|passphrase|crypt|secret|token|hash|salt", re.IGNORECASE)
 
 
 def looks_secret(name: str) -> bool:
-    """Whether a column's name is like those of secrets (spec/triggers.md 1)."""
+    """Return True if a column's name looks like that of a secret (spec/triggers.md 1)."""
     return _SECRET.search(name) is not None
 
 
 def secret_names(triggers: TableTriggers) -> tuple[str, ...]:
-    """Names of logged columns that look like secrets, by themselves or in the view (spec/triggers.md 1)."""
+    """Return the names of logged columns that look like secrets, by themselves or in the view
+    (spec/triggers.md 1).
+    """
     if isinstance(triggers, ChildTriggers):
         return (triggers.column.name,) if _SECRET.search(f"{triggers.column.name} {triggers.attribute}") else ()
     if triggers.decides:
@@ -424,7 +437,7 @@ def secret_names(triggers: TableTriggers) -> tuple[str, ...]:
 
 
 def warnings_of(declared: Sequence[TableTriggers]) -> Iterable[str]:
-    """Sentences on what is declared, whatever the database."""
+    """Yield warnings of the declared triggers that hold for every database."""
     for triggers in declared:
         for column in secret_names(triggers):
             where = f"{triggers.table.name}.{column}"
@@ -440,7 +453,7 @@ def warnings_of(declared: Sequence[TableTriggers]) -> Iterable[str]:
 
 
 def _joined(triggers: ChildTriggers) -> bool:
-    """Whether a foreign key sees to it that a row's owner is there."""
+    """Return True if a foreign key ensures that a row's owner exists."""
     wanted = {(own.name, owner.name) for own, owner in zip(triggers.owner_columns, triggers.key, strict=True)}
     return any(
         key.table in (triggers.owner.name, f"{triggers.owner_schema}.{triggers.owner.name}")
@@ -450,7 +463,7 @@ def _joined(triggers: ChildTriggers) -> bool:
 
 
 def _undecided_views(triggers: TableTriggers, declared: Sequence[TableTriggers]) -> Iterable[str]:
-    """Warnings of a view whose rows are logged whether they are in it or not."""
+    """Yield warnings of a view whose rows are logged even if they are not in it."""
     if not isinstance(triggers, ClassTriggers) or not triggers.decides:
         return
     for other in declared:

@@ -1,6 +1,7 @@
-"""Triggers whose own text tells, in a comment, what they were compiled of: how they are compiled, compared and made.
+"""Triggers that contain, in a comment of their own text, the hash of what they were compiled from:
+how they are compiled, compared and made.
 
-Nothing else of them is kept anywhere: what is installed is compared with what is declared by these comments.
+This comment is the only record: it is what installed triggers are compared by with declared ones.
 """
 
 from __future__ import annotations
@@ -41,15 +42,17 @@ from eventlog.sql.triggers import (
 from eventlog.sql.triggers.declared import TableTriggers
 
 MARKER: Final = re.compile("-- eventlog sha256:([0-9a-f]{64}) log (.*)")
-"""The comment in the text of our triggers: the hash of what was compiled, and the log that they write, as SQL."""
+"""The comment in the text of our triggers: the hash of the compiled text, and the log that they
+write, as SQL.
+"""
 
 _Claims = Mapping[TableName, TableName]
-"""Schema and name of each declared trigger -> its table."""
+"""The table of each declared trigger, by the trigger's schema and name."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledTrigger:
-    """One trigger as SQL. ``digest``: the hash of ``statement``, which stands in it (``MARKER``)."""
+    """One trigger as SQL. ``digest`` is the hash of ``statement``, which contains it (``MARKER``)."""
 
     name: str
     operation: str
@@ -59,7 +62,9 @@ class CompiledTrigger:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """The triggers of one declaration on one table. ``schema``: the table's, None = the session's."""
+    """The triggers of one declaration on one table. ``schema`` is the table's, None = the
+    session's.
+    """
 
     schema: str | None
     declared: TableTriggers
@@ -72,10 +77,10 @@ class Compiled:
 
 @dataclass(frozen=True, slots=True)
 class StoredTrigger:
-    """A trigger as a database has it. ``text``: its SQL, empty if the database does not show it.
+    """A trigger as a database has it. ``text`` is its SQL, empty if the database does not show it.
 
-    ``type`` and ``event`` are when it fires, in the database's words, and ``follows`` schema and name of the triggers
-    that it fires after, if the database tells.
+    ``type`` and ``event`` say when it fires, in the database's words. ``follows`` holds schema and
+    name of the triggers that it fires after, if the database shows them.
     """
 
     schema: str
@@ -90,36 +95,40 @@ class StoredTrigger:
 
     @property
     def digest(self) -> str | None:
-        """The hash of what was compiled; None if it is none of ours, of whichever log."""
+        """The hash of the compiled text; None if the trigger is not eventlog's, for whichever
+        log.
+        """
         marker = MARKER.search(self.text)
         return None if marker is None else marker[1]
 
     @property
     def log(self) -> str | None:
-        """The log that it writes, as SQL; None if it is none of ours."""
+        """The log that it writes, as SQL; None if the trigger is not eventlog's."""
         marker = MARKER.search(self.text)
         return None if marker is None else marker[2].rstrip()
 
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """All triggers, by table in the order of their names; those that write ``log`` (SQL) among them are ours."""
+    """All triggers, by table in the order of their names. The triggers that write ``log`` (SQL) are
+    ours.
+    """
 
     triggers: Mapping[TableName, Sequence[StoredTrigger]]
     log: str
 
     def on(self, table: TableName) -> list[StoredTrigger]:
-        """Ours on a table."""
+        """Return our triggers on a table."""
         return [trigger for trigger in self.triggers.get(table, ()) if trigger.log == self.log]
 
     @property
     def ours(self) -> list[StoredTrigger]:
-        """Ours, in the order of tables and names."""
+        """Our triggers, in the order of tables and names."""
         return [trigger for table in self.tables for trigger in self.on(table)]
 
     @property
     def tables(self) -> list[TableName]:
-        """The tables that have triggers of ours."""
+        """The tables with triggers of ours."""
         return [table for table in sorted(self.triggers) if self.on(table)]
 
     @property
@@ -130,90 +139,102 @@ class Installed:
 
 
 def behind_marker(text: str) -> str:
-    """What is behind the marker of one of our triggers."""
+    """Return the text behind the marker of one of our triggers."""
     marker = MARKER.search(text)
     return "" if marker is None else text[marker.end() :].rstrip()
 
 
 class MarkedTriggers(Triggers):
-    """Triggers that hold, in a comment of their own text, the hash of what was compiled (``MARKER``).
+    """Triggers that contain, in a comment of their own text, the hash of what was compiled
+    (``MARKER``).
 
-    Their names are a schema's, and they go with their table when that is renamed. What a database of this kind must
-    write is the text of its triggers, how they are read, and what they do not see.
+    Their names belong to a schema, and they stay with their table when it is renamed. A database of
+    this kind provides the text of its triggers, the way to read them, and the sentences on what
+    they do not see.
     """
 
     replaces: bool = False
-    """Whether CREATE takes the place of a trigger of the same name, so that no moment is without one."""
+    """True if CREATE replaces a trigger of the same name, so that one exists at every moment."""
     quote: Callable[[str], str] = staticmethod(quote_identifier)
-    """How a name is written as an SQL identifier."""
+    """The function that writes a name as an SQL identifier."""
     blank_digest: str = ""
-    """What stands for the hash in the text that is hashed."""
+    """The placeholder for the hash in the text that is hashed."""
 
     @abstractmethod
     def texts(
         self, home: str | None, log: LogTable, triggers: TableTriggers, declared: Sequence[TableTriggers]
     ) -> Iterable[tuple[str, Callable[[str, str], str]]]:
-        """For each trigger of a declaration its operation (i, u, d), and what makes its SQL of its name and its marker.
+        """Yield the operation (i, u, d) of each trigger of a declaration, and a function from its
+        name and marker to its SQL.
 
-        ``home``: the schema of the table. Raises TriggerError for what the database has no trigger for.
+        ``home`` is the schema of the table. Raises TriggerError for a declaration that the database
+        has no trigger for.
         """
 
     @abstractmethod
     def all_triggers(self, conn: Connection, tables: Collection[TableName] = ()) -> list[StoredTrigger]:
-        """The triggers of all tables that have one of ours, and of ``tables``, in the order of tables and names; the
-        text of ours among them.
+        """Return the triggers of all tables that have one of ours, and of ``tables``, in the order
+        of tables and names.
+
+        Our triggers have their text.
         """
 
     @abstractmethod
     def not_captured(self, declared: Sequence[TableTriggers]) -> tuple[str, ...]:
-        """Sentences on what the declared triggers do not see."""
+        """Return sentences on changes that the declared triggers do not see."""
 
     def refuse(self, conn: Connection, log: LogTable, schema: str | None, declared: Sequence[TableTriggers]) -> None:
-        """Raise TriggerError for triggers that could not run, DatabaseError if it cannot be told what is there."""
+        """Raise TriggerError for triggers that could not run, DatabaseError if the present state
+        cannot be read.
+        """
         for triggers in declared:
             if (triggers.schema or schema) == log.schema and triggers.table.name in log.own_tables:
                 raise of_the_log(triggers.table.name)
 
     def first_actions(self, conn: Connection, log: LogTable) -> list[Action]:
-        """What the triggers of a log need beside it, if it is missing."""
+        """Return the actions for missing objects that the triggers of a log need beside it."""
         return []
 
     def warnings(self, log: LogTable, compiled: Sequence[Compiled], installed: Installed) -> Iterable[str]:
-        """Sentences on what is declared."""
+        """Yield sentences on the declared triggers."""
         return ()
 
     def drop_warnings(self, installed: Installed, dropped: Sequence[StoredTrigger]) -> Iterable[str]:
-        """Sentences on what fails when these triggers go."""
+        """Yield sentences on statements that fail once these triggers are dropped."""
         return ()
 
     def columns_of(self, trigger: StoredTrigger) -> Mapping[str, str]:
-        """The columns, name -> type, that the text of an installed trigger tells to be compiled for; none if it tells
-        none.
+        """Return the columns, name -> type, that an installed trigger was compiled for by its text;
+        empty if it has none.
         """
         return {}
 
     def difference(self, stored: StoredTrigger, compiled: CompiledTrigger) -> str | None:
-        """What is not as it was compiled, by words that follow the trigger's name; None if all is."""
+        """Return the difference from the compiled trigger, in words that follow its name; None if
+        there is none.
+        """
         is_same = stored.text == compiled.statement
         return None if is_same else "was changed by hand, or something it names was renamed"
 
     def drop_trigger(self, schema: str | None, name: str) -> str:
-        """The statement that drops a trigger."""
+        """Return the statement that drops a trigger."""
         return f"DROP TRIGGER {qualified(schema, name, self.quote)}"
 
     def enable(self, trigger: StoredTrigger) -> Sequence[str]:
-        """The statements that let a trigger fire which is made in the place of this one."""
+        """Return the statements that enable a trigger which has replaced this one."""
         return ()
 
     def log_in_marker(self, log: LogTable) -> str:
-        """The log as the markers of its triggers name it, in one line."""
+        """Return the log as the markers of its triggers name it, in one line."""
         return qualified(log.schema, log.name, self.quote)
 
     def folded(self, name: str) -> str:
-        """A trigger's name in one form for all spellings that the database takes for the same."""
+        """Return a trigger's name in one form for all spellings that the database considers
+        equal.
+        """
         return name
 
-    # What the core asks for
+    # The interface for the core
 
     def find_log(self, conn: Connection, log: LogTable) -> LogTable:
         if not sa.inspect(conn).has_table(quoted(log.name), schema_of(log)):
@@ -221,7 +242,7 @@ class MarkedTriggers(Triggers):
         return log
 
     def read_installed(self, conn: Connection, log: LogTable, tables: Collection[TableName] = ()) -> Installed:
-        """The triggers of a log, and those of others on their tables and on ``tables``."""
+        """Return the triggers of a log, and foreign triggers on their tables and on ``tables``."""
         found: defaultdict[TableName, list[StoredTrigger]] = defaultdict(list)
         for trigger in self.all_triggers(conn, tables):
             found[trigger.table].append(trigger)
@@ -234,9 +255,10 @@ class MarkedTriggers(Triggers):
         declared: Sequence[TableTriggers],
         others: Collection[TableName] = (),
     ) -> list[Compiled]:
-        """What is declared, as SQL, in its order. ``schema``: of the classes; ``others``: triggers that are not ours.
+        """Return the declared triggers as SQL, in their order.
 
-        Raises TriggerError for what the database has no trigger for.
+        ``schema`` is that of the classes; ``others`` are the triggers that are not ours. Raises
+        TriggerError for a declaration that the database has no trigger for.
         """
         used = {(home, self.folded(name)) for home, name in others}
 
@@ -302,10 +324,10 @@ class MarkedTriggers(Triggers):
             for table in installed.tables
         }
 
-    # One action a table
+    # One action for each table
 
     def actions(self, compiled: Sequence[Compiled], installed: Installed) -> list[Action]:
-        """What brings the triggers of a log to all that is declared, as it is compiled."""
+        """Return the actions that bring the triggers of a log to the compiled declarations."""
         claims = _claims(compiled)
         declared = set(claims.values())
         renamed: defaultdict[TableName, list[StoredTrigger]] = defaultdict(list)
@@ -314,13 +336,16 @@ class MarkedTriggers(Triggers):
             if place != one.table and one.table in declared:
                 renamed[place].append(one)
         return [
-            # First, since a table that was renamed keeps the names that the new one of its name needs.
+            # Drops come first, since a renamed table keeps the trigger names that the new table of
+            # its name needs.
             *self._drop_all(installed, staying=declared, reason=NO_LONGER_WATCHED),
             *(self._compare(one, installed, claims, renamed[one[0].place]) for one in by_table(compiled)),
         ]
 
     def _table_sql(self, compiled: Sequence[Compiled]) -> TableSql:
-        """All that is declared for one table, as SQL for a database that has none of it, and the way back."""
+        """Return the SQL of one table for a database that has none of its triggers, and the SQL
+        that removes them.
+        """
         triggers = [trigger for one in compiled for trigger in one.triggers]
         return TableSql(
             table=_name(compiled[0].place),
@@ -330,17 +355,17 @@ class MarkedTriggers(Triggers):
         )
 
     def _drop_all(self, installed: Installed, *, staying: Collection[TableName], reason: str) -> list[Action]:
-        """What takes our triggers away, but for those of the tables of ``staying``."""
+        """Return the actions that drop our triggers, except on the tables of ``staying``."""
         tables = [table for table in installed.tables if table not in staying]
         return [Action("drop", _name(table), reason, tuple(self._dropped(installed.on(table)))) for table in tables]
 
     def _compare(
         self, compiled: Sequence[Compiled], installed: Installed, claims: _Claims, renamed: Iterable[StoredTrigger]
     ) -> Action:
-        """What is to be done for one table, given all that is declared for it, and the names that are claimed at all.
+        """Return the action for one table, from its compiled declarations and all claims of names.
 
-        Whoever claims a name takes it from the other table that is declared: ``renamed``. Triggers of tables that are
-        no longer watched are gone before.
+        A claimed name is taken from the other declared table that has it: ``renamed``. Triggers of
+        tables that are no longer watched have been dropped before.
         """
         place, name = compiled[0].place, _name(compiled[0].place)
         old = installed.on(place)
@@ -363,10 +388,12 @@ class MarkedTriggers(Triggers):
         return Action("replace", name, "; ".join(dict.fromkeys(reasons)), statements, tuple(self._gaps(compiled, old)))
 
     def _gaps(self, compiled: Sequence[Compiled], old: Sequence[StoredTrigger]) -> Iterator[Gap]:
-        """What was not logged of a table that has triggers: columns they do not know, triggers that do not fire."""
+        """Yield the gaps of a table that has triggers: columns that they do not know, and triggers
+        that do not fire.
+        """
         named = {trigger.name: trigger for trigger in old}
         own = {trigger.name for one in compiled for trigger in one.triggers}
-        # The triggers of a table that was renamed may have the names of the table that it was.
+        # The triggers of a renamed table may have names made for its former name.
         has_others = not own >= named.keys()
         for one in compiled:
             stored = [named.get(trigger.name) for trigger in one.triggers]
@@ -409,12 +436,14 @@ def _claims(compiled: Iterable[Compiled]) -> _Claims:
 
 
 def _gaps_of_new(compiled: Sequence[Compiled], installed: Installed, claims: _Claims) -> Iterator[Gap]:
-    """What was not logged of a table that has no triggers, if one that lost its name has them."""
+    """Yield the gaps of a table that has no triggers, if a table that has lost its name has
+    them.
+    """
     place = compiled[0].place
     if any(claims.get((one.schema, one.name)) == place for one in installed.ours):
         yield from (gap_of_table(one.declared, ANOTHER_TABLE) for one in compiled)
 
 
 def _name(table: TableName) -> str:
-    """A table as actions name it."""
+    """Return a table's name as actions have it."""
     return ".".join(filter(None, table))

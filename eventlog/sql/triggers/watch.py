@@ -1,4 +1,4 @@
-"""What is declared to be watched, and what its declarations leave out (spec/triggers.md 1)."""
+"""The declarations of watches, and the columns that they leave out (spec/triggers.md 1)."""
 
 from __future__ import annotations
 
@@ -17,25 +17,30 @@ from eventlog.sql.log_table import LogTable
 Style = Literal["field", "remove_all", "field_query_back", "row_query_back"]
 
 LOGS_VALUES: Final[Collection[Style]] = ("field", "remove_all")
-"""The styles whose rows hold the values; those of the others are read back when they are published."""
+"""The styles whose rows contain the values; values of the other styles are read back when they are
+published.
+"""
 
 Capture = Literal["row", "statement"]
 
 VALUE_LIMIT: Final = 16 * 1024 * 1024
-"""Bytes of the largest binary value that triggers log by default."""
+"""The default limit on the bytes of a binary value that triggers log."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatchedTable:
-    """A class whose changes are to be logged (spec/triggers.md 1, 3).
+    """A class whose changes are logged (spec/triggers.md 1, 3).
 
-    ``table``: the table, or the view, which needs ``base``: base table -> its columns -> the view's columns. A base
-    table of another schema is named ``schema.table``. ``columns``: the attributes that are logged, None = all;
-    ``exclude``: attributes that are not. Child attributes are named ``child.column``. Names match exactly, else without
-    case if one matches. ``always``: also what a replication applies. ``lob_values``: LOBs by value, in databases where
-    a type counts as one; ``lob_always``: such a column as read back whenever another one of its row changes, since a
-    write through a locator fires no trigger (spec/triggers.md 6.1). ``value_limit``: bytes of the largest binary value
-    that is logged (6.2).
+    ``table`` is the table, or the view, which needs ``base``: base table -> its columns -> the
+    view's columns. A base table of another schema is named ``schema.table``. ``columns`` are the
+    logged attributes, None = all; ``exclude`` are attributes to leave out. Child attributes are
+    named ``child.column``. Names match exactly, or without case if one matches.
+
+    With ``always`` changes that a replication applies are logged, too. With ``lob_values`` LOBs are
+    logged by value, in databases in which a type counts as one. With ``lob_always`` such a column
+    is logged as read back whenever another one of its row changes, since a write through a locator
+    fires no trigger (spec/triggers.md 6.1). ``value_limit`` is the number of bytes of the largest
+    binary value that is logged (6.2).
     """
 
     table: str
@@ -53,10 +58,12 @@ class WatchedTable:
 def exclusions(
     database: Database, watches: Iterable[WatchedTable], tables: Collection[str] | None = None
 ) -> dict[str, tuple[str, ...]]:
-    """Columns by table that are no attributes because of the watches: ``exclude`` of ``catalog.build_catalog``.
+    """Return the columns by table that watches leave out of the attributes: ``exclude`` of
+    ``catalog.build_catalog``.
 
-    A column of a child table stands under the child table's name. ``tables`` as in ``build_catalog``: the classes,
-    None = all tables with a key. Raises TriggerError for a name that is no attribute of the class and for a key column.
+    A column of a child table is under the child table's name. ``tables`` are the classes as in
+    ``build_catalog``, None = all tables with a key. Raises TriggerError for a name that is no
+    attribute of the class and for a key column.
     """
     excluded: defaultdict[str, set[str]] = defaultdict(set)
     errors: list[TriggerError] = []
@@ -76,7 +83,9 @@ def exclusions(
 def excluded_columns(
     database: Database, watch: WatchedTable, tables: Collection[str] | None = None
 ) -> Mapping[str, Collection[str]]:
-    """Return the columns that one watch leaves out, by table. Arguments and errors as of ``exclusions``."""
+    """Return the columns that one watch leaves out, by table. Arguments and errors are those of
+    ``exclusions``.
+    """
     present = {table.name: table for table in database.tables}
     table = match_name(watch.table, present)
     if table is None or (watch.columns is None and not watch.exclude):
@@ -101,7 +110,9 @@ def excluded_columns(
 
 
 def attribute_names(database: Database, table: Table, tables: Collection[str] | None) -> dict[str, tuple[str, str]]:
-    """How the attributes of a class are named in its watch -> table and column. ``tables`` as in ``exclusions``."""
+    """Return table and column of a class's attributes by their names in its watch. ``tables`` is
+    that of ``exclusions``.
+    """
     names = {column.name: (table.name, column.name) for column in table.columns}
     for other in database.tables:
         value = value_column(other, table)
@@ -117,7 +128,7 @@ def _named(
     known: Mapping[str, tuple[str, str]],
     errors: list[TriggerError],
 ) -> set[tuple[str, str]]:
-    """Table and column of attributes by their names; an error for each that there is not."""
+    """Return table and column of attributes by their names; each unknown name adds an error."""
     attributes = set()
     for name in names:
         match = match_name(name, known)
@@ -148,16 +159,17 @@ _OWN_COLUMNS: Final = tuple(
         "version_num",
     )
 )
-"""The columns of tables that hold what eventlog or Alembic keeps, and nothing of an application."""
+"""The columns of tables that hold data of eventlog or Alembic, and nothing of an application."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableChoice:
-    """The tables that the patterns of one watch mean.
+    """The tables that the patterns of one watch select.
 
-    ``left_out``: attributes by class, named as in ``WatchedTable.exclude``, whose child tables are not to be watched;
-    ``without_key``: tables that match and are no class, since they have no primary key. ``refused``: names and patterns
-    that mean no table that can be a class, each with the reason.
+    ``left_out`` holds, by class, the attributes whose child tables are not watched, named as in
+    ``WatchedTable.exclude``. ``without_key`` are matching tables that are no classes, since they
+    have no primary key. ``refused`` are names and patterns that select no possible class, each with
+    the reason.
     """
 
     tables: tuple[str, ...]
@@ -175,11 +187,13 @@ def choose_tables(
     others: Collection[str] = (),
     ignore: Collection[str] = (),
 ) -> TableChoice:
-    """The tables of a schema that patterns mean, but for those that ``without`` does (spec/triggers.md 1).
+    """Return the tables of a schema that patterns select, except those that ``without`` selects
+    (spec/triggers.md 1).
 
-    A name of a table means that table; any other text is a pattern (``*``, ``?``, ``[...]``), which matches tables
-    alone, never views, what ``ignore`` names, or the child tables of a class. ``watched``: tables that another watch
-    has, which none of these patterns takes; ``others``: tables that patterns of other watches may have.
+    A name of a table selects that table. Any other text is a pattern (``*``, ``?``, ``[...]``),
+    which matches only tables: no views, no names in ``ignore``, no child tables of a class.
+    ``watched`` are tables of another watch, which these patterns leave out; ``others`` are tables
+    that patterns of other watches may select.
     """
     tables = {table.name: table for table in database.tables if table.kind == "table" and table.name not in ignore}
     refused: dict[str, ConfigError] = {}
@@ -192,7 +206,7 @@ def choose_tables(
 
     def is_child(name: str) -> bool:
         if name not in decided:
-            decided[name] = False  # tables that refer to each other in a circle: the first one is no child table
+            decided[name] = False  # of tables that refer to each other in a circle, the first is no child table
             owner, _ = _owner(tables[name], tables)
             decided[name] = owner in classes and owner != name and not is_child(owner)
         return decided[name]
@@ -213,7 +227,9 @@ def choose_tables(
 def matching_tables(
     database: Database, patterns: Sequence[str], without: Sequence[str], ignore: Collection[str]
 ) -> set[str]:
-    """All tables that patterns match, child tables and those without a key too; what is wrong is not looked at."""
+    """Return all tables that patterns match, including child tables and those without a key; bad
+    patterns are ignored.
+    """
     tables = {table.name: table for table in database.tables if table.kind == "table" and table.name not in ignore}
     named, matched = _matching(database, tables, patterns, {})
     gone_by_name, gone = _matching(database, tables, without, {})
@@ -221,9 +237,10 @@ def matching_tables(
 
 
 def internal_tables(database: Database, log: LogTable) -> frozenset[str]:
-    """The tables of a schema that no pattern matches: this log's, other logs with theirs, and versions of migrations.
+    """Return the tables of a schema that no pattern matches: this log's, those of other logs, and
+    versions of migrations.
 
-    They are known by their columns, since a log may have any name.
+    They are recognized by their columns, since a log may have any name.
     """
     internal = set(log.own_tables)
     for table in database.tables:
@@ -244,9 +261,10 @@ def _matching(
     *,
     may_miss: bool = False,
 ) -> tuple[set[str], set[str]]:
-    """Return the tables that are meant by name and those by pattern, and add to ``refused`` what means none.
+    """Return the tables selected by name and those selected by pattern, and add to ``refused`` the
+    texts that select none.
 
-    ``may_miss``: a pattern that nothing matches is not refused.
+    With ``may_miss`` a pattern without a match is accepted.
     """
     named: set[str] = set()
     matched: set[str] = set()
@@ -275,7 +293,7 @@ def _matching(
 
 
 def _like(pattern: str, names: Iterable[str]) -> set[str]:
-    """The names that match, exactly, else without case."""
+    """Return the names that match a pattern: exactly, or without case if none does."""
     exactly = re.compile(translate(pattern))
     same_case = {name for name in names if exactly.match(name)}
     if same_case:
@@ -285,9 +303,10 @@ def _like(pattern: str, names: Iterable[str]) -> set[str]:
 
 
 def _owner(table: Table, tables: Mapping[str, Table]) -> tuple[str, str]:
-    """The table that this one has the form of a child table of, and its column that holds the values (spec/xds.md 5).
+    """Return the owner whose child table this one could be by its form, and the column with the
+    values (spec/xds.md 5).
 
-    Both are empty if it has the form of none.
+    Both are empty if there is no such owner.
     """
     owner = tables.get(table.foreign_keys[0].table) if table.foreign_keys else None
     value = None if owner is None else value_column(table, owner)
