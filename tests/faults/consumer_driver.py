@@ -3,7 +3,8 @@
     python consumer_driver.py CONFIG OUT
 
 Each event is a line of JSON in OUT, written before its document goes to the sink: the event-id, the record_ids of its
-rows, the class and the key of its object, the operation, and its steps: attribute, what goes, what comes.
+rows, the class and the key of its object, the operation, and its steps: attribute, what goes, what comes. Gaps of a
+consumer's set are passed over as soon as may be.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from eventlog.core.events import Outgoing
 from eventlog.model import ALL, Answer
 from eventlog.publisher import marks
 from eventlog.publisher.daemon import Publisher
+from eventlog.sql import followed_set
 
 
 def told(event: Outgoing) -> list[Any]:
@@ -46,4 +48,5 @@ def tell(out: IO[str]) -> None:
 if __name__ == "__main__":
     with Path(sys.argv[2]).open("a", encoding="utf-8") as lines:
         tell(lines)
+        followed_set.OLD = 0.1  # type: ignore[misc]
         Publisher.from_config(Path(sys.argv[1])).run()
