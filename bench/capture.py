@@ -4,7 +4,8 @@ Bulk: one INSERT of every row (7 columns), one UPDATE of 2 columns, one DELETE; 
 the same statement on the same table without a trigger, a changed row. Single rows: pgbench, transactions a second of an
 UPDATE of 2 columns of one row; and the CPU that the server's session takes for one INSERT, UPDATE or DELETE a
 transaction, by `field` by row, in small batches in turn. Everything is run in turn, round after round, on one server.
-With --before, the triggers and the log of another checkout are part of the comparison.
+With --before, the triggers and the log of another checkout are part of the comparison. With --consumers, so are a log
+whose publisher runs, and one beside whose publisher so many consumers run.
 
 PgQ needs Debian's PostgreSQL 15 with postgresql-15-pgq3: a cluster of its own is made for the run in a temporary
 directory. Without it the embedded PostgreSQL is measured, and PgQ is left out.
@@ -23,7 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -43,6 +44,8 @@ DEBIAN = Path("/usr/lib/postgresql/15")
 PGQ = Path("/usr/share/postgresql/15/extension/pgq.control")
 
 BEFORE = "bench_before"
+PUBLISHED = "bench_published"
+CONSUMED = "bench_consumed"
 
 STYLES: tuple[Style, ...] = ("field", "remove_all", "field_query_back", "row_query_back")
 CAPTURES: tuple[Capture, ...] = ("statement", "row")
@@ -98,12 +101,13 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=300, help="batches of 100 single rows (%(default)s)")
     parser.add_argument("--only-cpu", action="store_true", help="the CPU of single rows, and of bulk by `field`, alone")
     parser.add_argument("--before", type=Path, help="a checkout to compare with")
+    parser.add_argument("--consumers", type=int, default=0, help="consumers beside the publisher of a log")
     parser.add_argument("--install", metavar="URL", help=argparse.SUPPRESS)  # what --before runs with its code
     options = parser.parse_args()
     if options.install:
-        install_as_before(options.install)
+        install_fields(options.install, BEFORE)
         return
-    with server() as (bench, has_pgq):
+    with server() as (bench, has_pgq), ExitStack() as stack:
         found = variants(has_pgq)
         print(common.machine(bench), flush=True)
         if not has_pgq:
@@ -115,6 +119,12 @@ def main() -> None:
             command = [sys.executable, __file__, "--install", bench.url]
             subprocess.run(command, env=os.environ | {"PYTHONPATH": str(options.before.resolve())}, check=True)
             found += (Variant(f"field, {one} (before)", f"field_{one}", schema=BEFORE) for one in CAPTURES)
+        if options.consumers:
+            for schema, consumers in ((PUBLISHED, 0), (CONSUMED, options.consumers)):
+                install_fields(bench.url, schema)
+                stack.enter_context(publishing(bench, schema, consumers))
+                who = "publisher" if not consumers else f"publisher, {consumers} consumers"
+                found += (Variant(f"field, {one} ({who})", f"field_{one}", schema=schema) for one in CAPTURES)
         few = [one for one in found if one.name in ("no trigger", "PgQ") or one.name.startswith("field, ")]
         bulk(bench, few if options.only_cpu else found, options.rows, options.rounds)
         single_cpu(bench, [one for one in few if "statement" not in one.name], options.batches)
@@ -191,19 +201,45 @@ def install(bench: common.Server, found: list[Variant]) -> None:
         )
 
 
-def install_as_before(url: str) -> None:
-    """The log and `field` as the code of another checkout makes them, in a schema of their own."""
+def install_fields(url: str, schema: str) -> None:
+    """A log and `field` in a schema of their own; --before has another checkout make them."""
     engine = sa.create_engine(url, poolclass=sa.NullPool)
     with engine.begin() as conn:
-        conn.execute(sa.text(f"CREATE SCHEMA {BEFORE}"))
+        conn.execute(sa.text(f"CREATE SCHEMA {schema}"))
         watches = [WatchedTable(f"field_{one}", "field", one) for one in CAPTURES]
         for watch in watches:
-            conn.execute(sa.text(TABLE.format(name=f"{BEFORE}.{watch.table}")))
-        migrations.upgrade(conn, log_table="eventlog", schema=BEFORE)
-        log = locate_log(conn, DIALECT, name="eventlog", schema=BEFORE)
-        database = DIALECT.reflect(conn, BEFORE)
+            conn.execute(sa.text(TABLE.format(name=f"{schema}.{watch.table}")))
+        migrations.upgrade(conn, log_table="eventlog", schema=schema)
+        log = locate_log(conn, DIALECT, name="eventlog", schema=schema)
+        database = DIALECT.reflect(conn, schema)
         catalog = build_catalog(database, tables=[watch.table for watch in watches])
         DIALECT.triggers.apply(conn, DIALECT.triggers.plan(conn, database, catalog, log, watches))
+
+
+@contextmanager
+def publishing(bench: common.Server, schema: str, consumers: int) -> Iterator[None]:
+    """The publisher of the log of a schema runs, and so many consumers, each a process."""
+    running = []
+    with tempfile.TemporaryDirectory(prefix="eventlog-bench-") as directory:
+        for number in range(consumers + 1):
+            file = Path(directory) / f"{number}.toml"
+            source = f'[source]\ntype = "eventlog"\nconsumer = "c{number}"\n' if number else ""
+            watches = "".join(f'[[watch]]\ntable = "field_{one}"\n' for one in CAPTURES)
+            file.write_text(
+                f'[database]\nschema_name = "{schema}"\n[publisher]\nallow_loopback = true\n{source}'
+                f'[sink]\ntype = "files"\ndirectory = "documents{number}"\n{watches}'
+            )
+            command = [str(Path(sys.executable).with_name("eventlog")), "--quiet", "--config", str(file), "publish"]
+            running.append(subprocess.Popen(command, env=os.environ | {"EVENTLOG_DATABASE_URL": bench.url}))
+        try:
+            yield
+            if any(process.poll() is not None for process in running):
+                raise SystemExit("a publisher or consumer has ended: what was measured is not what was asked for")
+        finally:
+            for process in running:
+                process.terminate()
+            for process in running:
+                process.wait()
 
 
 def name(variant: Variant) -> str:
