@@ -275,6 +275,8 @@ def _gone(log: LogTable, name: str) -> DatabaseError:
     return DatabaseError(f"consumer {name!r} of the log {log} is gone: its line in {log.consumer_table} was deleted")
 
 
+_MOST_RANGES: Final = 500
+"""Ranges of record_ids that a statement bears: SQLite takes an expression of up to a thousand parts."""
 PUT_BACK: Final = "requeued"
 """The code of an error line that says that its row or object is refused no longer."""
 _AGAIN: Final = "to be sent once more"
@@ -287,23 +289,28 @@ def requeue_for(
 
     Refused, unless ``force``, are rows of types 1 to 3 whose object has a later row that it has done.
     """
-    again, refused = _chosen(conn, log, line.done, ids)
+    again, refused = list[int](), list[RefusedRow]()
+    for part in range(0, len(ids), _MOST_RANGES):
+        chosen, stale = _chosen(conn, log, line.done, ids[part : part + _MOST_RANGES])
+        again += chosen
+        refused += stale
     if force:
-        again, refused = sorted([*again, *(row.record_id for row in refused)]), ()
+        again, refused = [*again, *(row.record_id for row in refused)], []
+    again = sorted(set(again))
     if again and not dry:
         ask_again(conn, log, line.name, to_ranges(again))
         add_errors(conn, log, [(one, PUT_BACK, _AGAIN) for one in again], line.name)
-    return Requeued(len(again), 0, refused)
+    return Requeued(len(again), 0, tuple(sorted(set(refused))))
 
 
-def _chosen(conn: Connection, log: LogTable, done: RecordSet, ids: Ranges) -> tuple[list[int], tuple[RefusedRow, ...]]:
-    """The record_ids that are done, and rows that are refused, each ascending: their objects have later rows done.
+def _chosen(conn: Connection, log: LogTable, done: RecordSet, ids: Ranges) -> tuple[list[int], list[RefusedRow]]:
+    """The record_ids that are done, and rows that are refused: their objects have later rows that are done.
 
     The database tells the rows of the objects; which of them are done is seen here, since no statement bears a set of
     any number of ranges.
     """
     record_id, event_type, table_name, table_key = (column_of(log, field).label(field) for field in RefusedRow._fields)
-    is_chosen = sa.or_(*(record_id.between(first, last) for first, last in ids)) if ids else record_id < 0
+    is_chosen = sa.or_(*(record_id.between(first, last) for first, last in ids))
     chosen = sa.case((is_chosen, 1), else_=0).label("chosen")
     # By a window, which reads and sorts the log once, whatever its statistics say.
     of_object = sa.func.max(sa.case((is_chosen, 1), else_=0)).over(partition_by=[table_name, table_key])
@@ -324,7 +331,7 @@ def _chosen(conn: Connection, log: LogTable, done: RecordSet, ids: Ranges) -> tu
             again.append(int(number))
         if table is not None and key is not None:
             later.add(of)
-    return again[::-1], tuple(refused[::-1])
+    return again, refused
 
 
 def requeue_objects_for(conn: Connection, log: LogTable, line: ConsumerLine, event_ids: Sequence[str]) -> None:

@@ -429,8 +429,7 @@ def purge_rows(
     for_whom: dict[str, int] = {}
     for name, record_set in done.items():
         # By ranges, as above.
-        gaps = [(max(first, after + 1), end) for first, end in record_set.gaps(last) if end > after]
-        undone = [record_id.between(first, end) for first, end in gaps]
+        undone = [record_id.between(first, end) for first, end in record_set.gaps(last, after)]
         if undone and (rows := count(conn, rows_of(log), [*old, sa.or_(*undone)])):
             for_whom[name] = rows
             old.append(sa.not_(sa.or_(*undone)))
