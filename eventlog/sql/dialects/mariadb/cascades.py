@@ -94,7 +94,7 @@ def leading_to(links: Sequence[Link], tables: Iterable[str]) -> tuple[Link, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class Effect:
     """What becomes of rows of a watched table when a row of ``end`` is deleted, or gets another key.
 
     ``way``: from the watched table to ``end``, empty where that is the table itself. ``trees``: by the table, the
@@ -116,10 +116,10 @@ class Taken:
         return list(dict.fromkeys(column for link in links for _, column in link.columns))
 
 
-def taken_along(table: str, links: Sequence[Link]) -> Iterator[Taken]:
+def effects_on(table: str, links: Sequence[Link]) -> Iterator[Effect]:
     """Return what other tables do to the rows of one. Raises TriggerError for a way that leads back to itself."""
     if trees := _trees((), table, links):
-        yield Taken((), table, "DELETE", trees=trees)
+        yield Effect((), table, "DELETE", trees=trees)
     for link in links:
         if link.child == table:
             yield from _deleted((link,), links)
@@ -138,19 +138,19 @@ def _trees(way: Way, table: str, links: Sequence[Link]) -> dict[str, list[Link]]
     return found
 
 
-def _deleted(way: Way, links: Sequence[Link]) -> Iterator[Taken]:
+def _deleted(way: Way, links: Sequence[Link]) -> Iterator[Effect]:
     first, last = way[0], way[-1]
     if last.on_delete not in _ACTS or (len(way) == 1 and first.child == first.parent and first.on_delete == "CASCADE"):
         return
     if last is not first and last.on_delete != "CASCADE":
         return  # the row between stays
     changed = () if first.on_delete == "CASCADE" else tuple((column, None) for column, _ in first.columns)
-    yield Taken(way, last.parent, "DELETE", changed, _trees(way, first.child, links))
+    yield Effect(way, last.parent, "DELETE", changed, _trees(way, first.child, links))
     for link in _above(way, links, by_update=False):
         yield from _deleted((*way, link), links)
 
 
-def _changed(way: Way, links: Sequence[Link]) -> Iterator[Taken]:
+def _changed(way: Way, links: Sequence[Link]) -> Iterator[Effect]:
     last = way[-1]
     if last.on_update not in _ACTS or last.child == last.parent:  # the server refuses a change of a row's own parent
         return
@@ -159,7 +159,7 @@ def _changed(way: Way, links: Sequence[Link]) -> Iterator[Taken]:
         return
     is_lost = any(link.on_update != "CASCADE" for link in way)
     changed = tuple((column, None if is_lost else end) for column, end in pairs)
-    yield Taken(way, last.parent, "UPDATE", changed)
+    yield Effect(way, last.parent, "UPDATE", changed)
     for link in _above(way, links, by_update=True):
         yield from _changed((*way, link), links)
 
@@ -199,7 +199,7 @@ class CascadeTriggers(ClassTriggers):
     """
 
     of: TableTriggers
-    taken: tuple[Taken, ...]
+    effects: tuple[Effect, ...]
 
     def columns_told(self) -> dict[str, str]:
         return {}
@@ -212,17 +212,17 @@ def cascades_of(
     found: list[CascadeTriggers] = []
     refused: dict[str, TriggerError] = {}
     for one in declared:
-        ends: dict[str, list[Taken]] = {}
+        ends: dict[str, list[Effect]] = {}
         try:
-            for taken in taken_along(one.table.name, links):
-                if not _is_logged_by_owner(one, taken) and _concerns(one, taken):
-                    _refuse(one, taken)
-                    ends.setdefault(taken.end, []).append(taken)
+            for effect in effects_on(one.table.name, links):
+                if not _is_logged_by_owner(one, effect) and _concerns(one, effect):
+                    _refuse(one, effect)
+                    ends.setdefault(effect.end, []).append(effect)
         except TriggerError as error:
             refused.setdefault(one.class_name, TriggerError(f"watch {one.class_name}: {error}"))
             continue
         for end, several in ends.items():
-            columns = dict.fromkeys(column for taken in several for column in taken.end_columns)
+            columns = dict.fromkeys(column for effect in several for column in effect.end_columns)
             table = Table(end, "table", tuple(Column(name, ColumnType(Kind.OTHER)) for name in columns))
             found.append(
                 CascadeTriggers(
@@ -234,51 +234,51 @@ def cascades_of(
                     insert_type=EventType.INSERT_ROW_QUERY_BACK,
                     update_type=EventType.UPDATE_ROW_QUERY_BACK,
                     of=one,
-                    taken=tuple(several),
+                    effects=tuple(several),
                 )
             )
     return [one for one in found if one.class_name not in refused], refused
 
 
-def _is_logged_by_owner(one: TableTriggers, taken: Taken) -> bool:
+def _is_logged_by_owner(one: TableTriggers, effect: Effect) -> bool:
     """Return whether the triggers of the owner say it all: its 4 takes the values along, its new key has them read."""
-    if not isinstance(one, ChildTriggers) or not taken.way:
+    if not isinstance(one, ChildTriggers) or not effect.way:
         return False
-    first = taken.way[0]
+    first = effect.way[0]
     owned = {(own.name, owner.name) for own, owner in zip(one.owner_columns, one.key, strict=True)}
     # Further up it is the owner's own row that the server writes, which its class is asked of.
     return first.parent == one.owner.name and set(first.columns) == owned
 
 
-def _concerns(one: TableTriggers, taken: Taken) -> bool:
+def _concerns(one: TableTriggers, effect: Effect) -> bool:
     """Return whether a change is of a column that is logged, or of the key."""
-    if not taken.changed:
+    if not effect.changed:
         return True
-    names = {column for column, _ in taken.changed}
+    names = {column for column, _ in effect.changed}
     if isinstance(one, ChildTriggers):
         return bool(names & {one.column.name, *(column.name for column in one.owner_columns)})
     return bool(names & {column.name for column in (*one.key, *one.columns)})
 
 
-def _refuse(one: TableTriggers, taken: Taken) -> None:
-    if "." in taken.end:
+def _refuse(one: TableTriggers, effect: Effect) -> None:
+    if "." in effect.end:
         raise TriggerError(
-            f"rows of {one.table.name} go or change with those of {taken.end} of another database, and the server "
+            f"rows of {one.table.name} go or change with those of {effect.end} of another database, and the server "
             "fires no trigger for them: make the foreign key RESTRICT"
         )
     if not isinstance(one, ClassTriggers):
         return
     keys = {column.name for column in one.key}
-    is_of_key = any(column in keys for column, _ in taken.changed)
-    if one.may_repeat and (is_of_key or not taken.changed):
+    is_of_key = any(column in keys for column, _ in effect.changed)
+    if one.may_repeat and (is_of_key or not effect.changed):
         raise TriggerError(
-            f"rows of {one.table.name} go with those of {taken.end} by a foreign key, and the server fires no trigger "
+            f"rows of {one.table.name} go with those of {effect.end} by a foreign key, and the server fires no trigger "
             "for them; since several rows may be one object, nobody can tell before whether that is gone: make the "
             "foreign key RESTRICT"
         )
-    if any(column in keys and end is None for column, end in taken.changed):
+    if any(column in keys and end is None for column, end in effect.changed):
         raise TriggerError(
-            f"the key of {one.table.name} is set to NULL by a foreign key to {taken.end}, and the server fires no "
+            f"the key of {one.table.name} is set to NULL by a foreign key to {effect.end}, and the server fires no "
             "trigger for that: make it ON DELETE CASCADE, or RESTRICT"
         )
 
@@ -301,22 +301,27 @@ class Followed:
 
 def followed(one: CascadeTriggers, operation: str) -> list[Followed]:
     """Return what a trigger of an operation looks for: a row that several ways lead to is logged once."""
-    several = [taken for taken in one.taken if taken.operation == operation]
-    found: dict[tuple[tuple[int, str, str | None], ...], list[Taken]] = {}
-    for taken in several:
-        found.setdefault(tuple(_rows(one.of, taken)), []).append(taken)
+    several = [effect for effect in one.effects if effect.operation == operation]
+    found: dict[tuple[tuple[int, str, str | None], ...], list[Effect]] = {}
+    for effect in several:
+        found.setdefault(tuple(_rows(one.of, effect)), []).append(effect)
     return [_followed(one.of, alike, several, rows) for rows, alike in found.items()]
 
 
 def _followed(
-    one: TableTriggers, alike: Sequence[Taken], several: Sequence[Taken], rows: tuple[tuple[int, str, str | None], ...]
+    one: TableTriggers,
+    alike: Sequence[Effect],
+    several: Sequence[Effect],
+    rows: tuple[tuple[int, str, str | None], ...],
 ) -> Followed:
     """``alike``: those of ``several`` whose rows are logged in the same way."""
-    conditions = [_condition(taken) for taken in alike]
+    conditions = [_condition(effect) for effect in alike]
     selects = []
-    for taken in alike:
-        key, new_key, joined = _keys(one, taken, several)
-        select = (_deep if taken.trees else _flat)(one, taken, f"SELECT {key} AS old_key, {new_key} AS new_key", joined)
+    for effect in alike:
+        key, new_key, joined = _keys(one, effect, several)
+        select = (_deep if effect.trees else _flat)(
+            one, effect, f"SELECT {key} AS old_key, {new_key} AS new_key", joined
+        )
         selects.append(select)
     if len(selects) == 1:
         return Followed(conditions[0], selects[0], rows)
@@ -329,16 +334,16 @@ def _followed(
     return Followed(together, " UNION ".join(parts), rows)
 
 
-def _condition(taken: Taken) -> str | None:
+def _condition(effect: Effect) -> str | None:
     """Return SQL of when an UPDATE takes rows along; None for a DELETE, which always does."""
-    if taken.operation == "DELETE":
+    if effect.operation == "DELETE":
         return None
     # By bytes, whatever the collation: a change of case is handed on too.
-    refs = [(f"OLD.{quote_identifier(end)}", f"NEW.{quote_identifier(end)}") for end in taken.end_columns]
+    refs = [(f"OLD.{quote_identifier(end)}", f"NEW.{quote_identifier(end)}") for end in effect.end_columns]
     return " OR ".join(f"NOT (BINARY {old} <=> BINARY {new})" for old, new in refs)
 
 
-def _keys(one: TableTriggers, taken: Taken, several: Sequence[Taken]) -> tuple[str, str, str]:
+def _keys(one: TableTriggers, effect: Effect, several: Sequence[Effect]) -> tuple[str, str, str]:
     """Return SQL of the key of a row, of that which it gets, and the join that the key needs."""
     if isinstance(one, ChildTriggers):
         owned = " AND ".join(
@@ -346,26 +351,26 @@ def _keys(one: TableTriggers, taken: Taken, several: Sequence[Taken]) -> tuple[s
         )
         text = key_text(one.log_key, fields("o", one.key))
         return text, "NULL", f" JOIN {quote_identifier(one.owner.name)} AS o ON {owned}"
-    changed = {column for column, _ in taken.changed}
+    changed = {column for column, _ in effect.changed}
     is_rekeyed = any(column.name in changed for column in one.key)
-    new = [_new_value(column.name, taken, several) for column in one.key]
+    new = [_new_value(column.name, effect, several) for column in one.key]
     return key_text(one.log_key, fields("t0", one.key)), key_text(one.log_key, new) if is_rekeyed else "NULL", ""
 
 
-def _new_value(column: str, taken: Taken, several: Sequence[Taken]) -> str:
+def _new_value(column: str, effect: Effect, several: Sequence[Effect]) -> str:
     """Return SQL of what a column of a row will hold: the row may get values by other ways too."""
     value = f"t0.{quote_identifier(column)}"
     for other in several:
         end = dict(other.changed).get(column)
         if end is not None:
             given = f"NEW.{quote_identifier(end)}"
-            value = given if other is taken else f"CASE WHEN {_is_reached(other)} THEN {given} ELSE {value} END"
+            value = given if other is effect else f"CASE WHEN {_is_reached(other)} THEN {given} ELSE {value} END"
     return value
 
 
-def _is_reached(taken: Taken) -> str:
+def _is_reached(effect: Effect) -> str:
     """Return SQL: a way leads to the row ``t0``."""
-    first, *further = taken.way
+    first, *further = effect.way
     if not further:
         return _refers(first, "t0", "OLD")
     tables = ", ".join(f"{quote_identifier(link.child)} AS x{place}" for place, link in enumerate(further, 1))
@@ -380,30 +385,30 @@ _LOCKED: Final = "LOCK IN SHARE MODE"
 server refuses where the application's statement reads it too (1442)."""
 
 
-def _flat(one: TableTriggers, taken: Taken, select: str, joined: str) -> str:
+def _flat(one: TableTriggers, effect: Effect, select: str, joined: str) -> str:
     """Return SQL of the rows, joined with those between them and the end of the way."""
     source = f"{quote_identifier(one.table.name)} AS t0"
-    for place, link in enumerate(taken.way[:-1]):
+    for place, link in enumerate(effect.way[:-1]):
         source += (
             f" JOIN {quote_identifier(link.parent)} AS t{place + 1} ON {_refers(link, f't{place}', f't{place + 1}')}"
         )
-    last = f"t{len(taken.way) - 1}"
-    return f"{select} FROM {source}{joined} WHERE {_refers(taken.way[-1], last, 'OLD')} {_LOCKED}"
+    last = f"t{len(effect.way) - 1}"
+    return f"{select} FROM {source}{joined} WHERE {_refers(effect.way[-1], last, 'OLD')} {_LOCKED}"
 
 
-def _deep(one: TableTriggers, taken: Taken, select: str, joined: str) -> str:
+def _deep(one: TableTriggers, effect: Effect, select: str, joined: str) -> str:
     """Return the same, where rows that go take others of their own table along: level by level from the end on.
 
     A level of the watched table, or of one between, holds the rows that go; that of the end the others that go.
     """
     own = one.owner_columns if isinstance(one, ChildTriggers) else one.key
-    tables = [one.table.name, *(link.parent for link in taken.way)]
+    tables = [one.table.name, *(link.parent for link in effect.way)]
     levels: dict[int, str] = {}
     for place in range(len(tables) - 1, -1, -1):
-        table, trees = tables[place], taken.trees.get(tables[place], ())
-        if place == 0 and taken.changed:
+        table, trees = tables[place], effect.trees.get(tables[place], ())
+        if place == 0 and effect.changed:
             trees = ()  # its rows stay
-        wanted = [column.name for column in own] if place == 0 else [ref for _, ref in taken.way[place - 1].columns]
+        wanted = [column.name for column in own] if place == 0 else [ref for _, ref in effect.way[place - 1].columns]
         wanted += [ref for link in trees for _, ref in link.columns]
         columns = ", ".join(f"r.{quote_identifier(column)}" for column in dict.fromkeys(wanted))
         rows = f"(SELECT {columns} FROM {quote_identifier(table)} AS r"  # noqa: S608 - quoted names
@@ -412,7 +417,7 @@ def _deep(one: TableTriggers, taken: Taken, select: str, joined: str) -> str:
         if is_end:
             found += [f"{rows} WHERE {_refers(link, 'r', 'OLD')} {_LOCKED})" for link in trees]
         else:
-            link = taken.way[place]
+            link = effect.way[place]
             if place + 1 == len(tables) - 1:
                 found.append(f"{rows} WHERE {_refers(link, 'r', 'OLD')} {_LOCKED})")
             if place + 1 in levels:
@@ -430,11 +435,11 @@ def _refers(link: Link, child: str, parent: str) -> str:
     )
 
 
-def _rows(one: TableTriggers, taken: Taken) -> Iterator[tuple[int, str, str | None]]:
+def _rows(one: TableTriggers, effect: Effect) -> Iterator[tuple[int, str, str | None]]:
     if isinstance(one, ChildTriggers):
         yield int(EventType.UPDATE_FIELD_QUERY_BACK), "old_key", one.attribute
         return
-    names = {column for column, _ in taken.changed}
+    names = {column for column, _ in effect.changed}
     if not names:
         yield int(EventType.DELETE_ROW), "old_key", None
     elif names & {column.name for column in one.key}:
