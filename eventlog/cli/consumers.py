@@ -20,8 +20,8 @@ from eventlog.cli.context import (
 from eventlog.config.kinds import BEGIN
 from eventlog.errors import ConfigError, ConsumerRuns
 from eventlog.publisher.consumers import standings
+from eventlog.publisher.held_rows import consumer_lines
 from eventlog.publisher.open_context import find_log
-from eventlog.publisher.queue import consumer_lines
 from eventlog.sql import consumers as lines
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.doctor import age

@@ -46,9 +46,9 @@ from eventlog.publisher.explain import (
     refusals_data,
     refused,
 )
+from eventlog.publisher.held_rows import read_recorded
 from eventlog.publisher.ledger import SetLedger
 from eventlog.publisher.open_context import find_log, open_unlocked, own_user, publisher_user
-from eventlog.publisher.queue import read_recorded
 from eventlog.publisher.stream.open_source import source_failures
 from eventlog.sql import rows
 from eventlog.sql.consumers import (

@@ -9,8 +9,8 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from eventlog.publisher.context import SnapshotProgress, look_at_queue
+from eventlog.publisher.held_rows import read_recorded
 from eventlog.publisher.ledger import SetLedger
-from eventlog.publisher.queue import read_recorded
 from eventlog.publisher.snapshot import Loading
 from eventlog.sql.consumers import read_consumers
 from eventlog.sql.dialect import Dialect

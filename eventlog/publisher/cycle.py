@@ -22,13 +22,12 @@ from eventlog.model import LogRow, Origins, Status, origins_of, queue_rows
 from eventlog.publisher.context import SILENT, Context
 from eventlog.publisher.delivery import Delivered, FlightResult, Parking, deliver
 from eventlog.publisher.flight import Flight, encode, numbered, pack, unbuilt
+from eventlog.publisher.held_rows import HeldObjects, Hold, read_recorded, warn_of
 from eventlog.publisher.ledger import QueueScan
 from eventlog.publisher.marks import InflightLine, Marks
 from eventlog.publisher.queue import (
     DueScan,
     Either,
-    HeldObjects,
-    Hold,
     WindowResult,
     begin_due_scan,
     begin_scan,
@@ -36,9 +35,7 @@ from eventlog.publisher.queue import (
     most_retries,
     read_due_window,
     read_objects,
-    read_recorded,
     read_window,
-    warn_of,
 )
 from eventlog.publisher.read_back import Built, built_flights, with_current_rows
 from eventlog.publisher.sinks import Sink

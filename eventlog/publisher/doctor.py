@@ -35,10 +35,10 @@ from eventlog.publisher.consumers import standings
 from eventlog.publisher.context import LOOPBACK_WAYS_OUT, PublisherOptions, loopback_of_tables, owned_tables
 from eventlog.publisher.cycle import recorded_ids
 from eventlog.publisher.flight import Flight
+from eventlog.publisher.held_rows import HOLD_WAYS_OUT, read_recorded
 from eventlog.publisher.ledger import ledger_of
 from eventlog.publisher.open_context import find_log, publisher_options, publisher_user
 from eventlog.publisher.output import event_writer
-from eventlog.publisher.queue import HOLD_WAYS_OUT, read_recorded
 from eventlog.sql import doctor, migrations, resync
 from eventlog.sql.connection import TO_THE_PRIMARY, as_database_errors, connect, dialect_of, is_pooled
 from eventlog.sql.consumers import check_possible

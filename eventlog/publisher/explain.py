@@ -33,7 +33,7 @@ from eventlog.model import QUEUE_FIELDS, LogRow, Status, origins_of, queue_rows
 from eventlog.publisher.context import Context, remark_in_words, unavailable_in_words
 from eventlog.publisher.cycle import build_recorded, preview, recorded_ids
 from eventlog.publisher.flight import Flight
-from eventlog.publisher.queue import Hold, read_recorded
+from eventlog.publisher.held_rows import Hold, read_recorded
 from eventlog.publisher.snapshot import Present, read_object
 from eventlog.sql.connection import as_database_errors
 from eventlog.sql.consumers import PUT_BACK

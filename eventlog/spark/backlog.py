@@ -29,8 +29,8 @@ from eventlog.errors import ConfigError, EventlogError, number_of
 from eventlog.publisher.configured_classes import class_names, class_schema, with_tables
 from eventlog.publisher.context import Context, Counters, warn_of_loopback
 from eventlog.publisher.cycle import recorded_ids
+from eventlog.publisher.held_rows import read_recorded
 from eventlog.publisher.open_context import open_context
-from eventlog.publisher.queue import read_recorded
 from eventlog.qlik import sequence
 from eventlog.qlik.file_tables import STATE_FILE
 from eventlog.qlik.sequence import SequenceExhausted

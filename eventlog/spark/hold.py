@@ -27,9 +27,10 @@ from eventlog.core.options import toml
 from eventlog.errors import ConfigError, DatabaseAway, number_of
 from eventlog.model import Status
 from eventlog.publisher.context import Context, Counters
+from eventlog.publisher.held_rows import HOLD_WAYS_OUT, Hold, encode_hold, read_recorded
 from eventlog.publisher.ledger import Writers, are_registered
 from eventlog.publisher.open_context import open_context
-from eventlog.publisher.queue import HOLD_WAYS_OUT, Hold, encode_hold, open_writers, read_recorded
+from eventlog.publisher.queue import open_writers
 from eventlog.spark.directory import MANIFEST, SUCCESS, Directory, job_in, masked
 from eventlog.spark.job import BadLine, FlightReport, OutputFile, PartReport, part_report
 from eventlog.spark.session import Done, Progress, shown

@@ -28,8 +28,8 @@ from eventlog import cli
 from eventlog.errors import ConfigError, DatabaseError
 from eventlog.publisher.context import Counters
 from eventlog.publisher.doctor import examine
+from eventlog.publisher.held_rows import read_recorded
 from eventlog.publisher.open_context import open_unlocked
-from eventlog.publisher.queue import read_recorded
 from eventlog.spark import hold
 from eventlog.spark.directory import Directory, masked
 from eventlog.spark.hold import abandon, differences

@@ -1,0 +1,135 @@
+"""The in-flight lines of a log, and the rows that one of kind ``backlog`` holds (spec/event-log.md 8.6).
+
+Rows that a backlog job has converted into a finished directory, and nobody has marked yet, are held by an in-flight
+line of kind ``backlog`` (spec/event-log.md 8.6): the publisher reads past them and past all later rows of their
+objects, so that nothing is sent twice and nothing overtakes the documents of the directory.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import Connection
+
+from eventlog.core.catalog import ObjectId
+from eventlog.errors import DatabaseError, number_of
+from eventlog.publisher.flight import LINE_FORMAT, Flight, consumer_of, decode
+from eventlog.publisher.ledger import Writers
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.rows import read_inflight
+
+_log = logging.getLogger("eventlog.publisher")
+
+_BACKLOG: Final = "backlog"
+"""The kind of the in-flight line that holds rows."""
+
+HOLD_WAYS_OUT: Final = (
+    "eventlog backlog --out DIR --mark, when the receiver has the documents",
+    "or eventlog backlog --out DIR --abandon: the publisher sends the rows, and the documents count no more",
+)
+
+
+class Hold(NamedTuple):
+    """One line of kind ``backlog``. ``number``: the line's; ``job`` and ``directory``: whose documents wait there.
+
+    ``manifest``: SHA-256 of the directory's manifest. ``last``: rows N up to this record_id are held; ``rows``: how
+    many the job has read. ``flights``: recorded flights that stand in the directory too. ``writers``: transactions
+    that had written the log and were open at the job's snapshot. ``is_marking``: marking has begun.
+    """
+
+    number: int
+    job: str
+    directory: str
+    manifest: str
+    since: str
+    last: int
+    rows: int
+    flights: tuple[int, ...]
+    writers: Writers
+    is_marking: bool = False
+
+    @property
+    def in_words(self) -> str:
+        """What is held, as a sentence's beginning."""
+        begun = "; marking has begun" if self.is_marking else ""
+        return (
+            f"{number_of(self.rows, 'row')} up to record_id {self.last} held in {self.directory} since {self.since} "
+            f"(backlog job {self.job}{begun}); later rows of their objects wait behind them"
+        )
+
+
+def encode_hold(hold: Hold) -> str:
+    """The composition text of the line."""
+    line = hold._asdict() | {"writers": None if hold.writers is None else sorted(hold.writers)}
+    del line["number"]
+    return json.dumps({"line_format": LINE_FORMAT, "kind": _BACKLOG, **line}, separators=(",", ":"))
+
+
+def read_recorded(conn: Connection, log: LogTable, consumer: str = "") -> tuple[list[Flight], Hold | None]:
+    """What the in-flight lines of a log say: the flights that a publisher sends, oldest first, and what is held.
+
+    ``consumer``: the flights of this one, for which nothing is held; empty = the publisher's. Raises DatabaseError for
+    a line that this version does not know.
+    """
+    lines = [line for line in read_inflight(conn, log) if consumer_of(*line) == consumer]
+    holds = {number: hold for number, text in lines if (hold := _hold_of(number, text)) is not None}
+    converted = {flight for hold in holds.values() for flight in hold.flights}
+    flights = [decode(number, text) for number, text in lines if number not in holds and number not in converted]
+    return flights, next(iter(holds.values()), None)
+
+
+def consumer_lines(conn: Connection, log: LogTable, consumer: str) -> list[int]:
+    """The numbers of the in-flight lines of a consumer."""
+    return [number for number, text in read_inflight(conn, log) if consumer_of(number, text) == consumer]
+
+
+def _hold_of(number: int, composition: str) -> Hold | None:
+    """What a line holds, None if it is of another kind."""
+    if f'"kind":"{_BACKLOG}"' not in composition[:40].replace(" ", ""):
+        return None
+    try:
+        line: dict[str, Any] = json.loads(composition)
+        if line.pop("line_format") != LINE_FORMAT or line.pop("kind") != _BACKLOG:
+            return None  # ``decode`` refuses it
+        writers = line.pop("writers")
+        flights = tuple(line.pop("flights"))
+        return Hold(number, flights=flights, writers=None if writers is None else frozenset(writers), **line)
+    except (TypeError, ValueError, KeyError) as error:
+        raise DatabaseError(f"in-flight line {number} cannot be read ({error}); was it changed by hand?") from None
+
+
+_BITS: Final = 2**27
+"""16 MiB. Of a million held objects one in 130 others waits without need, of ten million one in 14."""
+
+
+class HeldObjects:
+    """The objects of held rows: a bit for each, which few others share. An object that does waits without need.
+
+    ``writers``: transactions that may still bring rows to be held; what is here is whole while all of them are open.
+    """
+
+    __slots__ = ("_bits", "writers")
+
+    def __init__(self, writers: Writers) -> None:
+        self._bits, self.writers = bytearray(_BITS // 8), writers
+
+    def add(self, object_id: ObjectId) -> None:
+        bit = _bit_of(object_id)
+        self._bits[bit >> 3] |= 1 << (bit & 7)
+
+    def __contains__(self, object_id: object) -> bool:
+        bit = _bit_of(object_id)  # type: ignore[arg-type]
+        return bool(self._bits[bit >> 3] >> (bit & 7) & 1)
+
+
+def _bit_of(object_id: ObjectId) -> int:
+    object_class, key = object_id
+    return hash((object_class.name, key)) % _BITS
+
+
+def warn_of(hold: Hold | None) -> None:
+    """Say in the log that rows are held."""
+    if hold is not None:
+        _log.warning("%s: %s", hold.in_words, ", ".join(HOLD_WAYS_OUT))
