@@ -43,7 +43,7 @@ from eventlog.publisher.stream.open_source import place_in_words, source_status
 from eventlog.publisher.stream.position import SourceStatus
 from eventlog.sql.connection import as_database_errors
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.doctor import Finding, Limits, age
+from eventlog.sql.doctor import Finding, Limits, OpenTransaction, age, ask, oldest_writer
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.rows import count_by_status
 
@@ -55,6 +55,8 @@ _LETTERS: Final[Mapping[str, str]] = {
     Status.FATAL: "fatal: see the error table, then requeue",
 }
 
+_MOST_TRANSACTIONS: Final = 100
+"""Open transactions that are looked at."""
 _SHOWN: Final = 20
 """Events in flight that are listed for people; --json lists all."""
 
@@ -150,12 +152,16 @@ def publishing_status(
                 "table_key": None if row is None else row.table_key,
             }
         )
+    transactions = ask(conn, dialect, "transactions", OpenTransaction, log, limit=_MOST_TRANSACTIONS)
+    writer = oldest_writer(transactions)
     status = {
         "log": str(log) if consumer is None else f"{log}, consumer {consumer}",
         "publisher_runs": ledger.runs(conn, dialect, log),
         "in_flight": in_flight,
         "backlog": None if hold is None else hold.in_words,
         "consumers": [one.as_data() for one in consumers],
+        "oldest_writer_seconds": None if writer is None else writer.seconds,
+        "oldest_writer": None if writer is None else writer.who,
     }
     for own in consumers:
         if own.name == consumer:
@@ -204,6 +210,8 @@ def _print_status(status: Mapping[str, Any], consumer: str | None) -> None:
             f"consumer {one['name']} {runs}: {number_of(one['rows_behind'], 'row')} behind{oldest}, "
             f"{number_of(one['ranges'], 'range')} in its set{_snapshot(one['snapshot'])}"
         )
+    if any(one["ranges"] for one in status["consumers"]) and status["oldest_writer"] is not None:
+        result(f"{visible(status['oldest_writer'])} keeps the ranges, open for {age(status['oldest_writer_seconds'])}")
     for sentence in status["drift"]:
         result(f"triggers are not as declared: {visible(sentence)}; see `eventlog triggers plan`")
 

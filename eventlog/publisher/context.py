@@ -302,7 +302,8 @@ class Looked:
 
     ``queue_rows`` is at most ``cap``, and then there may be more; None for a stream, which has no queue.
     ``oldest_seconds``: age of the first row N by event_time, None without one; ``oldest_writer_seconds``: that of the
-    oldest open transaction that has written the log, None if there is none or if it cannot be known;
+    oldest open transaction that has written the log, None if there is none or if it cannot be known, and
+    ``oldest_writer`` whose it is;
     ``oldest_flight_seconds``: that of the first of ``flights``, as its line says, None if it is not known. ``clock``:
     the time that event_time is compared with, None for a stream. ``seconds``: how long the look took. ``behind``: how
     many ``behind_unit``s a followed source holds behind its position, None for a log or if that cannot be told.
@@ -322,6 +323,7 @@ class Looked:
     snapshot: SnapshotProgress | None = None
     behind: int | None = None
     behind_unit: str | None = None
+    oldest_writer: str | None = None
 
 
 def look_at_queue(

@@ -308,24 +308,24 @@ def look(context: Context, state: State) -> None:
     begun = time.monotonic()
     conn, dialect, log = context.connection, context.dialect, context.log
     transactions = doctor.ask(conn, dialect, "transactions", doctor.OpenTransaction, log, limit=_MOST_TRANSACTIONS)
-    # Of flights alone: a line of a backlog job may be older than any of them.
     oldest_flight = None
-    if state.flights and state.hold is None:
-        (oldest_flight,) = doctor.ask(conn, dialect, "inflight", float, log) or (None,)
+    if state.flights:
+        (oldest_flight,) = doctor.ask(conn, dialect, "inflight", float, log, flight=min(state.flights)) or (None,)
     zone, ledger = context.options.event_time_zone, context.ledger
     queue = look_at_queue(conn, dialect, log, zone, context.observer.queue_cap, ledger)
     conn.commit()
-    writers = [each.seconds for each in transactions if each.wrote_log and each.seconds is not None]
+    writer = doctor.oldest_writer(transactions)
     parked = [
         ParkedObject(object_class.name, key, parked.due, parked.attempts, parked.reason)
         for (object_class, key), parked in state.parking.items()
     ]
     flights = [flight.info() for flight in state.flights.values()]
-    oldest, seconds = max(writers, default=None), time.monotonic() - begun
+    seconds = time.monotonic() - begun
     context.observer.looked(
         replace(
             queue,
-            oldest_writer_seconds=oldest,
+            oldest_writer_seconds=None if writer is None else writer.seconds,
+            oldest_writer=None if writer is None else writer.who,
             oldest_flight_seconds=oldest_flight,
             parked=parked,
             flights=flights,

@@ -394,9 +394,8 @@ def _in_flight(case: Case) -> Iterator[Finding]:
     if hold is not None:
         yield Finding("backlog_waits", "warning", hold.in_words, HOLD_WAYS_OUT)
     events = sum(1 for flight in case.flights for _ in flight.events())
-    # A line of a consumer may be older than those of the publisher.
-    is_told = case.flights and case.consumer is None
-    seconds = case.ask_one("inflight", lambda seconds: seconds) if is_told else None
+    oldest = min((flight.number for flight in case.flights), default=None)
+    seconds = None if oldest is None else case.ask_one("inflight", float, flight=oldest)
     rows = len(recorded_ids(case.flights))
     yield from findings.judge_in_flight(events, rows, seconds, ledger.runs(conn, case.dialect, log), case.limits)
 

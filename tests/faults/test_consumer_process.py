@@ -15,7 +15,7 @@ from urllib.parse import quote
 import pytest
 import sqlalchemy as sa
 from monitored import metrics, watched
-from publishers import make_log, write
+from publishers import make_log, session, write
 from receiver import Receiver, Request, answer, reply, status
 from shared import Run, execute, url_of, wait_until
 
@@ -138,3 +138,22 @@ def test_doctor_grants_a_consumer_what_it_needs_and_no_right_to_change_the_log(
         assert "rights_publish" not in {one["code"] for one in json.loads(said)["findings"]}
     finally:
         execute(log, f"DROP OWNED BY {user}", f"DROP ROLE {user}")
+
+
+def test_who_keeps_gaps_in_the_set_is_named_with_its_age(
+    log: sa.Engine, tmp_path: Path, receiver: Receiver, command: Command
+) -> None:
+    late = "INSERT INTO eventlog (event_type, table_name, table_key) VALUES (5, 'usr', 'idu=9')"
+    with session(log) as open_session:
+        open_session.execute(late)
+        write(log, 3)
+        with consuming(log, tmp_path, receiver) as (_, address, ask):
+            write(log, 4)
+            wait_until(lambda: metrics(address)["eventlog_rows_answered_total"] > 0, "what lies behind is sent")
+            wait_until(lambda: ask("/status.json")["oldest_writer"], "the page names the writer")
+            told = ask("/status.json")
+            assert (told["ranges"], "(writer)" in told["oldest_writer"]) == (1, True)
+            assert metrics(address)["eventlog_consumer_ranges"] == 1
+            assert metrics(address)["eventlog_oldest_writer_seconds"] > 0
+            assert f"{told['oldest_writer']} keeps the ranges, open for" in command("status")[1]
+        open_session.rollback()

@@ -31,9 +31,9 @@ EMPTY: Final[Mapping[str, Any]] = dict.fromkeys(
     (
         "log", "sink", "format", "started_at", "publisher_runs", "state", "is_ready", "is_alive", "progress_seconds",
         "patience_seconds", "rows", "queue_rows", "queue_cap", "oldest_seconds", "oldest_writer_seconds",
-        "looked_seconds_ago", "counters", "back_offs", "reconnects", "parked_objects", "parked", "flights", "sent",
-        "in_flight", "drift", "job", "backlog", "consumers", "ranges",
-        "snapshot", "behind", "behind_unit",
+        "oldest_writer", "looked_seconds_ago", "counters", "back_offs", "reconnects", "parked_objects", "parked",
+        "flights", "sent", "in_flight", "drift", "job", "backlog", "consumers", "ranges", "snapshot", "behind",
+        "behind_unit",
     )
 )  # fmt: skip
 """The names of the shape, without what stands in every status."""
@@ -116,6 +116,7 @@ def process_status(activity: Activity, log: str, sink: str, format_name: str, *,
         queue_cap=looked.cap,
         oldest_seconds=activity.oldest_seconds,
         oldest_writer_seconds=looked.oldest_writer_seconds,
+        oldest_writer=looked.oldest_writer,
         ranges=looked.ranges,
         snapshot=None if looked.snapshot is None else looked.snapshot.as_data(),
         behind=looked.behind,

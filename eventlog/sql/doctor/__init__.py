@@ -128,6 +128,20 @@ class OpenTransaction(NamedTuple):
     wrote_log: bool
     prepared: str | None = None
 
+    @property
+    def who(self) -> str:
+        """Whose it is, for people."""
+        if self.prepared is not None:
+            return f"prepared transaction {self.prepared!r}"
+        application = f" ({self.application})" if self.application else ""
+        return f"session {self.pid} of {self.user or 'another user'}{application}"
+
+
+def oldest_writer(transactions: Iterable[OpenTransaction]) -> OpenTransaction | None:
+    """Return the transaction that has written the log and is open for longest; None if there is none, or unknown."""
+    writers = [each for each in transactions if each.wrote_log and each.seconds is not None]
+    return max(writers, key=lambda each: each.seconds or 0.0, default=None)
+
 
 class LogTrigger(NamedTuple):
     """A trigger that writes the log. ``table`` is ``schema.table``; ``mend`` is SQL that enables it."""
@@ -292,13 +306,10 @@ def judge_rights_to_apply(missing: Sequence[str], user: str) -> Iterator[Finding
 def judge_transactions(transactions: Iterable[OpenTransaction], limits: Limits) -> Iterator[Finding]:
     """Old transactions: the rows of one that writes are not seen, and no dead row behind a snapshot can go."""
     for transaction in transactions:
-        seconds = transaction.seconds
+        seconds, who = transaction.seconds, transaction.who
         if transaction.prepared is not None:
-            who = f"prepared transaction {transaction.prepared!r}"
             end, state = f"ROLLBACK PREPARED {literal(transaction.prepared)}", ""
         else:
-            application = f" ({transaction.application})" if transaction.application else ""
-            who = f"session {transaction.pid} of {transaction.user or 'another user'}{application}"
             end = f"SELECT pg_terminate_backend({transaction.pid})"
             state = f", {transaction.state}" if transaction.state else ""
         if seconds is None:

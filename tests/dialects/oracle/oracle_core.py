@@ -165,7 +165,7 @@ def _epochs() -> Mapping[str, Run]:
 def _doctor() -> Mapping[str, Run]:
     """The questions of ``doctor`` that are SQL, the functions that answer the others, and what it shows as a mend."""
     texts = statements("eventlog.sql.dialects.oracle", "doctor.sql")
-    limits = {"sample": 1000, "limit": 100, "now": "2026-05-06 07:08:09", "perpetrator": "ANN"}
+    limits = {"sample": 1000, "limit": 100, "flight": 7, "now": "2026-05-06 07:08:09", "perpetrator": "ANN"}
     mends = {"grants": {"delete": ", DELETE", "user": '"ANN"'}, "reading_index": {}, "row_index": {}}
 
     def show(conn: sa.Connection, name: str) -> None:

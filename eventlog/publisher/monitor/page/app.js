@@ -201,7 +201,7 @@ function showStatus(status) {
   // Objects of a snapshot are no rows: their answers are counted alone.
   const failed = done.rows_error + done.rows_fatal + done.rows_bad + done.answers_error + done.answers_fatal;
   if (failed !== failedSeen && status.queue_rows !== null) askErrors(failed);
-  if (status.oldest_writer_seconds !== null) tiles.push(["oldest open writer", seconds(status.oldest_writer_seconds)]);
+  if (status.oldest_writer_seconds !== null) tiles.push([`oldest open writer${status.oldest_writer ? `, ${status.oldest_writer}` : ""}`, seconds(status.oldest_writer_seconds)]);
   if (isConsumer) tiles.push(["ranges in the consumer's set", count(status.ranges)]);
   if (status.snapshot !== null && status.snapshot.class !== null)
     tiles.push([`objects of ${status.snapshot.class} read, of about ${count(status.snapshot.expected)}`, count(status.snapshot.objects)]);

@@ -63,7 +63,7 @@ GRANT SELECT, INSERT, UPDATE ON {epoch} TO {user};
 GRANT SELECT, INSERT ON {flights} TO {user};
 
 -- name: inflight
-SELECT TIMESTAMPDIFF(MICROSECOND, MIN(started), UTC_TIMESTAMP(6)) / 1000000 FROM {inflight};
+SELECT TIMESTAMPDIFF(MICROSECOND, started, UTC_TIMESTAMP(6)) / 1000000 FROM {inflight} WHERE flight_no = :flight;
 
 -- name: tables
 SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE();

@@ -96,8 +96,9 @@ FROM all_sequences
 WHERE sequence_owner = :owner AND sequence_name = :name AND scale_flag = 'Y'
 
 -- name: inflight
-SELECT (CAST(SYS_EXTRACT_UTC(SYSTIMESTAMP) AS DATE) - CAST(MIN(started) AS DATE)) * 86400
+SELECT (CAST(SYS_EXTRACT_UTC(SYSTIMESTAMP) AS DATE) - CAST(started AS DATE)) * 86400
 FROM {inflight}
+WHERE flight_no = :flight
 
 -- name: rights
 SELECT privilege

@@ -95,8 +95,9 @@ WHERE s.seqrelid IN (
 ORDER BY 1;
 
 -- name: inflight
--- The age of the oldest in-flight line; started is UTC.
-SELECT extract(epoch FROM (clock_timestamp() AT TIME ZONE 'UTC') - min(started))::float8 AS seconds FROM {inflight};
+-- The age of an in-flight line; started is UTC.
+SELECT extract(epoch FROM (clock_timestamp() AT TIME ZONE 'UTC') - started)::float8 AS seconds FROM {inflight}
+WHERE flight_no = :flight;
 
 -- name: transactions
 -- Open transactions of other sessions. Rows that they wrote to the log are seen when they commit.
@@ -113,7 +114,10 @@ WHERE a.datname = current_database() AND a.pid <> pg_backend_pid()
   AND (w.pid IS NOT NULL OR a.xact_start IS NOT NULL AND a.backend_type = 'client backend')
 UNION ALL
 SELECT NULL, p.owner::text, NULL, 'prepared', extract(epoch FROM clock_timestamp() - p.prepared)::float8,
-       true, false, p.gid
+       true, EXISTS (
+           SELECT FROM pg_catalog.pg_locks l
+           WHERE l.virtualtransaction = '-1/' || p.transaction AND l.locktype = 'relation'
+             AND l.relation = to_regclass(:log) AND l.mode = 'RowExclusiveLock'), p.gid
 FROM pg_catalog.pg_prepared_xacts p
 WHERE p.database = current_database()
 ORDER BY seconds DESC NULLS LAST LIMIT :limit;
