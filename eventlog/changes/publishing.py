@@ -7,11 +7,11 @@ envelope the document: a body of bytes, or records of Kafka.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
-from typing import ClassVar, Final, Generic, Protocol, TypeVar
+from typing import ClassVar, Final, Generic, Protocol, TypeVar, cast
 
 from eventlog.core.catalog import Attribute, Catalog, ObjectClass, ObjectId
 from eventlog.core.events import CurrentRow, Fates, Outgoing, QueryBack, association_of, public_event, sent_ids
@@ -88,8 +88,9 @@ class EventWriter(ABC, Generic[P]):
 
     ``media_type``: that of bodies. ``heartbeat``: the body that is sent when nothing else was for long, empty if the
     format has no such thing. ``is_framed``: a body is more than its pieces one after the other. ``is_text``: bodies
-    are text in UTF-8. ``is_single``: a document holds one event. ``joins_new_key``: a change that gives its row another
-    key is one event, else a delete and an insert.
+    are text in UTF-8. ``is_single``: a document holds one event. ``pieces_are_records``: a piece is the records of its
+    event, with keys of their own. ``joins_new_key``: a change that gives its row another key is one event, else a
+    delete and an insert.
     """
 
     media_type: str = "application/octet-stream"
@@ -99,6 +100,7 @@ class EventWriter(ABC, Generic[P]):
     is_text: ClassVar[bool] = True
     is_single: bool = False
     in_records: bool = False
+    pieces_are_records: ClassVar[bool] = False
     joins_new_key: ClassVar[bool] = False
 
     @abstractmethod
@@ -116,19 +118,28 @@ class EventWriter(ABC, Generic[P]):
         """Return the records of an event. ``key``: its association."""
         return (KafkaRecord(None, key, self.body([piece]).rstrip(b"\n")),)
 
+    def records_of(
+        self, pieces: Sequence[P | Verdict], keys: Callable[[], Iterable[bytes]]
+    ) -> Sequence[tuple[KafkaRecord, ...] | Verdict]:
+        """Return the records of each event, or its verdict. ``keys``: the associations, made if they are needed."""
+        if self.pieces_are_records:
+            return cast("Sequence[tuple[KafkaRecord, ...] | Verdict]", pieces)
+        return [
+            piece if isinstance(piece, Verdict) else self.records(key, piece)
+            for key, piece in zip(keys(), pieces, strict=True)
+        ]
+
     def document(self, catalog: Catalog, flight: FlightState, envelope: int, events: Sequence[Outgoing]) -> Document:
         """Return the document of an envelope. As ``write``."""
         ids, written = sent_ids(events), self.write(catalog, flight, events)
         if self.in_records:
-            records = [
-                piece if isinstance(piece, Verdict) else self.records(association_of(event).encode(), piece)
-                for event, piece in zip(events, written, strict=True)
-            ]
+            records = self.records_of(written, lambda: [association_of(event).encode() for event in events])
             return Document(flight.number, envelope, ids, b"", records, lambda: tuple(map(public_event, events)))
-        refused = {event_id: one for event_id, one in zip(ids, written, strict=True) if isinstance(one, Verdict)}
-        if refused:
-            events = [event for event, one in zip(events, written, strict=True) if not isinstance(one, Verdict)]
         pieces = [one for one in written if not isinstance(one, Verdict)]
+        refused: dict[str, Verdict] = {}
+        if len(pieces) < len(written):
+            refused = {event_id: one for event_id, one in zip(ids, written, strict=True) if isinstance(one, Verdict)}
+            events = [event for event, one in zip(events, written, strict=True) if not isinstance(one, Verdict)]
         return Document(
             flight.number,
             envelope,

@@ -44,6 +44,8 @@ class DebeziumWriter(EventWriter[tuple[KafkaRecord, ...]]):
     values, one on each line, without tombstones.
     """
 
+    pieces_are_records = True
+
     def __init__(self, options: PublishOptions, publishing: Publishing) -> None:
         self.in_records = publishing.in_records
         self.needs = frozenset(
@@ -73,9 +75,6 @@ class DebeziumWriter(EventWriter[tuple[KafkaRecord, ...]]):
             else ()
             for event in events
         ]
-
-    def records(self, key: bytes, piece: tuple[KafkaRecord, ...]) -> tuple[KafkaRecord, ...]:
-        return piece
 
     def body(self, pieces: Sequence[tuple[KafkaRecord, ...]]) -> bytes:
         return b"".join(line_of(record, self._lines) for piece in pieces for record in piece)

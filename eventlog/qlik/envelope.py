@@ -78,7 +78,6 @@ _NAME: Final = {"type": "record", "name": "MessageEnvelope"}
 ENVELOPE_SCHEMA: Final = json.dumps({**_NAME, "fields": _FIELDS})
 _START_SCHEMA: Final = json.dumps({**_NAME, "fields": _FIELDS[:-1]})
 """What stands before the message, the same for all messages of a table."""
-_MESSAGE_SCHEMA: Final = '"bytes"'
 
 
 class Envelope(NamedTuple):
@@ -105,8 +104,7 @@ def avro_envelope(type: str, schema_id: str | None, schema: str | None) -> Calla
     """Return the function that gives a message its envelope in Avro: bare binary, no container, no registry prefix."""
     start = json_envelope(type, schema_id, schema, None) | {"magic": MAGIC.encode()}
     written = avro.bytes_writer(_START_SCHEMA)(start)
-    write = avro.bytes_writer(_MESSAGE_SCHEMA)
-    return lambda message: written + write(message)
+    return lambda message: written + avro.sized(message)
 
 
 def open_json(record: Any) -> Envelope:

@@ -15,7 +15,7 @@ from eventlog.core.json_bytes import json_bytes
 from eventlog.errors import NotExpressible
 from eventlog.model import ChangeOp, KafkaRecord, Row
 from eventlog.qlik import masks
-from eventlog.qlik.avro import avro_writer, bytes_writer
+from eventlog.qlik.avro import avro_writer, bytes_writer, parsed, record_writer
 from eventlog.qlik.columns import TEXT_TYPES, QlikColumn
 from eventlog.qlik.envelope import DATA, METADATA, Registry, avro_envelope, json_envelope, prefix_of
 from eventlog.qlik.message_tables import (
@@ -56,12 +56,22 @@ def timestamp_of(moment: datetime | None) -> str:
     )  # fmt: skip
 
 
-MessageRow: TypeAlias = Mapping[str, Any]
-"""The columns that are known of a row, by their fields, with what stands for their values in a message."""
+MessageRow: TypeAlias = dict[str, Any]
+"""What stands for the values of a row's columns in a message, by their fields; None of a column that is not known."""
 
 
-Images: TypeAlias = tuple[MessageRow, MessageRow | None, Collection[str] | None]
-"""The row of a change; of an update the row before it, and the fields that were changed; None = not known."""
+class Images(NamedTuple):
+    """The rows of a change as its message has them.
+
+    ``before``: of an update the row before it, without columns of which only the row after it is known; None if it is
+    not known. ``known``: the fields that are known of the row; ``changed``: those of it that were changed, None = not
+    known.
+    """
+
+    data: MessageRow
+    before: MessageRow | None
+    known: tuple[str, ...]
+    changed: tuple[str, ...] | None
 
 
 class Draft(NamedTuple):
@@ -82,9 +92,10 @@ class TableRecords:
     """The records of one table version: its metadata message, and those of its changes.
 
     ``described``: the columns that the options give it, None = they do not. ``columns``: by name
-    the field and what makes what stands for a value in a message. ``rounded``: columns that keep
-    milliseconds only. ``is_whole``: a row before can leave nothing out. ``now`` stamps the metadata
-    message. Raises NotExpressible, MaskTooWide, BadAvro, RegistryError.
+    the field and what makes what stands for a value in a message; ``nothing``: a row of which
+    nothing is known. ``rounded``: columns that keep milliseconds only. ``is_whole``: a row before
+    can leave nothing out. ``now`` stamps the metadata message. Raises NotExpressible, MaskTooWide,
+    BadAvro, RegistryError.
     """
 
     def __init__(
@@ -110,7 +121,7 @@ class TableRecords:
             column.name: (table.fields[column.name], self._encoding.writer(column)) for column in table.columns
         }
         self._texts = {table.fields[column.name] for column in table.columns if column.type in TEXT_TYPES}
-        self._nulls: dict[str, Any] = dict.fromkeys(table.fields.values())
+        self.nothing: MessageRow = dict.fromkeys(table.fields.values())
         self._key_fields = [table.fields[name] for name in table.key] if options.key == "primary_key" else []
         self._constant_key = None
         if options.key == "table":
@@ -135,19 +146,22 @@ class TableRecords:
         return field in self._texts
 
     def images(self, row: Row, before: Row | None, changed: Collection[str] | None) -> Images:
-        """Return a row as messages hold it, the row before it, and the fields that were changed.
+        """Return the images of a row, of the row before it, and of the names of the columns that were changed.
 
         Raises NotExpressible, ValueRange.
         """
         if not row.keys() <= self.columns.keys():
             name = min(row.keys() - self.columns.keys())
             self.column(name, multi_valued=isinstance(row[name], tuple))
-        fields = self.table.fields
-        return (
-            self._message_row(row),
-            None if before is None else self._message_row(before),
-            None if changed is None else [fields[name] for name in changed],
-        )
+        fields, data = self.table.fields, self._message_row(row)
+        row_before = None
+        if before is not None:
+            known_before = self._message_row(before)
+            row_before = {**self.nothing, **known_before}
+            for field in data.keys() - known_before.keys():
+                del row_before[field]
+        of_changed = None if changed is None else tuple(fields[name] for name in changed)
+        return Images({**self.nothing, **data}, row_before, tuple(data), of_changed)
 
     def _message_row(self, row: Row) -> MessageRow:
         return {
@@ -167,18 +181,14 @@ class TableRecords:
         """Return the message of a change. ``transaction``: its text, the number of the change in it, whether it is the
         last. Raises NotExpressible.
         """
-        data, before, changed = images
-        key = self._constant_key
-        if self._key_fields:
-            known = [data[field] for field in self._key_fields if field in data]
-            key = self._encoding.key(known) if len(known) == len(self._key_fields) else None
+        data, before, known, changed = images
         if op is _REFRESH:
+            if not self.is_whole:
+                data = {field: value for field, value in data.items() if field in known}
             body = self._encoding.body({**self._names, "data": data, "beforeData": None})
-            return Draft(self, key, body, self._refresh_headers(), False)
-        body = self._encoding.body(
-            {**self._names, "data": {**self._nulls, **data}, "beforeData": self._before_data(data, before)}
-        )
-        change_mask, column_mask = self._masks(op, tuple(data), None if changed is None else tuple(changed))
+            return Draft(self, self._key_of(data, known), body, self._refresh_headers(), False)
+        body = self._encoding.body({**self._names, "data": data, "beforeData": before})
+        change_mask, column_mask = self._masks(op, known, changed)
         transaction_id, number, is_last = transaction
         headers = {
             **self._header_names,
@@ -193,7 +203,7 @@ class TableRecords:
             "transactionEventCounter": number,
             "transactionLastEvent": is_last,
         }
-        return _new(Draft, (self, key, body, headers, before is not None))
+        return _new(Draft, (self, self._key_of(data, known), body, headers, before is not None))
 
     def record(self, draft: Draft, sequence: str) -> KafkaRecord:
         """Return the record of a message, which bears this change sequence from now on. Raises NotExpressible."""
@@ -201,14 +211,14 @@ class TableRecords:
         headers["changeSequence"] = sequence
         return _new(KafkaRecord, (self.topic, key, self._encoding.value(body, headers), ()))
 
-    def _before_data(self, data: MessageRow, before: MessageRow | None) -> MessageRow | None:
-        """Return the row before an update, without what is known of the row after it alone."""
-        if before is None:
-            return None
-        row = {**self._nulls, **before}
-        for field in data.keys() - before.keys():
-            del row[field]
-        return row
+    def _key_of(self, data: MessageRow, known: Collection[str]) -> bytes | None:
+        """Return the key of a record, None if the message has none, or not all of it is known."""
+        if not self._key_fields:
+            return self._constant_key
+        for field in self._key_fields:
+            if field not in known:
+                return None
+        return self._encoding.key(data)
 
     def _refresh_headers(self) -> dict[str, Any]:
         """Return the headers of a REFRESH, which belongs to no transaction."""
@@ -253,6 +263,7 @@ def _announcement(table: MessageTable, schema: str, options: WriteOptions, now: 
 class _Json:
     def __init__(self, table: MessageTable, options: WriteOptions) -> None:
         self._envelope = json_envelope(DATA, table.schema_id if options.metadata == "publish" else None, None, {})
+        self._key_fields = [table.fields[name] for name in table.key]
 
     def writer(self, column: QlikColumn) -> Convert:
         return json_writer(column)
@@ -260,15 +271,16 @@ class _Json:
     def body(self, members: Mapping[str, Any]) -> Any:
         return members
 
-    def value(self, body: Mapping[str, Any], headers: Mapping[str, Any]) -> bytes:
+    def value(self, body: dict[str, Any], headers: Mapping[str, Any]) -> bytes:
         try:
-            return json_bytes({**self._envelope, "message": {**body, "headers": headers}})
+            body["headers"] = headers
+            return json_bytes({**self._envelope, "message": body})
         except UnicodeEncodeError as error:
             raise _half_a_character(error) from None
 
-    def key(self, values: list[Any]) -> bytes:
+    def key(self, data: MessageRow) -> bytes:
         try:
-            return json_key(values)
+            return json_key([data[field] for field in self._key_fields])
         except UnicodeEncodeError as error:
             raise _half_a_character(error) from None
 
@@ -294,18 +306,19 @@ class _Avro:
         self, table: MessageTable, schema: str, options: WriteOptions, registry: Registry | None, topic: str
     ) -> None:
         self._logical_types = options.logical_types
-        record = json.loads(schema)
-        *fields, headers = record["fields"]
-        self._write_body = bytes_writer(json.dumps({**record, "fields": fields}))
-        self._write_headers = bytes_writer(json.dumps(headers["type"]))
-        self._row_type = f"{record['namespace']}.Data"
+        parsed(schema)  # columns that no schema can describe are refused here
+        *fields, headers = json.loads(schema)["fields"]
+        names, (data, _) = fields[:-2], fields[-2:]
+        self._start = record_writer(names)({"schema": table.schema or "", "table": table.name})
+        self._write_row = record_writer(data["type"]["fields"])
         order: Literal["big", "little"] = "big" if options.byteorder == "big" else "little"
-        self._mask = lru_cache(maxsize=_MOST_MASKS)(
-            lambda text: masks.message_bytes(table.layout, masks.parse_text(text), order)
-        )
-        self._key_fields = [table.fields[name] for name in table.key]
+
+        def mask_of(text: str | None) -> bytes | None:
+            return None if text is None else masks.message_bytes(table.layout, masks.parse_text(text), order)
+
+        self._write_headers = record_writer(headers["type"]["fields"], {"changeMask": mask_of, "columnMask": mask_of})
         own_schema = key_schema(table, options)
-        self._write_key = bytes_writer(own_schema)
+        self._write_key = record_writer(json.loads(own_schema)["fields"])
         self._key_prefix = b""
         if registry is None:
             self._wrap = avro_envelope(DATA, table.schema_id if options.metadata == "publish" else None, None)
@@ -318,15 +331,13 @@ class _Avro:
         return avro_writer(column, self._logical_types)
 
     def body(self, members: Mapping[str, Any]) -> Any:
+        """The row before stands in a union with null, whose second branch it is."""
         before = members["beforeData"]
-        if before is not None:
-            # Told the branch of the union, fastavro does not look at every value to find it, a sixth of its time.
-            members = {**members, "beforeData": (self._row_type, before)}
-        return self._write_body(members)
+        row = self._start + self._write_row(members["data"])
+        return row + b"\0" if before is None else b"%b\2%b" % (row, self._write_row(before))
 
     def value(self, body: bytes, headers: Mapping[str, Any]) -> bytes:
-        found = {name: headers[name] and self._mask(headers[name]) for name in ("changeMask", "columnMask")}
-        return self._wrap(body + self._write_headers({**headers, **found}))
+        return self._wrap(body + self._write_headers(headers))
 
-    def key(self, values: list[Any]) -> bytes:
-        return self._key_prefix + self._write_key(dict(zip(self._key_fields, values, strict=True)))
+    def key(self, data: MessageRow) -> bytes:
+        return self._key_prefix + self._write_key(data)

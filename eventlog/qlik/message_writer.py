@@ -57,7 +57,7 @@ class MessageWriter:
         self.columns: Mapping[str, tuple[QlikColumn, ...]] = columns or {}
         self._seen: dict[tuple[str | None, str], ColumnsSeen] = {}
         self._tables: dict[tuple[str | None, str], TableRecords] = {}
-        self._announced: dict[tuple[str | None, str], TableRecords] = {}
+        self._announced: set[TableRecords] = set()
 
     def messages(self, change: Change, sequence: str | None = None) -> tuple[KafkaRecord, ...]:
         """The messages of a change: none for TRUNCATE, an MD first where the table is new or has changed.
@@ -90,10 +90,9 @@ class MessageWriter:
         """
         table = draft.records
         message = table.record(draft, sequence)
-        name = table.table.schema, table.table.name
-        if self._announced.get(name) is table:
+        if table in self._announced:
             return (message,)
-        self._announced[name] = table
+        self._announced.add(table)
         return (message,) if table.announcement is None else (table.announcement, message)
 
     def announce_again(self) -> None:

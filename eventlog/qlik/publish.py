@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import datetime
+from functools import lru_cache
+from typing import Final, TypeAlias
 
 from eventlog.changes.events import OPERATIONS, ReadOutgoing, attribute_reader, outgoing_reader
 from eventlog.changes.format import key_reader
@@ -14,7 +16,7 @@ from eventlog.core.events import Outgoing
 from eventlog.core.options import same_fields
 from eventlog.core.values import ValueOptions
 from eventlog.errors import FormatError, ReceiverAway, RowError, with_location
-from eventlog.model import ALL, Change, ChangeOp, KafkaRecord, Level, Operation, Origins, Verdict
+from eventlog.model import ALL, Change, KafkaRecord, Level, Operation, Origins, Verdict
 from eventlog.model import full_name as table_name
 from eventlog.qlik.columns import QlikColumn, columns_of
 from eventlog.qlik.envelope import RegistryError, registry_of_writer
@@ -25,6 +27,8 @@ from eventlog.qlik.sequence import first_sequence, resume, sequences
 from eventlog.qlik.values import Convert
 
 _ADD, _DELETE = Operation.ADD, Operation.DELETE  # bound names: an enumeration's members are looked up slowly
+_new: Final = tuple.__new__  # a NamedTuple from its fields, in less than half the time
+_MOST_SHAPES: Final = 1024
 
 
 def write_options(options: PublishOptions, publishing: Publishing) -> WriteOptions:
@@ -40,6 +44,7 @@ class QlikWriter(EventWriter[tuple[KafkaRecord, ...]]):
 
     needs = frozenset({Need.TIMES, Need.NUMBERS})
     in_records = True
+    pieces_are_records = True
     joins_new_key = True
 
     def __init__(
@@ -92,9 +97,6 @@ class QlikWriter(EventWriter[tuple[KafkaRecord, ...]]):
         self, catalog: Catalog, flight: FlightState, events: Sequence[Outgoing]
     ) -> list[tuple[KafkaRecord, ...] | Verdict]:
         return self._records(catalog, flight.first, events, flight.origins)
-
-    def records(self, key: bytes, piece: tuple[KafkaRecord, ...]) -> tuple[KafkaRecord, ...]:
-        return piece
 
     def preview(self, catalog: Catalog, flight: FlightState, events: Sequence[Outgoing]) -> str:
         """Return the records as lines; the sequences are those that will be sent if the flight is recorded."""
@@ -150,7 +152,8 @@ class EventMessages:
         op = OPERATIONS[event.operation]
         try:
             reader = self._classes.get(object_class) or self._reader(object_class)
-            return reader.draft(op, event, timestamp_of(self._read_time(event_time)))
+            timestamp = timestamp_of(self._read_time(event_time))
+            return reader.table.draft(op, reader.images(event), timestamp, event.event_id)
         except (FormatError, RowError) as error:
             raise with_location(error, f"{op} of {object_class.name!r}, position {event.event_id}") from None
 
@@ -158,6 +161,12 @@ class EventMessages:
         table = self._writer.table(self.catalog.schema, object_class.name)
         reader = self._classes[object_class] = _StepReader(object_class, table, self._values, self._read_change)
         return reader
+
+
+_Shape: TypeAlias = tuple[dict[Attribute | None, tuple[str, Convert]] | None, tuple[str, ...], tuple[str, ...]]
+"""Of the attributes of an event's steps their columns, None if an attribute comes several times; the fields that are
+known of the row, the key's first; and those of them that are none of the key's.
+"""
 
 
 class _StepReader:
@@ -168,54 +177,68 @@ class _StepReader:
     ) -> None:
         self.table = table
         self._values, self._read_change, self._read_key = values, read_change, key_reader(object_class)
-        self._key = [table.column(column.name) for column in object_class.key]
-        self._attributes: dict[Attribute, tuple[str, Convert]] = {}
+        self._key_fields = tuple(table.column(column.name)[0] for column in object_class.key)
+        # Tables are written by few statements, so that the same attributes come again and again.
+        self._shape = lru_cache(maxsize=_MOST_SHAPES)(self._shape_of)
 
-    def draft(self, op: ChangeOp, event: Outgoing, timestamp: str) -> Draft:
-        """The message of an event."""
-        return self.table.draft(op, self._images(event), timestamp, event.event_id)
-
-    def _images(self, event: Outgoing) -> Images:
+    def images(self, event: Outgoing) -> Images:
+        """Return the images of an event's change. Raises FormatError, RowError."""
         _, _, object_id, operation, steps, _, _, _, _ = event
         assert object_id is not None
         assert steps is not None
-        key = self._read_key(object_id[1])
-        after = {field: write(value) for (field, write), (_, value) in zip(self._key, key, strict=True)}
+        data, columns = self.table.nothing.copy(), self.table.columns
+        for name, value in self._read_key(object_id[1]):
+            field, write = columns[name]
+            data[field] = write(value)
         if operation is _DELETE:
-            return after, None, None
-        # In Avro, what is not known of the row before would be read as NULL: then none of it is written.
-        is_whole = self.table.is_whole
-        if len({attribute for _, _, _, attribute, _, _ in steps}) < len(steps):
-            change = self._read_change(event, None, None)  # of several steps of an attribute the net effect counts
-            row, old_row = change.after or {}, change.before
-            if is_whole and old_row is not None and len(old_row) < len(row):
-                old_row = None
-            return self.table.images(row, old_row, change.changed)
-        with_before = operation is not _ADD and not (is_whole and any(old is ALL for _, _, _, _, old, _ in steps))
-        before = after.copy()
-        of_key = len(after)
-        changed = []
-        for _, _, _, attribute, old, new in steps:
-            assert attribute is not None
-            field, write = self._attributes.get(attribute) or self._attribute(attribute)
-            if field not in after:
-                changed.append(field)
-            after[field] = None if new is None else write(new)
-            if old is not ALL and with_before:
-                before[field] = None if old is None else write(old)
+            return _new(Images, (data, None, self._key_fields, None))
+        attributes, known, changed = self._shape(tuple([attribute for _, _, _, attribute, _, _ in steps]))
+        if attributes is None:
+            return self._net_images(event)
         if operation is _ADD:
-            return after, None, None
-        return after, before if len(before) > of_key else None, changed
+            for _, _, _, attribute, _, new in steps:
+                field, write = attributes[attribute]
+                data[field] = None if new is None else write(new)
+            return _new(Images, (data, None, known, None))
+        # In Avro, what is not known of the row before would be read as NULL: then none of it is written.
+        with_before = not self.table.is_whole or True not in [old is ALL for _, _, _, _, old, _ in steps]
+        before = data.copy()
+        is_known = False
+        for _, _, _, attribute, old, new in steps:
+            field, write = attributes[attribute]
+            data[field] = None if new is None else write(new)
+            if not with_before:
+                continue
+            if old is not ALL:
+                before[field] = None if old is None else write(old)
+                is_known = is_known or field in changed
+            elif field in changed:
+                del before[field]
+        return _new(Images, (data, before if is_known else None, known, changed))
 
-    def _attribute(self, attribute: Attribute) -> tuple[str, Convert]:
+    def _net_images(self, event: Outgoing) -> Images:
+        """Return the images of an event that has several steps of an attribute, of which the net effect counts."""
+        change = self._read_change(event, None, None)
+        row, before = change.after or {}, change.before
+        if before is not None and self.table.is_whole and len(before) < len(row):
+            before = None
+        return self.table.images(row, before, change.changed)
+
+    def _shape_of(self, attributes: tuple[Attribute | None, ...]) -> _Shape:
+        """Return what follows from the attributes of an event's steps. Raises FormatError."""
+        if len(set(attributes)) < len(attributes):
+            return None, (), ()
+        columns = {attribute: self._column(attribute) for attribute in attributes}
+        changed = tuple(field for field, _ in columns.values() if field not in self._key_fields)
+        return columns, (*self._key_fields, *changed), changed
+
+    def _column(self, attribute: Attribute | None) -> tuple[str, Convert]:
+        assert attribute is not None
         field, write = self.table.column(attribute.name, multi_valued=attribute.multi_valued)
         read = attribute_reader(attribute.value_type, attribute, self._values)
         if read is not str:
-            column = field, lambda text: write(read(text))
-        else:
-            column = field, read if self.table.takes_text(field) else write
-        self._attributes[attribute] = column
-        return column
+            return field, lambda text: write(read(text))
+        return field, read if self.table.takes_text(field) else write
 
 
 def full_name(catalog: Catalog, cls: ObjectClass) -> str:

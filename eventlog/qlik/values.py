@@ -260,7 +260,7 @@ def writer(column: QlikColumn, write: Convert) -> Convert:
         number = value if type(value) is int else typed(value)
         if not least <= number <= most:
             raise ValueRange(f"{number} of column {column.name!r} is outside of {least} to {most}")
-        return write(number)
+        return number if write is as_is else write(number)
 
     return write_number
 

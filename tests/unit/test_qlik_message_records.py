@@ -115,6 +115,35 @@ def test_avro_messages_are_whole_records_of_their_schemas(shape: dict[str, Any],
         assert avro.bytes_writer(schema)(avro.from_bytes(schema, data)) == data
 
 
+def union(kind: str) -> list[str]:
+    return ["null", kind]
+
+
+@given(
+    st.fixed_dictionaries(
+        {
+            "op": st.sampled_from(["INSERT", "REFRESH"]),
+            "text": st.text(max_size=200),
+            "data": st.none() | st.binary(max_size=9000),
+            "small": st.integers(-(2**31), 2**31 - 1),
+            "large": st.none() | st.integers(-(2**63), 2**63 - 1),
+            "name": st.none() | st.text(max_size=70),
+            "flag": st.none() | st.booleans(),
+            "real": st.none() | st.floats(allow_nan=False),
+        }
+    )
+)
+def test_a_record_is_written_as_fastavro_writes_it(record: dict[str, Any]) -> None:
+    fields = [
+        {"name": "op", "type": {"type": "enum", "name": "operation", "symbols": ["INSERT", "REFRESH"]}},
+        {"name": "text", "type": "string"}, {"name": "data", "type": union("bytes")}, {"name": "small", "type": "int"},
+        {"name": "large", "type": union("long")}, {"name": "name", "type": union("string")},
+        {"name": "flag", "type": union("boolean")}, {"name": "real", "type": union("double")},
+    ]  # fmt: skip
+    schema = json.dumps({"type": "record", "name": "R", "fields": fields})
+    assert avro.record_writer(fields)(record) == avro.bytes_writer(schema)(record)
+
+
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
 def test_a_float_that_json_has_no_number_for_is_a_word(number: float) -> None:
     row: dict[str, Value] = {"100%": "a", "id": 1, "single": number, "double": number}

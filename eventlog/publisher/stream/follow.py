@@ -244,8 +244,10 @@ class Run:
         make_events = partial(_public_events, self.following.catalog, events)
         if writer.in_records:
             catalog = self.following.catalog
-            keys = [_record_key(each, class_of_change(catalog, each.change)) for each in events]
-            records = [writer.records(key, each.piece) for key, each in zip(keys, events, strict=True)]
+            records = writer.records_of(
+                [each.piece for each in events],
+                lambda: [_record_key(each, class_of_change(catalog, each.change)) for each in events],
+            )
             return Document(self.flight, envelope, ids, b"", records, make_events)
         pieces = [each.piece for each in events]
         media_type, headers = writer.media_type_of(pieces), writer.headers_of(pieces)
