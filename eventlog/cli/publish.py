@@ -20,7 +20,7 @@ from eventlog.changes.format import Report
 from eventlog.cli import Command
 from eventlog.cli.context import CommandContext, name_option, source_option
 from eventlog.cli.context import progress as progress_bar
-from eventlog.config.load import Config, effective
+from eventlog.config.load import Config, said
 from eventlog.config.publishing import ignored_option
 from eventlog.core.options import toml
 from eventlog.errors import number_of
@@ -270,8 +270,8 @@ def _follow(config: Config, counters: Counters, *, once: bool, dry: bool) -> Non
 def _log_settings(config: Config) -> None:
     """Log the settings that differ from their defaults, a line a section, secrets masked."""
     sections: dict[str, list[str]] = {}
-    for section, key, value, source in effective(config):
-        if source != "default" and value not in (None, ()):
+    for section, key, value, _ in said(config):
+        if value not in (None, ()):
             sections.setdefault(section, []).append(f"{key} = {toml(value)}")
     for section, settings in sections.items():
         _log.info("settings [%s]: %s", section, ", ".join(settings))

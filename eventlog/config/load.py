@@ -9,7 +9,7 @@ import difflib
 import logging
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
@@ -35,6 +35,7 @@ from eventlog.config.settings import (
     format_options,
     installed_options,
     installed_sections,
+    sections_with,
     variable,
 )
 from eventlog.core.options import Option, nearest, options_of, parse_options, parse_value, toml, unknown
@@ -348,7 +349,23 @@ class Effective(NamedTuple):
 
 def effective(config: Config) -> Iterator[Effective]:
     """Every setting and where it came from, secrets masked; behind those that count, the options of other types."""
-    for section in installed_sections():
+    yield from _settings(config, installed_sections(), others=True)
+
+
+def said(config: Config) -> Iterator[Effective]:
+    """Return the settings that something else than a default says, as of ``effective``.
+
+    A format that is not published is loaded only if an option of it is set, as is a type that is not chosen: to load
+    all takes a quarter of a second.
+    """
+    sections = sections_with([f"{OF_FORMAT}{name}" for name in config.format.given])
+    others = any(getattr(config, section).others for section in CHOSEN)
+    return (one for one in _settings(config, sections, others=others) if one.source != "default")
+
+
+def _settings(config: Config, sections: Iterable[str], *, others: bool) -> Iterator[Effective]:
+    """``others``: with the options of types that are not chosen."""
+    for section in sections:
         if section.startswith(OF_FORMAT):
             name = section.removeprefix(OF_FORMAT)
             values, declared = config.format.given.get(name, {}), format_options(format_named(name))
@@ -360,7 +377,7 @@ def effective(config: Config) -> Iterator[Effective]:
         if section in CHOSEN:
             own = options_of(type(settings.options))
             yield from _shown(config, section, {key: getattr(settings.options, key) for key in own}, own)
-            for key, (other, types) in installed_options(section).items():
+            for key, (other, types) in installed_options(section).items() if others else ():
                 if types and key not in own:
                     value = settings.others.get(key, other.default)
                     (one,) = _shown(config, section, {key: value}, {key: other})

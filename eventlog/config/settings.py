@@ -5,7 +5,7 @@ The rules are those of spec/event-log.md 9; ``eventlog.config.load`` reads them 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import time
 from pathlib import Path
@@ -364,5 +364,9 @@ def installed_options(section: str) -> dict[str, Declared]:
 
 def installed_sections() -> list[str]:
     """Return the names of all sections in the order of the file, those of installed formats among them."""
-    formats = [f"{OF_FORMAT}{name}" for name, format in installed(FORMATS) if format_options(format)]
+    return sections_with([f"{OF_FORMAT}{name}" for name, format in installed(FORMATS) if format_options(format)])
+
+
+def sections_with(formats: Sequence[str]) -> list[str]:
+    """Return the names of all sections in the order of the file, with these of formats."""
     return [one for section in SECTIONS for one in (section, *(formats if section == "format" else ()))]
