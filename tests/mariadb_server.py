@@ -116,7 +116,7 @@ class Server:
 
 
 @contextmanager
-def server() -> Iterator[Server]:
+def server(*settings: str) -> Iterator[Server]:
     """Return a server of its own, which ends with the block. The place is short, since a socket's path is."""
     try:
         _program("mariadb-install-db", "mysql_install_db")
@@ -130,7 +130,7 @@ def server() -> Iterator[Server]:
     made = Server(place)
     try:
         made.make()
-        made.start()
+        made.start(*settings)
         yield made
     finally:
         made.stop()

@@ -36,6 +36,12 @@ _CONNECT_ADVICE: Final = {
     "(1862,": "the password has expired: set a new one",
     "caching_sha2_password": "this is most likely MySQL, which is not supported: use MariaDB",
 }
+_REFUSED_BY: Final = {
+    "(1665,": "a server whose binary log takes statements alone, and none of a session that is READ COMMITTED, as ours "
+    "are: set binlog_format = MIXED, or ROW",
+    "(1419,": "a server with a binary log, where not everybody may make triggers: set "
+    "log_bin_trust_function_creators = 1, or grant SUPER",
+}
 _PASSING: Final = frozenset(
     {
         *(1205, 1213),  # a lock that another session holds for too long, a deadlock
@@ -51,8 +57,8 @@ _PASSING: Final = frozenset(
 )
 """The numbers of errors that pass."""
 _NO_RIGHT: Final = frozenset({1044, 1045, 1142, 1143, 1227, 1370})
-_OTHERWISE_REFUSED: Final = frozenset({1364, 1792})
-"""A column without a value, a transaction that may write nothing: what is looked at once the rights are there."""
+_OTHERWISE_REFUSED: Final = frozenset({1290, 1364, 1792})
+"""A column without a value, a transaction or a server that may write nothing: what is looked at beside the rights."""
 
 _TRIED: Final = {
     "SELECT": "EXPLAIN SELECT 1 FROM {table} WHERE 1 = 0",
@@ -68,6 +74,7 @@ class MariaDBSessions(Dialect):
     driver = "mariadb+pymysql"
     package = "eventlog-publisher[mariadb]"
     connect_advice: ClassVar = _CONNECT_ADVICE
+    refused_by: ClassVar = _REFUSED_BY
     session = (
         "SET NAMES utf8mb4 COLLATE utf8mb4_bin",
         # A publisher that stays in a snapshot would never see a new row.
