@@ -11,6 +11,7 @@ import mariadb_server
 import pytest
 import sqlalchemy as sa
 from platforms import Logged, Platform
+from shared import Run
 
 from eventlog.errors import ConfigError
 from eventlog.sql import migrations
@@ -81,6 +82,9 @@ MODES = (
     "PAD_CHAR_TO_FULL_LENGTH",
     "EMPTY_STRING_IS_NULL",
     "ORACLE",
+    "TRADITIONAL",
+    "STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE",
+    "NO_AUTO_VALUE_ON_ZERO,HIGH_NOT_PRECEDENCE",
 )
 
 
@@ -115,6 +119,17 @@ def test_a_zero_date_of_a_column_that_is_never_null_is_logged(mariadb: Platform)
     mariadb.watch("t")
     rows = in_mode(mariadb, "INSERT INTO t VALUES (1, 0, 0)")
     assert [row[4] for row in rows] == ["0000-00-00", "0000-00-00 00:00:00"]
+
+
+def test_zero_dates_that_are_there_hinder_no_writer_that_is_strict(mariadb: Platform) -> None:
+    mariadb.run("CREATE TABLE t (k int PRIMARY KEY, v date, w int)")
+    mariadb.watch("t")
+    in_mode(mariadb, "INSERT INTO t VALUES (1, 0, 1), (2, '2024-02-00', 1)")
+    strict = "TRADITIONAL"
+    assert in_mode(mariadb, "UPDATE t SET w = 2 WHERE k = 1", mode=strict) == [(2, KEY, "w", "1", "2")]
+    assert in_mode(mariadb, "UPDATE t SET v = NULL WHERE k = 1", mode=strict) == [(2, KEY, "v", "0000-00-00", None)]
+    (changed,) = in_mode(mariadb, "UPDATE t SET v = '2024-03-01' WHERE k = 2", mode=strict)
+    assert changed == (2, "k=2", "v", "2024-02-00", "2024-03-01")
 
 
 def test_columns_that_are_stored_are_logged_and_virtual_ones_are_not(mariadb: Platform) -> None:
@@ -183,6 +198,36 @@ def test_a_user_without_a_right_on_the_log_writes_and_is_logged(
     with sa.create_engine(url, poolclass=sa.NullPool).begin() as conn:
         conn.exec_driver_sql("INSERT INTO t VALUES (1, 'a')")
     assert [row.perpetrator for row in names.rows()] == ["clerk"]
+
+
+@pytest.mark.parametrize(
+    "statement", ["TRUNCATE t", "ALTER TABLE t EXCHANGE PARTITION p WITH TABLE other", "ALTER TABLE t DROP PARTITION p"]
+)
+def test_what_fires_no_trigger_is_mended_by_resync(mariadb: Platform, run: Run, statement: str) -> None:
+    mariadb.run(
+        "CREATE TABLE t (k int PRIMARY KEY, v int) PARTITION BY RANGE (k)"
+        " (PARTITION p VALUES LESS THAN (10), PARTITION q VALUES LESS THAN MAXVALUE)",
+        "CREATE TABLE other (k int PRIMARY KEY, v int)",
+        "INSERT INTO other VALUES (3, 3)",
+    )
+    plan = mariadb.watch("t")
+    assert any("TRUNCATE" in said for said in plan.not_captured)
+    mariadb.run("INSERT INTO t VALUES (1, 1), (2, 2), (20, 20)")
+    mariadb.rows()
+    # By itself: in a transaction of several statements the server waits for itself.
+    with mariadb.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as conn:
+        conn.exec_driver_sql(statement)
+    assert mariadb.rows() == []
+    mariadb.config()
+    with mariadb.engine.connect() as conn:
+        there = {f"k={k}" for (k,) in conn.exec_driver_sql("SELECT k FROM t")}
+    file = str(mariadb.place / "eventlog.toml")
+    for command in (["t", "--deleted"], ["t"]):
+        code, _, error = run("-c", file, "resync", *command)
+        assert code == 0, error
+    rows = mariadb.rows()
+    assert {str(row.table_key) for row in rows if row.event_type == 4} == {"k=1", "k=2", "k=20"} - there
+    assert {str(row.table_key) for row in rows if row.event_type != 4} >= there
 
 
 # --- keys -------------------------------------------------------------------------------------------------------------
