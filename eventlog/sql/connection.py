@@ -1,6 +1,7 @@
-"""The databases that eventlog speaks to: from a name or URL to a dialect, from there to sessions, and their errors.
+"""The databases that eventlog supports: from a name or URL to a dialect, from there to sessions,
+and their errors.
 
-The sessions are set up for reading the log and its values.
+Sessions are set up for reading the log and its values.
 """
 
 from __future__ import annotations
@@ -33,22 +34,22 @@ from eventlog.sql.dialect import Dialect
 SUPPORTED: Final = ("postgresql", "oracle", "sqlite", "mariadb")
 """The databases, by the names of their packages below ``eventlog.sql.dialects``."""
 _EMBEDDED: Final = "embedded"
-"""The scheme of ``embedded:///DIRECTORY``: a PostgreSQL of its own in a directory."""
+"""The scheme of ``embedded:///DIRECTORY``: a PostgreSQL with its data in that directory."""
 _ALIASES: Final = {"postgres": "postgresql", _EMBEDDED: "postgresql"}
 _REFUSED: Final = {
     "mysql": "MySQL is not supported: the suite has not run on it, and MariaDB's sequences and defaults are not its "
     "own; of a MariaDB write mariadb://user@host:3306/database"
 }
-"""Databases that are near to a supported one, and why they are refused."""
+"""Databases that resemble a supported one, and the reasons why they are refused."""
 
 SECRET: Final = "EVENTLOG_DATABASE_PASSWORD or url_file"  # noqa: S105 - where it belongs
-"""Where the password of the configured database belongs."""
+"""The place of the configured database's password."""
 
 _statements = logging.getLogger("eventlog.statements")
 
 
 def load_dialect(name: str) -> Dialect:
-    """The dialect of this name. Raises ConfigError that names the supported ones."""
+    """Return the dialect of this name. Raises ConfigError that names the supported ones."""
     known = _ALIASES.get(name, name)
     if known in _REFUSED:
         raise ConfigError(_REFUSED[known])
@@ -59,12 +60,16 @@ def load_dialect(name: str) -> Dialect:
 
 
 def dialect_of(url: str | URL) -> Dialect:
-    """The dialect of a database URL, such as ``postgresql://user@host/db``. Raises ConfigError."""
+    """Return the dialect of a database URL, such as ``postgresql://user@host/db``. Raises
+    ConfigError.
+    """
     return load_dialect(parse_url(url).drivername.partition("+")[0])
 
 
 def parse_url(url: str | URL) -> URL:
-    """A URL in its parts. Raises ConfigError, without the text, which may hold a password."""
+    """Parse a URL into its parts. Raises ConfigError without the text, which may contain a
+    password.
+    """
     try:
         return make_url(url)
     except (ArgumentError, ValueError):
@@ -72,15 +77,17 @@ def parse_url(url: str | URL) -> URL:
 
 
 def connect(url: str | URL, *, password: str | None = None, connect_timeout: int = 10, secret: str = SECRET) -> Engine:
-    """An engine for ``url`` (``postgresql://user@host/database``). It keeps no connections: each one asked for is new.
+    """Return an engine for ``url`` (``postgresql://user@host/database``). It keeps no connections:
+    each one is new.
 
-    ``password`` takes the place of the URL's; ``secret`` says where it belongs, for messages; ``connect_timeout`` in
-    seconds. ``embedded:///DIRECTORY`` is a PostgreSQL of its own there, started if it does not run and stopped when
-    this process ends. The sessions show values as the triggers write them (spec/triggers.md 6).
+    ``password`` replaces that of the URL; ``secret`` names its place, for messages;
+    ``connect_timeout`` is in seconds. ``embedded:///DIRECTORY`` is a PostgreSQL with its data
+    there, started if it does not run and stopped when this process ends. The sessions return values
+    as the triggers write them (spec/triggers.md 6).
 
-    No connection is made yet: ``Engine.connect`` raises DatabaseAway when the server cannot be reached, DatabaseError
-    when it refuses, without secrets. Raises ConfigError for a URL that cannot be read or names a database or driver
-    that is not supported or not installed.
+    No connection is made yet. ``Engine.connect`` raises DatabaseAway if the server cannot be
+    reached, DatabaseError if it refuses, without secrets. Raises ConfigError for a URL that cannot
+    be read or names a database or driver that is not supported or not installed.
     """
     parsed = parse_url(url)
     if parsed.drivername == _EMBEDDED:
@@ -99,8 +106,8 @@ def connect(url: str | URL, *, password: str | None = None, connect_timeout: int
         engine = create_engine(
             parsed,
             poolclass=NullPool,
-            # A session that is given back ends, and its transaction with it: it is not rolled back first, which logs a
-            # traceback where the server is gone.
+            # A session that is given back ends, and its transaction with it. It is not rolled back
+            # first, which would log a traceback if the server is gone.
             pool_reset_on_return=None,
             hide_parameters=True,
             connect_args=dict(dialect.connect_args(connect_timeout)),
@@ -132,17 +139,18 @@ def connect(url: str | URL, *, password: str | None = None, connect_timeout: int
     def explain(context: ExceptionContext) -> None:
         if context.connection is None:
             raise _not_connected(dialect, parsed, context.original_exception, secret) from context.original_exception
-        if isinstance(context.original_exception, OSError):  # of the socket, in the middle of a statement
+        if isinstance(context.original_exception, OSError):  # an error of the socket, in the middle of a statement
             raise DatabaseAway(f"the database failed or is gone: {context.original_exception}") from None
 
     return engine
 
 
 def connect_any(url: str) -> Engine:
-    """An engine that keeps no connections, for any database of SQLAlchemy: where the tables of another format lie.
+    """Return an engine that keeps no connections, for any database of SQLAlchemy that holds tables
+    of another format.
 
-    A URL that names no driver gets that of its dialect, if it is one of ours. Raises ConfigError for a URL that cannot
-    be used, without its secrets.
+    A URL without a driver gets that of its dialect, if the dialect is one of ours. Raises
+    ConfigError for an unusable URL, without its secrets.
     """
     try:
         parsed, arguments = make_url(url), None
@@ -170,9 +178,10 @@ def connect_any(url: str) -> Engine:
 
 @contextmanager
 def any_database_errors(place: str) -> Iterator[None]:
-    """Turn errors of an engine of ``connect_any`` into DatabaseAway (worth trying again) or DatabaseError.
+    """Turn errors of an engine of ``connect_any`` into DatabaseAway (worth trying again) or
+    DatabaseError.
 
-    ``place``: the database for messages, which name neither statements nor values.
+    ``place`` is the database for messages, which contain neither statements nor values.
     """
     try:
         yield
@@ -205,11 +214,12 @@ def _connect_by(
     translated: Callable[[OSError], DatabaseError],
     made: Callable[[Any], None] = lambda _: None,
 ) -> None:
-    """Have connections made with the arguments that a dialect gives the driver, if it gives any beside SQLAlchemy.
+    """Let an engine connect with the driver arguments of a dialect (``given``), None = those of
+    SQLAlchemy.
 
-    ``translated``: what is raised in place of an error of a socket. Some drivers let these through as they are, and
-    SQLAlchemy knows the drivers' own errors alone. ``made``: is given each connection before SQLAlchemy asks it
-    anything.
+    ``translated`` makes the error to raise in place of a socket error. Some drivers pass these
+    through, and SQLAlchemy knows only the drivers' own errors. ``made`` is called with each
+    connection before SQLAlchemy uses it.
     """
 
     @event.listens_for(engine, "do_connect")
@@ -229,14 +239,15 @@ def _connect_by(
 def will_write(conn: Connection) -> None:
     """Mark a session whose transactions are going to write.
 
-    Where a database takes one writer at a time, each then waits for its turn at its beginning: one that begins with
-    reading is refused its first write if another has written meanwhile.
+    In a database with one writer at a time, each then waits for its turn at its beginning. A
+    transaction that begins with reading would be refused its first write if another has written
+    meanwhile.
     """
     conn.info[WRITES] = True
 
 
 def describe(url: URL) -> str:
-    """Database and server of a URL for messages: no user and no secret."""
+    """Return database and server of a URL for messages, without user and secret."""
     if "server" not in dialect_of(url).capabilities:
         return f"database file {url.database!r}"
     host = url.host or url.query.get("host") or "the local socket"
@@ -245,7 +256,7 @@ def describe(url: URL) -> str:
 
 
 def reason_of(error: BaseException, url: URL) -> str:
-    """What a driver's error says, on one line and without the password of the URL."""
+    """Return the text of a driver's error on one line, without the password of the URL."""
     reason = " ".join(str(error).split())
     return without_secrets(reason, [str(url.password)]) if url.password else reason
 
@@ -271,10 +282,12 @@ _READ_ONLY: Final = "25006"
 TO_THE_PRIMARY: Final = (
     "let the database URL lead to the primary (?target_session_attrs=read-write finds it among several hosts)"
 )
-"""What to do where nothing can be written."""
+"""The advice if nothing can be written."""
 _RIGHT_ADVICE: Final = "have the right granted: `eventlog doctor` names what is missing"
 AS_OWNER: Final = f"run this as the owner, or {_RIGHT_ADVICE}"
-"""What to do where a command of the owner lacks a right. Who publishes is another user, and must be one."""
+"""The advice if a command of the owner lacks a right. The publisher's user is another one, and must
+be.
+"""
 
 
 @contextmanager
@@ -303,7 +316,8 @@ def _translated(
     for sign, cause in dialect.refused_by.items():
         if sign in line:
             return DatabaseError(f"the database is reached through {cause} ({line})")
-    # Deadlocks, cancelled statements, a full disk and shutdowns are operational errors too, and pass.
+    # Deadlocks, cancelled statements, a full disk and shutdowns are operational errors, too, and
+    # pass.
     is_operational = isinstance(error, driver.OperationalError | driver.InterfaceError)
     if invalidated or (is_operational and not dialect.refuses(error)) or dialect.passes(error):
         return DatabaseAway(f"the database failed or is gone: {line}")
@@ -315,10 +329,12 @@ def _translated(
 
 
 def is_pooled(conn: Connection, dialect: Dialect) -> bool:
-    """Whether the transactions of this connection may run in different sessions. Ends its transaction.
+    """Return True if the transactions of this connection may run in different sessions. Ends its
+    transaction.
 
-    A second connection begins a transaction. A pool lends it the session that this one has just let go, or lends this
-    one another session from then on; a database that is spoken to directly does neither.
+    A second connection begins a transaction. A pool lends it the session that this one has just
+    released, or lends this one another session from then on. A direct connection to the database
+    does neither.
     """
     session = dialect.session_id(conn)
     conn.commit()
@@ -328,15 +344,17 @@ def is_pooled(conn: Connection, dialect: Dialect) -> bool:
                 return True
             pooled = dialect.session_id(conn) != session
     except DatabaseError:
-        if conn.invalidated:  # it is this one that is lost
+        if conn.invalidated:  # this connection itself is lost
             raise
-        # The server lets no second connection in: as far as this one can tell.
+        # The server accepts no second connection, so only this one's session can be compared.
         pooled = dialect.session_id(conn) != session
     conn.commit()
     return pooled
 
 
 def refuse_pooling(conn: Connection, dialect: Dialect, place: str) -> None:
-    """Raise DatabaseError if ``is_pooled``. ``place``: database and server for the message, without secrets."""
+    """Raise DatabaseError if ``is_pooled``. ``place`` is database and server for the message,
+    without secrets.
+    """
     if is_pooled(conn, dialect):
         raise DatabaseError(f"{place} is reached through {CHANGING_POOL}")

@@ -1,4 +1,5 @@
-"""The consumers of a log: their lines in ``<log>_consumer``, and where a new one begins (spec/event-log.md 13).
+"""The consumers of a log: their lines in ``<log>_consumer``, and the beginning of a new one
+(spec/event-log.md 13).
 
 No function commits: the caller decides what belongs to one transaction.
 """
@@ -29,18 +30,20 @@ NOW: Final = "now"
 FIRST: Final = "first"
 SNAPSHOT: Final = "snapshot"
 _KNOWN: Final = "eventlog_consumers"
-"""Key of ``Connection.info``: logs whose table of consumers was found."""
+"""The key in ``Connection.info`` of the logs whose table of consumers was found."""
 
 
 class Again(NamedTuple):
-    """What is to be sent once more: rows, by ranges of record_ids, and objects of the snapshot, by event-ids."""
+    """A request to send again: rows, by ranges of record_ids, and objects of the snapshot, by
+    event-ids.
+    """
 
     rows: Ranges = ()
     objects: Sequence[str] = ()
 
     @classmethod
     def decode(cls, text: str | None) -> Again:
-        """Read it from the column ``requeued``. Raises TypeError, ValueError for a text that is none."""
+        """Parse the column ``requeued``. Raises TypeError, ValueError for another text."""
         if text is None:
             return cls()
         told = json.loads(text)
@@ -51,11 +54,11 @@ class Again(NamedTuple):
 
 
 class ConsumerLine(NamedTuple):
-    """What the line of a consumer says. Times are UTC.
+    """The line of a consumer. Times are UTC.
 
-    ``begins``: where it began. ``moved``: when the set last changed. ``requeued``: what it is asked to send once more;
-    these rows are still in the set. ``loaded``: how far its snapshot (spec/event-log.md 13.3) is, None = it has none
-    any more.
+    ``begins`` is where it began, ``moved`` when its set last changed. ``requeued`` is what it is
+    asked to send again; these rows are still in the set. ``loaded`` is the progress of its snapshot
+    (spec/event-log.md 13.3), None = it has no snapshot any more.
     """
 
     name: str
@@ -75,7 +78,7 @@ def _consumers(log: LogTable) -> sa.TableClause:
 
 
 def has_table(conn: Connection, log: LogTable) -> bool:
-    """Whether the log has a table of consumers."""
+    """Return True if the log has a table of consumers."""
     known: set[LogTable] = conn.info.setdefault(_KNOWN, set())
     if log not in known and sa.inspect(conn).has_table(quoted(log.consumer_table), log.schema):
         known.add(log)
@@ -83,7 +86,7 @@ def has_table(conn: Connection, log: LogTable) -> bool:
 
 
 def check_possible(conn: Connection, dialect: Dialect, log: LogTable) -> None:
-    """Raise LogTableError if the log can have no consumers (spec/event-log.md 13.5)."""
+    """Raise LogTableError if the log cannot have consumers (spec/event-log.md 13.5)."""
     if "consumers" not in dialect.capabilities:
         raise LogTableError(
             f"the log {log} can have no consumers: {dialect.name} does not tell which transactions have written it and "
@@ -104,7 +107,9 @@ def check_possible(conn: Connection, dialect: Dialect, log: LogTable) -> None:
 
 
 def read_consumers(conn: Connection, log: LogTable) -> list[ConsumerLine]:
-    """All consumers by name; none if the log has no table of them. Raises DatabaseError for a line that is no line."""
+    """Return all consumers by name, none if the log has no table for them. Raises DatabaseError for
+    an unreadable line.
+    """
     if not has_table(conn, log):
         return []
     table = _consumers(log)
@@ -112,7 +117,9 @@ def read_consumers(conn: Connection, log: LogTable) -> list[ConsumerLine]:
 
 
 def read_consumer(conn: Connection, log: LogTable, name: str) -> ConsumerLine | None:
-    """The line of a consumer, None if it is not registered. Raises DatabaseError for a line that is no line."""
+    """Return the line of a consumer, None if it is not registered. Raises DatabaseError for an
+    unreadable line.
+    """
     table = _consumers(log)
     row = conn.execute(sa.select(*table.c).where(table.c.name == name)).first()
     return None if row is None else _line(tuple(row))
@@ -133,7 +140,9 @@ def _line(row: Sequence[Any]) -> ConsumerLine:
 
 
 def done_by_consumers(conn: Connection, dialect: Dialect, log: LogTable) -> dict[str, RecordSet]:
-    """What each consumer has done, under the lock that keeps new ones away to the end of the transaction."""
+    """Return the rows that each consumer has done, under the lock that keeps new consumers away to
+    the end of the transaction.
+    """
     if not has_table(conn, log):
         return {}
     dialect.lock_removing(conn, log)
@@ -145,14 +154,16 @@ def done_by_consumers(conn: Connection, dialect: Dialect, log: LogTable) -> dict
 
 
 def has_consumers(conn: Connection, log: LogTable) -> bool:
-    """Whether any consumer is registered."""
+    """Return True if any consumer is registered."""
     return conn.execute(sa.select(_consumers(log).c.name).limit(1)).first() is not None
 
 
 def register(conn: Connection, dialect: Dialect, log: LogTable, name: str, begins: str) -> None:
-    """Write the line of a new consumer, under the lock that who deletes shares (spec/event-log.md 13.2, 13.4).
+    """Write the line of a new consumer, under the lock that deleting transactions share
+    (spec/event-log.md 13.2, 13.4).
 
-    ``begins``: now, first, snapshot or a record_id. Raises ConfigError for a record_id that was removed.
+    ``begins`` is now, first, snapshot or a record_id. Raises ConfigError for a record_id that was
+    removed.
     """
     dialect.lock_registering(conn, log)
     table = _consumers(log)
@@ -163,24 +174,27 @@ def register(conn: Connection, dialect: Dialect, log: LogTable, name: str, begin
 
 
 def reset(conn: Connection, dialect: Dialect, log: LogTable, name: str, begins: str) -> None:
-    """Write the line of a consumer anew, as when it was registered. Its in-flight lines are the caller's."""
+    """Write the line of a consumer anew, as at its registration. Its in-flight lines are left to
+    the caller.
+    """
     forget(conn, log, name)
     register(conn, dialect, log, name, begins)
 
 
 def forget(conn: Connection, log: LogTable, name: str) -> bool:
-    """Take the line of a consumer away; whether there was one."""
+    """Delete the line of a consumer, and return whether there was one."""
     table = _consumers(log)
     return conn.execute(sa.delete(table).where(table.c.name == name)).rowcount > 0
 
 
 def first_set(conn: Connection, dialect: Dialect, log: LogTable, begins: str) -> RecordSet:
-    """The set of a consumer that begins now, or somewhere else."""
+    """Return the first set of a consumer that begins at ``begins``."""
     if begins == FIRST:
         return RecordSet()
     if begins in (NOW, SNAPSHOT):
         highest = _highest(conn, log)
-        # After the highest: who has drawn a number below it is among the writers, or can be seen by now.
+        # The writers are read after the highest number: a transaction that drew a number below it
+        # is among them, or its rows are visible by now.
         if dialect.open_writers(conn, log):
             return RecordSet(0, _visible(conn, log))
         return RecordSet(highest)
@@ -199,7 +213,7 @@ def _highest(conn: Connection, log: LogTable) -> int:
 
 
 def _visible(conn: Connection, log: LogTable) -> list[tuple[int, int]]:
-    """All record_ids that one statement sees, as ranges."""
+    """Return all record_ids that one statement sees, as ranges."""
     record_id = column_of(log, "record_id")
     number = (record_id - sa.func.row_number().over(order_by=record_id)).label("island")
     numbered = sa.select(record_id.label("record_id"), number).where(record_id > 0).subquery()
@@ -208,16 +222,16 @@ def _visible(conn: Connection, log: LogTable) -> list[tuple[int, int]]:
     return [(int(low), int(high)) for low, high in conn.execute(ranges)]
 
 
-# --- while it runs ----------------------------------------------------------------------------------------------------
+# --- while a consumer runs --------------------------------------------------------------------------------------------
 
 
 def write_done(conn: Connection, dialect: Dialect, log: LogTable, name: str, done: RecordSet, *, moved: bool) -> None:
-    """Write the set over the one that stands in the line. ``moved``: rows have joined it."""
+    """Replace the set in the line of a consumer. ``moved`` says that rows have joined it."""
     _write(conn, dialect, log, name, {"done": done.encode(), "recent": None}, moved=moved)
 
 
 def write_recent(conn: Connection, dialect: Dialect, log: LogTable, name: str, recent: RecordSet) -> None:
-    """Write what has joined the set since it was written as a whole."""
+    """Write the rows that have joined the set since it was last written as a whole."""
     _write(conn, dialect, log, name, {"recent": recent.encode()}, moved=True)
 
 
@@ -232,20 +246,20 @@ def _write(
 
 
 def pop_requeued(conn: Connection, log: LogTable, name: str) -> Again:
-    """Return what the consumer is asked to send once more, which its line asks for no more then."""
+    """Return the consumer's request to send again, and clear it in its line."""
     table = _consumers(log)
     row = conn.execute(sa.select(table.c.requeued).where(table.c.name == name)).first()
     if row is None:
         raise _gone(log, name)
     if row.requeued is None:
         return Again()
-    # What is asked for meanwhile stays for the next time.
+    # A request that is made meanwhile stays for the next time.
     asked = sa.update(table).where(table.c.name == name, table.c.requeued == row.requeued).values(requeued=None)
     return Again.decode(row.requeued) if conn.execute(asked).rowcount else Again()
 
 
 def ask_again(conn: Connection, log: LogTable, name: str, ranges: Ranges, objects: Sequence[str] = ()) -> None:
-    """Ask a consumer to send rows and objects once more, beside those that were asked for before."""
+    """Ask a consumer to send rows and objects again, in addition to earlier requests."""
     table = _consumers(log)
     line = conn.execute(sa.select(table.c.requeued).where(table.c.name == name).with_for_update()).first()
     if line is None:
@@ -258,13 +272,15 @@ def ask_again(conn: Connection, log: LogTable, name: str, ranges: Ranges, object
 
 
 def loading(conn: Connection, log: LogTable, name: str) -> tuple[datetime, dict[str, Any]] | None:
-    """When a consumer was registered, and how far its snapshot is; None if it has none any more."""
+    """Return when a consumer was registered, and the progress of its snapshot; None if it has no
+    snapshot any more.
+    """
     line = read_consumer(conn, log, name)
     return None if line is None or line.loaded is None else (line.begun, line.loaded)
 
 
 def write_loaded(conn: Connection, log: LogTable, name: str, loaded: dict[str, Any] | None) -> None:
-    """Write how far the snapshot of a consumer is; None = it is at its end."""
+    """Write the progress of a consumer's snapshot; None = it is complete."""
     table = _consumers(log)
     text = None if loaded is None else json.dumps(loaded)
     if not conn.execute(sa.update(table).where(table.c.name == name).values(loaded=text)).rowcount:
@@ -278,16 +294,16 @@ def _gone(log: LogTable, name: str) -> DatabaseError:
 _MOST_RANGES: Final = 500
 """Ranges of record_ids that a statement bears: SQLite takes an expression of up to a thousand parts."""
 PUT_BACK: Final = "requeued"
-"""The code of an error line that says that its row or object is refused no longer."""
+"""The code of an error line which says that its row or object is no longer refused."""
 _AGAIN: Final = "to be sent once more"
 
 
 def requeue_for(
     conn: Connection, log: LogTable, line: ConsumerLine, ids: Ranges, *, force: bool = False, dry: bool = False
 ) -> Requeued:
-    """Have a consumer send rows once more that it has done (spec/event-log.md 13.4).
+    """Ask a consumer to send again rows that it has done (spec/event-log.md 13.4).
 
-    Refused, unless ``force``, are rows of types 1 to 3 whose object has a later row that it has done.
+    Rows of types 1 to 3 whose object has a later row that is done are refused, unless ``force``.
     """
     again, refused = list[int](), list[RefusedRow]()
     for part in range(0, len(ids), _MOST_RANGES):
@@ -304,15 +320,16 @@ def requeue_for(
 
 
 def _chosen(conn: Connection, log: LogTable, done: RecordSet, ids: Ranges) -> tuple[list[int], list[RefusedRow]]:
-    """The record_ids that are done, and rows that are refused: their objects have later rows that are done.
+    """Return the chosen record_ids that are done, and the refused rows, whose objects have later
+    rows done; both ascending.
 
-    The database tells the rows of the objects; which of them are done is seen here, since no statement bears a set of
-    any number of ranges.
+    The database returns the rows of the objects. Python decides which of them are done, since no
+    statement can bind a set with any number of ranges.
     """
     record_id, event_type, table_name, table_key = (column_of(log, field).label(field) for field in RefusedRow._fields)
     is_chosen = sa.or_(*(record_id.between(first, last) for first, last in ids))
     chosen = sa.case((is_chosen, 1), else_=0).label("chosen")
-    # By a window, which reads and sorts the log once, whatever its statistics say.
+    # A window function reads and sorts the log once, whatever its statistics say.
     of_object = sa.func.max(sa.case((is_chosen, 1), else_=0)).over(partition_by=[table_name, table_key])
     rows = sa.select(record_id, event_type, table_name, table_key, chosen, of_object.label("of_object")).subquery(
         "logged"
@@ -335,29 +352,31 @@ def _chosen(conn: Connection, log: LogTable, done: RecordSet, ids: Ranges) -> tu
 
 
 def requeue_objects_for(conn: Connection, log: LogTable, line: ConsumerLine, event_ids: Sequence[str]) -> None:
-    """Have a consumer send objects of its snapshot once more, with the values of then (spec/event-log.md 13.4)."""
+    """Ask a consumer to send objects of its snapshot again, with the values of that later time
+    (spec/event-log.md 13.4).
+    """
     if event_ids:
         ask_again(conn, log, line.name, (), event_ids)
         add_object_errors(conn, log, [(one, PUT_BACK, _AGAIN) for one in event_ids], line.name)
 
 
-# --- what it has not done ---------------------------------------------------------------------------------------------
+# --- rows that a consumer has not done --------------------------------------------------------------------------------
 
 
 def behind(done: RecordSet, dialect: Dialect, last: int | None = None, limit: int | None = None) -> Window:
-    """The window of all rows outside a set, up to a record_id (spec/event-log.md 13.1)."""
+    """Return the window of all rows outside a set, up to a record_id (spec/event-log.md 13.1)."""
     greatest = dialect.last_record_id if last is None else last
     return Window(1, last, limit, gaps=tuple(done.gaps(greatest)))
 
 
 def shown_ids(conn: Connection, dialect: Dialect, log: LogTable, window: Window) -> list[int]:
-    """The record_ids of a window."""
+    """Return the record_ids of a window."""
     fields = ("record_id", "event_type")
     return [record_id for piece in dialect.read_fields(conn, log, window, fields) for record_id, _ in piece]
 
 
 def count_behind(conn: Connection, dialect: Dialect, log: LogTable, done: RecordSet, most: int) -> int:
-    """How many rows are outside of a set, counted up to ``most``."""
+    """Return the number of rows outside a set, counted up to ``most``."""
     window = behind(done, dialect, limit=most)
     undone = dialect.window_statement(log, window, ("record_id",))
     counted = f"SELECT COUNT(*) FROM ({undone}) AS undone"  # noqa: S608 - a statement of the dialect
@@ -366,5 +385,5 @@ def count_behind(conn: Connection, dialect: Dialect, log: LogTable, done: Record
 
 
 def highest_row(conn: Connection, log: LogTable) -> int | None:
-    """The highest record_id, None if there is no row."""
+    """Return the highest record_id, None if there is no row."""
     return _highest(conn, log) or None

@@ -1,7 +1,8 @@
 # ruff: noqa: B027 - what most databases leave empty
-"""What differs between databases as such: sessions, names, values, the catalogue; what a log is made of, and its lock.
+"""The differences between databases as such: sessions, names, values, the catalogue, the tables of
+a log, and its lock.
 
-``Dialect`` adds what is done with a log that is there.
+``Dialect`` adds the operations on an existing log.
 """
 
 from __future__ import annotations
@@ -24,13 +25,15 @@ from eventlog.sql.log_table import LogTable, quoted
 from eventlog.sql.statements import fetch, fetch_chunks, qualified, quote_identifier, run_as_it_stands
 
 WRITES: Final = "eventlog_writes"
-"""Key of ``Connection.info``: the transactions of this session are going to write (``eventlog.sql.connection``)."""
+"""The key in ``Connection.info`` that marks a session whose transactions write
+(``eventlog.sql.connection``).
+"""
 
 CHANGING_POOL: Final = (
     "a connection pool that changes sessions between transactions: the lock that keeps a second publisher away would "
     "not hold; connect to the database itself, or to a pool in session mode"
 )
-"""What the log cannot be reached through, and the way out."""
+"""The pool through which the log cannot be reached, and the way out."""
 
 CAPABILITIES: Final[Mapping[str, str]] = {
     "server": "the database is a server, not a file",
@@ -60,47 +63,54 @@ CAPABILITIES: Final[Mapping[str, str]] = {
     "wake": "a writer wakes a publisher that sleeps (spec/triggers.md 8)",
     "consumers": "consumers read the log beside its publisher: who has written it and is open can be told",
 }
-"""What a database may be able to do: names for ``SqlDatabase.capabilities``, and what each means."""
+"""The capabilities of databases: names for ``SqlDatabase.capabilities``, and their meanings."""
 
 _ALL_RIGHTS: Final = ("SELECT", "INSERT", "UPDATE", "DELETE")
 
 
 class Wake(Protocol):
-    """How a database wakes a publisher that sleeps (spec/triggers.md 8). ``Dialect.wake`` is one."""
+    """The means by which a database wakes a sleeping publisher (spec/triggers.md 8).
+    ``Dialect.wake`` is one.
+    """
 
     def create(self, log: LogTable) -> Sequence[str]:
-        """The statements that make the trigger of the log, or replace it."""
+        """Return the statements that make the trigger of the log, or replace it."""
 
     def drop(self, log: LogTable) -> Sequence[str]:
-        """The statements that drop what ``create`` makes, also if the log is gone already."""
+        """Return the statements that drop the results of ``create``, also if the log is gone
+        already.
+        """
 
     def may_create(self, conn: Connection, log: LogTable) -> bool:
-        """Whether this session has the rights for ``create``."""
+        """Return True if this session has the rights for ``create``."""
 
     def missing(self, conn: Connection, log: LogTable) -> str | None:
-        """Why no writer notifies, for people; None if writers do."""
+        """Return why no writer notifies, for people; None if writers do."""
 
     def listen(self, conn: Connection, log: LogTable) -> None:
-        """Hear the notifications for this log from the end of the transaction on."""
+        """Receive the notifications for this log from the end of the transaction on."""
 
     def fall_asleep(self, conn: Connection, log: LogTable) -> bool:
-        """Let writers notify from now on; False while a writer is open that will not."""
+        """Let writers notify from now on. Returns False while a writer is open that will not."""
 
     def wake_up(self, conn: Connection, log: LogTable) -> None:
-        """End what ``fall_asleep`` began, after it has returned True: writers notify no more."""
+        """Stop the notifications after ``fall_asleep`` has returned True."""
 
     def socket(self, conn: Connection) -> int:
-        """The descriptor that becomes readable when a notification comes, or when the connection is lost."""
+        """Return the descriptor that becomes readable when a notification arrives, or when the
+        connection is lost.
+        """
 
     def heard(self, conn: Connection) -> bool:
-        """Whether a notification has come since the last call; does not wait."""
+        """Return True if a notification has arrived since the last call, without waiting."""
 
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """Where the tables and the indexes of a log are made, and what its indexes and constraints are called.
+    """The place of a log's tables and indexes, and the names of its indexes and constraints.
 
-    ``names``: by the name that they have of themselves. All are written as in SQL: without quotes in any case.
+    ``names`` maps their default names to the wanted ones. All are written as in SQL: without quotes
+    in any case.
     """
 
     tablespace: str | None = None
@@ -112,55 +122,64 @@ class Storage:
 
 
 class SqlDatabase(ABC):
-    """A database: how it is connected to, how it writes names and values, what tables it has and a log is made of."""
+    """A database: how to connect to it, how it writes names and values, which tables it has, and
+    what a log consists of.
+    """
 
-    # What it is
+    # Identity
 
     name: str
     capabilities: frozenset[str]
-    """Names of ``CAPABILITIES``."""
+    """The names of ``CAPABILITIES`` that the database has."""
     driver: str
-    """The SQLAlchemy driver name that its URLs get."""
+    """The SQLAlchemy driver name of its URLs."""
     package: str = "eventlog-publisher"
-    """What to install for the driver."""
+    """The package to install for the driver."""
     connect_advice: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    """What to do, by a part of the driver's message; ``{secret}`` in it: where the password belongs."""
+    """Advice by a part of the driver's message; ``{secret}`` in it stands for the place of the
+    password.
+    """
     refused_by: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    """What else than the database refuses a statement, with the way out, by a part of the driver's message."""
+    """Other causes than the database that refuse a statement, with the way out, by a part of the
+    driver's message.
+    """
     session: Sequence[str] = ()
-    """The statements that pin a new session, so that values that are read have one text."""
+    """The statements that pin a new session, so that each value that is read has one text."""
     max_identifier: int
-    """In bytes."""
+    """The length of the longest identifier in bytes."""
     numbers_columns: bool = True
-    """Whether the columns of a table have an order of their own (spec/event-log.md 1.3)."""
+    """True if the columns of a table have an order of their own (spec/event-log.md 1.3)."""
     lacks: frozenset[Kind] = frozenset()
-    """The classes of column types that no version of it has."""
+    """The classes of column types that no version of the database has."""
     local_now: str
     """SQL of the server's local time."""
     utc_now: str
     """SQL of the time in UTC as event_time holds it."""
 
     engine_options: ClassVar[Mapping[str, Any]] = MappingProxyType({})
-    """What SQLAlchemy's dialect is given, by which it compiles."""
+    """The arguments of SQLAlchemy's dialect, by which it compiles."""
 
-    # The session
+    # Sessions
 
     @abstractmethod
     def connect_args(self, timeout: int) -> Mapping[str, object]:
-        """What the driver is given to connect within ``timeout`` seconds."""
+        """Return the driver arguments for connecting within ``timeout`` seconds."""
 
     def driver_arguments(self, url: URL) -> Mapping[str, object] | None:
-        """What the driver is given for a URL, in place of what SQLAlchemy makes of it; None = that is right.
+        """Return the driver arguments for a URL that replace those of SQLAlchemy; None = these are
+        right.
 
         Raises ConfigError for a URL that means nothing to the driver.
         """
         return None
 
     def name_session(self, driver_connection: Any) -> None:
-        """Tell the server what a new session is of, where the driver can. Raises ConfigError for another one."""
+        """Tell the server the purpose of a new session, if the driver can. Raises ConfigError for a
+        foreign server.
+        """
 
     def begin(self, conn: Connection) -> None:
-        """Begin a transaction, if the driver does not."""
+        """Begin a transaction if the driver does not."""
 
     def check_url(self, url: URL) -> None:
         """Raise ConfigError or DatabaseError for a URL that cannot lead to a log."""
@@ -170,104 +189,123 @@ class SqlDatabase(ABC):
         return True
 
     def prepare(self, url: URL) -> None:
-        """Make a database ready for a log, before the first migration, outside of any transaction."""
+        """Prepare a database for a log, before the first migration, outside of any transaction."""
 
     def refuses(self, error: BaseException) -> bool:
-        """Whether an operational error of the driver is the statement's own fault, so that trying again cannot help."""
+        """Return True if an operational error of the driver is the statement's own fault, so that
+        trying again cannot help.
+        """
         return False
 
     def passes(self, error: BaseException) -> bool:
-        """Whether another error of the driver is worth trying again."""
+        """Return True if another error of the driver is worth trying again."""
         return False
 
     def begin_publishing(self, conn: Connection) -> None:
-        """Give a publisher's session what others do not need, such as an end to waiting for a server that is silent."""
+        """Set up a publisher's session beyond others, such as a time-out for a silent server."""
 
     def read_only(self, conn: Connection) -> str | None:
-        """Why this session can write nothing, whatever its rights, in words; None if it can."""
+        """Return why this session cannot write, whatever its rights, in words; None if it can."""
         return None
 
     @abstractmethod
     def begin_reading(self, conn: Connection, seconds: int) -> None:
-        """Make the transaction that begins see one moment, change nothing, and no statement of it take longer."""
+        """Make the beginning transaction see one moment, change nothing, and bound the time of its
+        statements.
+        """
 
     @abstractmethod
     def session_id(self, conn: Connection) -> str:
-        """A text that no other session has at the same time."""
+        """Return a text that no other session has at the same time."""
 
     def current_user(self, conn: Connection) -> str:
-        """The user that triggers log as perpetrator, an empty text if they log none."""
+        """Return the user that triggers log as perpetrator, the empty text if they log none."""
         return ""
 
     def local_time(self, conn: Connection) -> datetime:
-        """The local time of the server, of its own zone and not of the session's."""
+        """Return the local time of the server, in its own zone rather than the session's."""
         return conn.execute(sa.select(sa.literal_column(self.local_now, sa.TIMESTAMP()))).scalar_one()
 
     # Names and values
 
     def quote(self, name: str) -> str:
-        """A name as an SQL identifier, always quoted (spec/triggers.md 9)."""
+        """Return a name as an SQL identifier, always quoted (spec/triggers.md 9)."""
         return quote_identifier(name)
 
     def qualified(self, schema: str | None, name: str) -> str:
-        """A name with its schema as SQL; a name without one is found in the session's current schema."""
+        """Return a name with its schema as SQL; a name without one is found in the session's
+        current schema.
+        """
         return qualified(schema, name, self.quote)
 
     def fold_name(self, name: str) -> str:
-        """A name that is written without quotes, as the database keeps it."""
+        """Return an unquoted name as the database keeps it."""
         return name
 
     def spelled(self, name: str) -> str:
-        """A name of SQLAlchemy and the configuration (lower case = without case), as the database keeps it."""
+        """Return a name of SQLAlchemy and the configuration (lower case = without case) as the
+        database keeps it.
+        """
         return str(name)
 
     @abstractmethod
     def value_text(self, column: Column, ref: str) -> str:
-        """SQL of a column's value as log text (spec/triggers.md 6). ``ref``: SQL of the column reference."""
+        """Return SQL of a column's value as log text (spec/triggers.md 6). ``ref`` is SQL of the
+        column reference.
+        """
 
     # The catalogue
 
     @abstractmethod
     def reflect(self, conn: Connection, schema: str | None) -> Database:
-        """The tables and views of one schema, None = the connection's current one.
+        """Return the tables and views of one schema, None = the connection's current one.
 
-        A foreign key to a table of another schema names it ``schema.table``. Raises DatabaseError if there is no such
-        schema.
+        A foreign key to a table of another schema names it ``schema.table``. Raises DatabaseError
+        if the schema does not exist.
         """
 
     def fingerprint(self, conn: Connection, catalog: Catalog) -> str | None:
-        """A text that changes when a column of the catalogue's tables comes, goes, or gets another name or type.
+        """Return a text that changes when a column of the catalogue's tables is added, dropped,
+        renamed or retyped.
 
-        By one quick statement; None = the tables are to be reflected to see it.
+        It takes one quick statement. None = reflect the tables to see changes.
         """
         return None
 
-    # How statements run
+    # Running statements
 
     def fetch(self, conn: Connection, statement: str, parameters: Mapping[str, object]) -> list[tuple[Any, ...]]:
-        """The rows of a statement as the driver makes them."""
+        """Return the rows of a statement as the driver makes them."""
         return fetch(conn, statement, parameters)
 
     def fetch_chunks(
         self, conn: Connection, statement: str, parameters: Mapping[str, object], size: int
     ) -> Generator[list[tuple[Any, ...]], None, None]:
-        """The rows of a statement in lists of ``size``, the last of fewer, all of one snapshot."""
+        """Yield the rows of a statement, all of one snapshot, in lists of ``size``; the last list
+        may be shorter.
+        """
         return fetch_chunks(conn, statement, parameters, size)
 
-    # One publisher a log (spec/event-log.md 12)
+    # One publisher for each log (spec/event-log.md 12)
 
     @abstractmethod
     def try_lock(self, conn: Connection, log: LogTable) -> bool:
-        """Take the log for this session; True if it has it now. The lock ends with the session, not the transaction."""
+        """Lock the log for this session; True if it holds the lock now. The lock ends with the
+        session, not the transaction.
+        """
 
     def claim(self, conn: Connection, log: LogTable) -> bool:
-        """Whether a lock that this session has taken keeps all others away; a database whose lock is not its own looks
-        for another one, and says in the log where this one is.
+        """Return True if the lock that this session has taken keeps all others away.
+
+        A database whose lock alone does not ensure that looks for another session, and notes its
+        own place in the log.
         """
         return True
 
     def is_locked(self, conn: Connection, log: LogTable) -> bool:
-        """Whether any session has the log. A database that cannot tell takes it for a moment."""
+        """Return True if any session has locked the log. A database that cannot tell takes the lock
+        for a moment.
+        """
         if self.holds_lock(conn, log) or not self.try_lock(conn, log):
             return True
         self.unlock(conn, log)
@@ -275,30 +313,36 @@ class SqlDatabase(ABC):
 
     @abstractmethod
     def holds_lock(self, conn: Connection, log: LogTable) -> bool:
-        """Whether this session has the log."""
+        """Return True if this session has locked the log."""
 
     @abstractmethod
     def unlock(self, conn: Connection, log: LogTable) -> None:
-        """Give the log back, if this session has it."""
+        """Release the log if this session has locked it."""
 
     # Consumers of a log (spec/event-log.md 13.4)
 
     def try_consumer_lock(self, conn: Connection, log: LogTable, consumer: str) -> bool:
-        """Take a consumer for this session; True if it has it now. The lock ends with the session."""
+        """Lock a consumer for this session; True if it holds the lock now. The lock ends with the
+        session.
+        """
         return False
 
     def is_consumer_locked(self, conn: Connection, log: LogTable, consumer: str) -> bool:
-        """Whether any session has the consumer."""
+        """Return True if any session has locked the consumer."""
         return False
 
     def lock_registering(self, conn: Connection, log: LogTable) -> None:
-        """Wait for the transactions that remove rows of the log, and keep others away to the end of this one."""
+        """Wait for the transactions that remove rows of the log, and keep others away to the end of
+        this one.
+        """
 
     def lock_removing(self, conn: Connection, log: LogTable) -> None:
-        """Wait for a transaction that registers a consumer, and keep others away to the end of this one."""
+        """Wait for a transaction that registers a consumer, and keep others away to the end of this
+        one.
+        """
 
     def missing_consumer_rights(self, conn: Connection, log: LogTable) -> list[str]:
-        """The rights that this session lacks to be a consumer of the log, in words."""
+        """Return the rights that this session lacks to be a consumer of the log, in words."""
         missing = [
             *self.lacking(conn, log, log.name, ("SELECT",), log.column("status")),
             *self.lacking(conn, log, log.error_table, ("INSERT",), self.spelled("record_id")),
@@ -311,7 +355,9 @@ class SqlDatabase(ABC):
     # Rights
 
     def missing_rights(self, conn: Connection, log: LogTable, deletes: bool) -> list[str]:
-        """The rights that this session lacks to publish the log, in words. ``deletes``: rows will be deleted."""
+        """Return the rights that this session lacks to publish the log, in words. ``deletes`` says
+        that rows will be deleted.
+        """
         needed = ("SELECT", "UPDATE", "DELETE") if deletes else ("SELECT", "UPDATE")
         missing = [
             *self.lacking(conn, log, log.name, needed, log.column("status")),
@@ -324,7 +370,9 @@ class SqlDatabase(ABC):
         return list(dict.fromkeys(missing))
 
     def missing_resync_rights(self, conn: Connection, log: LogTable, resumable: bool) -> list[str]:
-        """The rights that this session lacks for a resync, in words. ``resumable``: it keeps its position."""
+        """Return the rights that this session lacks for a resync, in words. ``resumable`` says that
+        it keeps its position.
+        """
         missing = self.lacking(conn, log, log.name, ("INSERT",), log.column("status"))
         if resumable:
             missing += self.lacking(conn, log, log.resync_table, _ALL_RIGHTS, self.spelled("position"))
@@ -332,13 +380,15 @@ class SqlDatabase(ABC):
 
     @abstractmethod
     def lacking(self, conn: Connection, log: LogTable, table: str, rights: Sequence[str], column: str) -> list[str]:
-        """Which of these rights (SELECT, INSERT, UPDATE, DELETE) on a table of a log this session lacks, in words.
+        """Return the rights among SELECT, INSERT, UPDATE, DELETE that this session lacks on a table
+        of a log, in words.
 
-        ``column``: one of the table's; of the log itself the one that is updated.
+        ``column`` is one of the table's; for the log itself it is the one that is updated.
         """
 
-    # What the tables of a log are made of (spec/triggers.md 7, spec/event-log.md 10). The statements of ``before_...``
-    # and ``after_...`` run beside Alembic's own; those of ``drop_...`` drop what does not go with a table.
+    # The parts of a log's tables (spec/triggers.md 7, spec/event-log.md 10). The statements of
+    # ``before_...`` and ``after_...`` run beside Alembic's own; those of ``drop_...`` drop what
+    # does not go with a table.
 
     column_types: ClassVar[Mapping[str, TypeEngine[Any]]]
     """The column types by role.
@@ -347,65 +397,83 @@ class SqlDatabase(ABC):
     value, time (of companions), code, digest, text.
     """
     queue_by_expression: bool = False
-    """Whether the publisher reads by an index of ``CASE status WHEN 'N' THEN record_id END``, which holds the rows N
-    alone where no index can have a condition (spec/triggers.md 7)."""
+    """True if the publisher reads by an index of ``CASE status WHEN 'N' THEN record_id END``. It
+    holds the rows N alone if no index can have a condition (spec/triggers.md 7).
+    """
     prologue: Sequence[str] = ("BEGIN;", "")
-    """The lines that a script for the database's own tool begins with."""
+    """The first lines of a script for the database's own tool."""
     epilogue: Sequence[str] = ("", "COMMIT;")
-    """The lines that such a script ends with."""
+    """The last lines of such a script."""
 
     def record_id(self, log: LogTable, comment: str) -> sa.Column[Any]:
-        """The column record_id of the log, with what gives it its numbers."""
-        # CACHE 1: with a cache the numbers of two sessions' changes of one row may stand in the wrong order.
+        """Return the column record_id of the log, with the source of its numbers."""
+        # CACHE 1: with a cache the numbers of two sessions' changes of one row may be in the wrong
+        # order.
         numbers = sa.Identity(always=False, cache=1)
         return sa.Column("record_id", self.column_types["integer"], numbers, primary_key=True, comment=comment)
 
     @abstractmethod
     def log_checks(self) -> Sequence[str]:
-        """The CHECKs of the log: status holds a letter, event_type 1 to 8; none where they cost its writers much."""
+        """Return the CHECKs of the log: status is a letter, event_type is 1 to 8; none if they cost
+        its writers much.
+        """
 
     def create_queue_index(self, log: LogTable) -> str:
-        """The statement that makes the index that the publisher reads by: it holds the rows N alone."""
+        """Return the statement that makes the index that the publisher reads by: it holds the rows
+        N alone.
+        """
         index, table = self.quote(log.own_name("idx_{}_1")), self.qualified(log.schema, log.name)
         return f"CREATE INDEX {index} ON {table} (record_id) WHERE status = 'N'"
 
     def before_log(self, log: LogTable) -> Sequence[str]:
-        """The statements that make what the log's own columns need."""
+        """Return the statements that make what the log's own columns need."""
         return ()
 
     def drop_before_log(self, log: LogTable) -> Sequence[str]:
-        """The statements that drop what ``before_log`` makes."""
+        """Return the statements that drop the results of ``before_log``."""
         return ()
 
     def after_log(self, log: LogTable) -> Sequence[str]:
-        """The statements that make what the log needs beyond its columns, such as the key quoting function."""
+        """Return the statements that make what the log needs beyond its columns, such as the key
+        quoting function.
+        """
         return ()
 
     def drop_after_log(self, log: LogTable) -> Sequence[str]:
-        """The statements that drop what ``after_log`` makes."""
+        """Return the statements that drop the results of ``after_log``."""
         return ()
 
     @abstractmethod
     def after_companions(self, log: LogTable) -> Sequence[str]:
-        """The statements that make what the companions need, and what gives each flight a number of its own."""
+        """Return the statements that make what the companions need, and the source of flight
+        numbers.
+        """
 
     def drop_after_companions(self, log: LogTable) -> Sequence[str]:
-        """The statements that drop what ``after_companions`` makes."""
+        """Return the statements that drop the results of ``after_companions``."""
         return [f"DROP SEQUENCE {self.qualified(log.schema, log.flight_sequence)}"]
 
     def after_resync(self, log: LogTable, index: str) -> Sequence[str]:
-        """The statements that make what the table of positions needs. ``index``: the name of its index."""
+        """Return the statements that make what the table of positions needs. ``index`` is the name
+        of its index.
+        """
         return ()
 
     def after_consumers(self, log: LogTable, index: str) -> Sequence[str]:
-        """The statements that make what the table of consumers needs. ``index``: the name of its index."""
+        """Return the statements that make what the table of consumers needs. ``index`` is the name
+        of its index.
+        """
         return ()
 
     constraint_names: ClassVar[Mapping[str, Any]] = MappingProxyType({})
-    """SQLAlchemy's naming convention for the constraints of a log's tables; empty = the server names them."""
+    """SQLAlchemy's naming convention for the constraints of a log's tables; empty = the server
+    names them.
+    """
 
     def placed(self, text: str, storage: Storage) -> str:
-        """Statements that make tables and indexes, for a storage. Raises ConfigError where none can be given."""
+        """Return statements that make tables and indexes, changed for a storage. Raises ConfigError
+        if the database has none.
+        """
         if storage:
             raise ConfigError(
                 f"{self.name} takes no tablespace and no names here: give them to `db upgrade` on Oracle alone"
@@ -413,29 +481,35 @@ class SqlDatabase(ABC):
         return text
 
     def as_script(self, printed: str) -> str:
-        """What Alembic printed, as text that the database's own tool runs, and runs again where it can."""
+        """Return the output of Alembic as text for the database's own tool, which can run it again
+        if the database allows it.
+        """
         return printed
 
     def run(self, conn: Connection, statement: str) -> None:
-        """``run_as_it_stands``. Raises DatabaseError for a function or trigger that does not compile."""
+        """Run a statement by ``run_as_it_stands``. Raises DatabaseError for a function or trigger
+        that does not compile.
+        """
         run_as_it_stands(conn, statement)
 
-    # Where DDL is not transactional, a migration that broke off is run again from its beginning.
+    # If DDL is not transactional, a migration that broke off is run again from its beginning.
 
     def guarded(self, statement: str) -> str:
-        """A statement as Alembic has it, as it can be run again."""
+        """Return a statement of Alembic in a form that can be run again."""
         return statement
 
     def half_made(self, conn: Connection, log: LogTable) -> bool:
-        """Whether a table of the log's name is one of ours that a migration left which broke off."""
+        """Return True if a table of the log's name is one of ours, left by a migration that broke
+        off.
+        """
         return False
 
     @abstractmethod
     def next_flight(self, conn: Connection, log: LogTable) -> int:
-        """A flight number that was never given before."""
+        """Return a flight number that was never given before."""
 
     def draw_flights(self, conn: Connection, log: LogTable, number: int) -> int:
-        """The last of so many flight numbers, 1 or more, that are drawn one after the other."""
+        """Draw so many flight numbers, at least 1, one after the other, and return the last."""
         for _ in range(number - 1):
             self.next_flight(conn, log)
         return self.next_flight(conn, log)
@@ -443,22 +517,30 @@ class SqlDatabase(ABC):
     # The epoch of a log (spec/event-log.md 7.4)
 
     server_sql: ClassVar[str] = "NULL"
-    """SQL of a JSON object of those parts of ``server_parts`` that plain SQL tells whoever asks."""
+    """SQL of a JSON object with those parts of ``server_parts`` that plain SQL shows to every
+    user.
+    """
 
     def after_epoch(self, log: LogTable) -> Sequence[str]:
-        """The statements that make what the table of the epoch needs."""
+        """Return the statements that make what the table of the epoch needs."""
         return ()
 
     def server_parts(self, conn: Connection, log: LogTable) -> Mapping[str, str]:
-        """What the server says of itself that changes where the log's newest rows may be lost, as far as it can tell.
+        """Return the facts about the server that change if the log's newest rows may be lost, as
+        far as it shows them.
 
-        Each part by its name; one that this session may not know is left out.
+        Each part has its name. A part that this session may not read is left out.
         """
         return {}
 
     def refuse_replaced(self, conn: Connection) -> None:
-        """Raise DatabaseAway if what this session has open is no longer what its URL leads to."""
+        """Raise DatabaseAway if this session's database is no longer the one that its URL leads
+        to.
+        """
 
     @abstractmethod
     def identity(self, conn: Connection, log: LogTable) -> str:
-        """A text that no other log has, nor this one when it is made anew, as far as the database can tell."""
+        """Return a text that no other log has, as far as the database can tell.
+
+        A log that is made anew has another one, too.
+        """

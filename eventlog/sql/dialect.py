@@ -1,7 +1,13 @@
-"""What a log asks of its database: ``Dialect``, of which each database has a subclass.
+"""The operations of a log on its database: ``Dialect``, of which each database has a subclass.
 
-Each database is a package, whose rooms ``eventlog.sql.dialects`` tells: the dialect and its log, sessions, SQL text,
-the application's objects, triggers. The core asks the dialect, never which one it is.
+Each database is a package with the modules that ``eventlog.sql.dialects`` lists: the dialect and
+its log, sessions, SQL text, the application's objects, triggers. The core asks the dialect and
+never compares its name.
+
+Reading the log is a hot path: rows come as the driver's plain tuples and become LogRow without a
+Python frame (``log_row``), a window is one statement, and the garbage collector is off while a
+window's tuples are made. In return values are bound by the driver's own parameters, and the text of
+each statement is composed here from quoted names.
 """
 
 from __future__ import annotations
@@ -35,22 +41,24 @@ if TYPE_CHECKING:
     from eventlog.sql.triggers import Triggers
 
 CurrentRow = dict[str, list[str | None]]
-"""Attribute name -> its values now, as log text (spec/triggers.md 6): one for a single-valued column, one for each
-row otherwise."""
+"""The current values by attribute name as log text (spec/triggers.md 6): one for a single-valued
+column, else one for each row.
+"""
 
 LogRows = Generator[list[LogRow], None, None]
 
 _PIECE: Final = 10_000
-"""Rows of a piece of a window."""
+"""The number of rows of a piece of a window."""
 _WORTH_IT: Final = 10_000
-"""Rows below which it does not pay to divide a part of the log."""
+"""The number of rows below which dividing a part of the log costs more than it saves."""
 
 
 class Part(NamedTuple):
-    """A range of record_ids, both ends within it, and about how many rows of the status asked for it holds.
+    """A range of record_ids, both ends included, and the approximate number of its rows of the
+    wanted status.
 
-    ``ids``: which rows of the range these are, where sessions cannot share what they see; ``rows`` is exact then. None:
-    all that a session sees that has joined the snapshot.
+    ``ids`` are the record_ids of its rows, if sessions cannot share a snapshot; then ``rows`` is
+    exact. None: all rows that a session in the snapshot sees.
     """
 
     first: int
@@ -59,7 +67,9 @@ class Part(NamedTuple):
     ids: Ranges | None = None
 
     def only_own(self, pieces: Iterable[Sequence[Any]]) -> Iterator[Sequence[Any]]:
-        """Return the rows of the part among those of its range, in pieces; the first field of a row is record_id."""
+        """Yield the part's own rows from pieces of the rows of its range; the first field of a row
+        is record_id.
+        """
         if self.ids is None:
             yield from pieces
             return
@@ -76,51 +86,58 @@ class Part(NamedTuple):
 
 
 class NoSuchValue(Exception):
-    """The type of a key column has no value like this."""
+    """A text that no value of a key column's type has."""
 
 
 def child_of(cls: ObjectClass, attribute: Attribute) -> ChildTable | None:
-    """The child table that holds an attribute, None for a column of the class's own table."""
+    """Return the child table that holds an attribute, None for a column of the class's own
+    table.
+    """
     return next((child for child in cls.children if child.attribute is attribute), None)
 
 
 class Dialect(SqlDatabase):
-    """One database: what the core asks of it. A database's package overrides what is its own.
+    """One database, as the core uses it. A database's package overrides what differs.
 
-    The abstract methods, here and in ``SqlDatabase``, are what a further database must write; some of them
-    ``StepwiseDialect`` writes. The others have an answer that suits most.
+    A further database must provide the abstract methods, here and in ``SqlDatabase``;
+    ``StepwiseDialect`` provides some of them. The other methods have an answer that suits most
+    databases.
     """
 
     triggers: Triggers
     answers: ClassVar[Mapping[str, AnswerFunction]] = MappingProxyType({})
-    """The questions of ``doctor`` that SQL alone cannot answer, and the functions that do (``sql.doctor``)."""
+    """The questions of ``doctor`` that SQL alone cannot answer, and the functions that do
+    (``sql.doctor``).
+    """
     wake: Wake | None = None
-    """How a writer wakes a publisher that sleeps, None = the publisher polls only."""
+    """The means by which a writer wakes a sleeping publisher, None = the publisher polls only."""
 
     # The log. Its statements are those of ``log_sql`` (spec/event-log.md 8.1, 8.4).
 
     log_sql: ClassVar[Mapping[str, str]]
-    """The statements of log.sql by name, with ``{words}``: ``{log}``, ``{fields}``, the fields of ``LogRow`` for their
-    columns, and what ``log_times`` gives."""
+    """The statements of log.sql by name, with ``{words}``: ``{log}``, ``{fields}``, the fields of
+    ``LogRow`` for their columns, and the result of ``log_times``.
+    """
     last_record_id: int = 2**63 - 1
-    """The greatest record_id that there can be."""
+    """The greatest possible record_id."""
 
     @abstractmethod
     def log_field(self, field: str, column: str, column_type: ColumnType | None) -> str:
-        """SQL of a field of ``LogRow`` as it is read: record_id and event_type integers (0 for what can be none), all
-        others text.
+        """Return SQL of a field of ``LogRow`` as it is read: record_id and event_type as integers
+        (0 for an unusable one), all others as text.
         """
 
     @abstractmethod
     def log_times(self, column: str, *, is_zoned: bool) -> Mapping[str, str]:
-        """The words of ``log_sql`` that tell of event_time: ``new_time``, what it is set to, and ``time``, it in UTC.
+        """Return the words of ``log_sql`` about event_time: ``new_time``, the value that it is set
+        to, and ``time``, it in UTC.
 
-        Where ``time`` is made of a text, also ``until`` and ``after``: the binds of ``due_chunks`` in the same form.
-        ``is_zoned``: the column knows its zone, and holds the moment itself.
+        If ``time`` is made of a text, ``until`` and ``after`` are the binds of ``due_chunks`` in
+        the same form. ``is_zoned`` says that the column has a zone, and holds the moment itself.
         """
 
     def bindable(self, sql: str) -> str:
-        """SQL text as it stands in a statement with parameters."""
+        """Return SQL text as it stands in a statement with parameters."""
         return sql
 
     def bind(self, name: str) -> str:
@@ -128,20 +145,23 @@ class Dialect(SqlDatabase):
         return f":{name}"
 
     def log_statement(self, log: LogTable, name: str, event_time_zone: str = "utc", **words: str) -> str:
-        """A statement of ``log_sql`` for this log: all that is put into its text are quoted identifiers and ``words``.
+        """Return a statement of ``log_sql`` for this log. Only quoted identifiers and ``words`` are
+        put into its text.
 
-        ``event_time_zone``: utc or local, what event_time is in.
+        ``event_time_zone`` is utc or local: the zone of event_time.
         """
         return self.log_sql[name].format(**{**log_words(self, log, event_time_zone), **words})
 
     def log_fields(self, log: LogTable, fields: Sequence[str]) -> str:
-        """The word ``{fields}`` of ``log_sql``."""
+        """Return the word ``{fields}`` of ``log_sql``."""
         return ", ".join(
             self.log_field(field, self.bindable(self.quote(log.column(field))), log.type_of(field)) for field in fields
         )
 
     def bounded_fields(self, log: LogTable, fields: Sequence[str], value_bytes: int | None) -> str:
-        """The word ``{fields}``, where values have at most so many bytes a row, as of ``Window.value_bytes``."""
+        """Return the word ``{fields}`` for rows whose values are bounded by
+        ``Window.value_bytes``.
+        """
         if value_bytes is None:
             return self.log_fields(log, fields)
         texts = {
@@ -155,37 +175,40 @@ class Dialect(SqlDatabase):
         return ", ".join(bounded.get(field, texts[field]) for field in fields)
 
     def value_size(self, text: str) -> str:
-        """SQL of about how many bytes a text has."""
+        """Return SQL of the approximate number of bytes of a text."""
         return f"LENGTH({text})"
 
     def choose_plans(self, conn: Connection) -> None:
-        """Tell the database how to plan the statements of the log, before the log is read or marked."""
+        """Tell the database how to plan the statements of the log, before the log is read or
+        marked.
+        """
 
     def read_window(self, conn: Connection, log: LogTable, window: Window) -> list[LogRow]:
-        """The rows N of a window, in record_id order (spec/event-log.md 8.1)."""
+        """Return the rows N of a window, in record_id order (spec/event-log.md 8.1)."""
         statement = self.window_statement(log, window, LogRow._fields)
         return self.log_rows(conn, statement, self.window_parameters(window))
 
     def window_parameters(self, window: Window) -> Mapping[str, object]:
-        """What the statement of a window binds."""
+        """Return the binds of a window's statement."""
         return window.parameters(self.last_record_id)
 
     def window_statement(self, log: LogTable, window: Window, fields: Sequence[str]) -> str:
-        """The statement that reads these fields of the rows of a window."""
+        """Return the statement that reads these fields of the rows of a window."""
         return self.log_statement(log, window.statement, fields=self.bounded_fields(log, fields, window.value_bytes))
 
     def read_fields(
         self, conn: Connection, log: LogTable, window: Window, fields: Sequence[str]
     ) -> Iterator[list[tuple[Any, ...]]]:
-        """These fields of the rows of ``read_window``, in pieces."""
+        """Yield these fields of the rows of ``read_window``, in pieces."""
         pick = itemgetter(*map(LogRow._fields.index, fields))
         for rows in self.window_chunks(conn, log, window, _PIECE):
             yield list(map(pick, rows))
 
     def window_chunks(self, conn: Connection, log: LogTable, window: Window, size: int) -> LogRows:
-        """The rows of a window by one statement, hence of one snapshot, in lists of ``size``, the last of fewer.
+        """Yield the rows of a window by one statement, hence of one snapshot, in lists of ``size``;
+        the last may be shorter.
 
-        To be closed by a reader that does not come to its end.
+        A reader that stops before the end has to close it.
         """
         parameters = self.window_parameters(window)
         return self._log_chunks(conn, self.window_statement(log, window, LogRow._fields), parameters, size)
@@ -200,10 +223,11 @@ class Dialect(SqlDatabase):
         size: int,
         value_bytes: int | None = None,
     ) -> LogRows:
-        """The rows N with an event_time up to ``until``, a text of the log's clock, by that time (NULL first) and by
-        record_id, in lists as of ``window_chunks``.
+        """Yield the rows N with an event_time up to ``until``, ordered by that time (NULL first)
+        and record_id.
 
-        ``after`` None = from the first on; ``leave_user`` and ``value_bytes`` as in ``Window``.
+        ``until`` is a text of the log's clock. The lists are those of ``window_chunks``. ``after``
+        None = from the first row on; ``leave_user`` and ``value_bytes`` are those of ``Window``.
         """
         after_time, after_id = after or (None, 0)
         parameters: dict[str, object] = {
@@ -221,20 +245,23 @@ class Dialect(SqlDatabase):
         return event_time
 
     def due_until(self, conn: Connection, log: LogTable, event_time_zone: str = "utc") -> str:
-        """The database's clock now, in the terms of event_time: which rows are due (spec/event-log.md 8.1)."""
+        """Return the database's clock now, in the terms of event_time: rows up to it are due
+        (spec/event-log.md 8.1).
+        """
         ((now,),) = self.fetch(conn, self.log_statement(log, "due_until", event_time_zone), {})
         return str(now)
 
     def queue(self, conn: Connection, log: LogTable, event_time_zone: str = "utc") -> Queue:
-        """How many rows have status N, and the age of the oldest by the database's clock (spec/event-log.md 11).
+        """Return the number of rows N, and the age of the oldest by the database's clock
+        (spec/event-log.md 11).
 
-        Counts them all; ``sql.rows.count_queue`` stops at a number.
+        It counts all of them; ``sql.rows.count_queue`` stops at a number.
         """
         ((rows, oldest),) = self.fetch(conn, self.log_statement(log, "queue", event_time_zone), {})
         return Queue(int(rows), None if oldest is None else float(oldest))
 
     def read_rows(self, conn: Connection, log: LogTable, ranges: Ranges) -> list[LogRow]:
-        """The rows of these record_ids, whatever their status, in record_id order."""
+        """Return the rows of these record_ids, of any status, in record_id order."""
         statement = self.log_statement(log, "read_rows")
         rows = [self.log_rows(conn, statement, {"first": first, "last": last}) for first, last in ranges]
         return sorted(chain.from_iterable(rows), key=itemgetter(0))
@@ -242,9 +269,10 @@ class Dialect(SqlDatabase):
     def read_columns(
         self, conn: Connection, log: LogTable, ranges: Ranges, fields: Sequence[str]
     ) -> list[tuple[Any, ...]]:
-        """These fields of the rows of these record_ids, in record_id order; the first of them is record_id.
+        """Return these fields of the rows of these record_ids, in record_id order; the first field
+        is record_id.
 
-        What is not asked for is not read: values may be large.
+        Other fields are not read, since values may be large.
         """
         statement = self.log_statement(log, "read_rows", fields=self.log_fields(log, fields))
         self.choose_plans(conn)
@@ -252,19 +280,23 @@ class Dialect(SqlDatabase):
         return sorted(chain.from_iterable(rows), key=itemgetter(0))
 
     def mark(self, conn: Connection, log: LogTable, letter: str, ranges: Ranges) -> int:
-        """Give the rows of these record_ids that still have status N another letter; how many they were."""
+        """Give the rows of these record_ids that still have status N another letter, and return
+        their number.
+        """
         return self.change_rows(conn, self.log_statement(log, "mark"), ranges, letter=letter)
 
     def delete(self, conn: Connection, log: LogTable, ranges: Ranges) -> int:
-        """Delete the rows of these record_ids that still have status N; how many they were."""
+        """Delete the rows of these record_ids that still have status N, and return their number."""
         return self.change_rows(conn, self.log_statement(log, "delete"), ranges)
 
     def change_rows(self, conn: Connection, statement: str, ranges: Ranges, **values: object) -> int:
-        """Run a statement for the rows of these record_ids, ``:first`` to ``:last``; how many rows it changed."""
+        """Run a statement for the rows of these record_ids, ``:first`` to ``:last``, and return the
+        number of changed rows.
+        """
         return run_many(conn, statement, [{"first": first, "last": last, **values} for first, last in ranges])
 
     def log_rows(self, conn: Connection, statement: str, parameters: Mapping[str, object]) -> list[LogRow]:
-        """The rows of a statement that selects ``{fields}``."""
+        """Return the rows of a statement that selects ``{fields}``."""
         self.choose_plans(conn)
         with without_collector():
             return list(map(log_row, self.fetch(conn, statement, parameters)))
@@ -276,11 +308,15 @@ class Dialect(SqlDatabase):
                 yield list(map(log_row, rows))
 
     def open_writers(self, conn: Connection, log: LogTable) -> frozenset[str] | None:
-        """Names of the other sessions' transactions that have written the log and are open; None = cannot be told."""
+        """Return the names of the other sessions' open transactions that have written the log; None
+        = the database cannot tell.
+        """
         return None
 
     def are_open(self, conn: Connection, writers: frozenset[str]) -> bool:
-        """Whether all of these transactions still were open when the statement before began."""
+        """Return True if all of these transactions were still open when the previous statement
+        began.
+        """
         return False
 
     # The current rows of many keys of one class (spec/event-log.md 7.2, spec/xds.md 4.3)
@@ -294,18 +330,24 @@ class Dialect(SqlDatabase):
         keys: Sequence[str],
         attributes: Sequence[Attribute],
     ) -> dict[str, CurrentRow]:
-        """The values now of ``attributes`` of the objects with these canonical keys, by key and attribute name.
+        """Return the current values of ``attributes`` for the objects with these canonical keys, by
+        key and attribute name.
 
-        A single-valued table column has one value, an attribute of a child table or a view one for each row. An object
-        that does not exist is left out; the keys are compared exactly, whatever the collation (spec/event-log.md 7.2).
+        A single-valued table column has one value, an attribute of a child table or a view one for
+        each row. Missing objects are left out; the keys are compared exactly, whatever the
+        collation (spec/event-log.md 7.2).
         """
 
     def is_read_back(self, column: Column) -> bool:
-        """Whether the value is read back, also in styles that log values (spec/triggers.md 6.1)."""
+        """Return True if the value is read back, also in styles that log values (spec/triggers.md
+        6.1).
+        """
         return False
 
     def key_values(self, cls: ObjectClass, keys: Iterable[str]) -> Iterator[tuple[str, tuple[Any, ...]]]:
-        """The canonical keys that a row can have, each with its values as they are bound; the others are left out."""
+        """Yield the canonical keys that a row can have, each with its values as they are bound;
+        others are left out.
+        """
         readers = [(column.name, self.key_column_reader(column)) for column in cls.key]
         for key in keys:
             parts = {part.name: part.value for part in table_key.parse(key)}
@@ -316,7 +358,7 @@ class Dialect(SqlDatabase):
 
     @abstractmethod
     def key_column_reader(self, column: Column) -> Callable[[str], object]:
-        """The function that turns a key value's text into what is bound for it.
+        """Return the function that turns a key value's text into the value that is bound.
 
         It raises BadValue or NoSuchValue for a text that no value of the column can have.
         """
@@ -326,22 +368,30 @@ class Dialect(SqlDatabase):
     def start_walk(
         self, conn: Connection, log: LogTable, schema: str | None, cls: ObjectClass, selection: Selection
     ) -> Walk:
-        """What the other methods need. The caller commits, and goes on in the same session."""
+        """Return the walk that the other methods need. The caller commits, and goes on in the same
+        session.
+        """
         return Walk(log, schema, cls, selection)
 
     @abstractmethod
     def write_batch(self, conn: Connection, walk: Walk, position: str | None, limit: int) -> Batch:
-        """Log the next ``limit`` objects behind ``position`` (canonical table_key text, None = from the beginning)."""
+        """Log the next ``limit`` objects behind ``position`` (canonical table_key text, None = from
+        the beginning).
+        """
 
     @abstractmethod
     def keys_behind(self, conn: Connection, walk: Walk, position: str | None, limit: int) -> list[str]:
-        """The canonical keys of the next ``limit`` objects behind ``position``, in the order of the walk."""
+        """Return the canonical keys of the next ``limit`` objects behind ``position``, in the order
+        of the walk.
+        """
 
     def walk_condition(self, walk: Walk, *, goes_on: bool) -> str:
-        """SQL that holds for what is still to be written. ``goes_on``: from a position, whose values are bound."""
+        """Return SQL that selects the rows still to be written. ``goes_on`` says that a position is
+        bound.
+        """
         conditions = []
         if walk.selection.where is not None:
-            # On lines of its own: it may end in a comment.
+            # The predicate stands on lines of its own, since it may end in a comment.
             conditions.append(f"(\n{self.bindable(walk.selection.where)}\n)")
         if walk.cls.is_view or self.keys_may_be_null:
             conditions += [f"{ref} {self.is_not_null}" for ref in self.walk_key(walk)]
@@ -350,34 +400,40 @@ class Dialect(SqlDatabase):
         return " AND ".join(conditions) or "1 = 1"
 
     def walk_rows(self, walk: Walk) -> str:
-        """SQL of the relation that is walked."""
+        """Return SQL of the relation that is walked."""
         return self.bindable(self.qualified(walk.schema, walk.cls.table.name))
 
     def walk_key(self, walk: Walk) -> list[str]:
-        """SQL of its key columns."""
+        """Return SQL of its key columns."""
         return [self.bindable(self.quote(column.name)) for column in walk.cls.key]
 
     def behind(self, walk: Walk) -> str:
-        """SQL: a row's key comes after the position, whose values are bound (``position_binds``)."""
+        """Return SQL that selects rows whose key follows the position, whose values are bound
+        (``position_binds``).
+        """
         refs = self.walk_key(walk)
         return f"({', '.join(refs)}) > ({', '.join(self.bind(f'k{i}') for i, _ in enumerate(refs))})"
 
     def position_binds(self, cls: ObjectClass, position: str | None) -> Mapping[str, object]:
-        """The values of a position's key as they are bound: ``k0``, ``k1``, ... None = no position."""
+        """Return the values of a position's key as they are bound: ``k0``, ``k1``, ... None = no
+        position.
+        """
         keys = () if position is None else (position,)
         return {f"k{i}": value for _, values in self.key_values(cls, keys) for i, value in enumerate(values)}
 
     keys_may_be_null: bool = False
-    """Whether a row may have a primary key that is NULL."""
+    """True if a row may have a primary key that is NULL."""
     is_not_null: str = "IS NOT NULL"
-    """What follows a reference to test it; a value may be a row of NULLs."""
+    """The test that follows a reference; a value may be a row of NULLs."""
 
     def estimate(self, conn: Connection, walk: Walk, position: str | None) -> int:
-        """How many objects are expected behind ``position``. Also tries out the operator's predicate."""
+        """Return the expected number of objects behind ``position``. Also tries out the operator's
+        predicate.
+        """
         return self.count(conn, walk, position)
 
     def count(self, conn: Connection, walk: Walk, position: str | None) -> int:
-        """How many objects there are behind ``position``."""
+        """Return the number of objects behind ``position``."""
         condition = self.walk_condition(walk, goes_on=position is not None)
         statement = f"SELECT COUNT(*) FROM {self.walk_rows(walk)} WHERE {condition}"  # noqa: S608 - the operator's own
         ((rows,),) = self.fetch(conn, statement, self.position_binds(walk.cls, position))
@@ -386,12 +442,12 @@ class Dialect(SqlDatabase):
     def write_keys(self, conn: Connection, log: LogTable, selection: Selection, keys: Sequence[str]) -> None:
         """Log the objects with these canonical keys, in their order.
 
-        The rows have no perpetrator, so that they are never taken for loopback (spec/event-log.md 8.3).
+        The rows have no perpetrator, so that they are never loopback (spec/event-log.md 8.3).
         """
         row = {"event_type": int(selection.event_type), "class_name": selection.class_name}
         run_many(conn, self.log_statement(log, "write_key"), [{**row, "table_key": key} for key in keys])
 
-    # What ``doctor`` asks (``eventlog.sql.doctor``)
+    # The questions of ``doctor`` (``eventlog.sql.doctor``)
 
     def fetch_answer(
         self, conn: Connection, statement: str, names: Mapping[str, str], binds: Mapping[str, object]
@@ -402,32 +458,40 @@ class Dialect(SqlDatabase):
         return conn.execute(sa.text(statement.format(**escaped)), binds).all()
 
     def sees_triggers(self, conn: Connection, schema: str) -> bool:
-        """Whether this session is shown the triggers of a schema's tables: if not, none of them counts as missing."""
+        """Return True if this session can see the triggers of a schema's tables. If not, none
+        counts as missing.
+        """
         return True
 
     # The log read by many sessions that see the same rows (spec/event-log.md 12)
 
     shares_snapshots: bool = True
-    """Whether sessions can see the rows N of one moment. Where they cannot, the parts of the log say which rows they
-    have: a row of the log changes in nothing but its status, and no row N of a log that is locked loses that."""
+    """True if sessions can see the rows N of one moment. If they cannot, the parts of the log list
+    their rows: a row of the log changes in nothing but its status, and no row N of a locked log
+    loses that.
+    """
     snapshot_options: ClassVar[Mapping[str, Any]] = MappingProxyType({})
     """Execution options of the connections that export and join a snapshot."""
 
     @abstractmethod
     def export_snapshot(self, conn: Connection) -> str:
-        """The name of what this transaction sees, for others to join until it ends."""
+        """Return the name of this transaction's snapshot, for others to join until it ends."""
 
     @abstractmethod
     def join_snapshot(self, conn: Connection, snapshot: str) -> None:
-        """See what another transaction exported: the first thing in a transaction. Raises DatabaseError."""
+        """Join the snapshot of another transaction, as the first statement of this one. Raises
+        DatabaseError.
+        """
 
     def log_parts(
         self, conn: Connection, log: LogTable, status: str | None, first: int, last: int, rows: int, at_least: int
     ) -> list[Part]:
-        """Ranges of record_ids that hold about equal numbers of rows of a status, at most ``rows``, in ascending order.
+        """Return ranges of record_ids with about equal numbers of rows of a status, at most
+        ``rows``, in ascending order.
 
-        ``status`` None: whatever their status. ``at_least``: so many parts, if there are enough rows for it to be worth
-        it. The ranges cover all record_ids from ``first`` (1 or more) to the last row that is there now.
+        ``status`` None = any. ``at_least`` is the wanted number of parts, if there are enough rows
+        to make it worthwhile. The ranges cover all record_ids from ``first`` (at least 1) to the
+        present last row.
         """
         bounds = {"first": max(first, 1), "last": min(last, self.last_record_id)}
         has_status = self.bindable(self.has_status(log, status))
@@ -448,7 +512,8 @@ class Dialect(SqlDatabase):
         return list(map(Part, firsts, lasts, sizes))
 
     def has_status(self, log: LogTable, status: str | None) -> str:
-        """SQL: the row has this status letter, as a literal, so that the queue's index serves; None = any.
+        """Return SQL that selects rows of this status letter, as a literal, so that the queue's
+        index serves; None = any.
 
         Raises ConfigError for a status that is no letter.
         """
@@ -466,9 +531,10 @@ class Dialect(SqlDatabase):
         bounds: str = ":first AND :last",
         as_of: str = "",
     ) -> str:
-        """The statement that reads these fields of the rows of a status, from ``:first`` to ``:last``, in their order.
+        """Return the statement that reads these fields of the rows of a status, from ``:first`` to
+        ``:last``, in their order.
 
-        ``as_of``: SQL behind the name of the log that tells which moment is read.
+        ``as_of`` is SQL behind the name of the log that names the moment to read.
         """
         selected = ", ".join(f"{self.part_field(log, field)} AS {self.quote(field)}" for field in fields)
         record_id = self.quote(log.column("record_id"))
@@ -478,8 +544,8 @@ class Dialect(SqlDatabase):
         )
 
     def part_field(self, log: LogTable, field: str) -> str:
-        """SQL of a field of ``LogRow`` as a part has it: status without blanks at its end, the others as ``log_field``
-        gives them, but for what Arrow needs.
+        """Return SQL of a field of ``LogRow`` as a part has it: status without trailing blanks, the
+        others as ``log_field`` returns them, except for the needs of Arrow.
         """
         text = self.log_field(field, self.quote(log.column(field)), log.type_of(field))
         return f"RTRIM({text})" if field == "status" else text
@@ -488,20 +554,25 @@ class Dialect(SqlDatabase):
     def read_part(
         self, url: URL, log: LogTable, snapshot: str | None, status: str | None, part: Part, fields: Sequence[str]
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of a part as Arrow batches with these fields, in record_id order, by a connection of its own.
+        """Yield the rows of a part as Arrow batches with these fields, in record_id order, by a
+        connection of its own.
 
-        The first field is record_id. ``snapshot`` None = as the log is now. Raises DatabaseError, and ConfigError if a
-        library is not installed.
+        The first field is record_id. ``snapshot`` None = the present log. Raises DatabaseError, and
+        ConfigError if a library is not installed.
         """
 
 
 def _part_size(total: int, rows: int, at_least: int) -> int:
-    """Return how many rows each part of a log gets; ``rows`` and ``at_least`` as of ``Dialect.log_parts``."""
+    """Return the number of rows of each part of a log; ``rows`` and ``at_least`` are those of
+    ``Dialect.log_parts``.
+    """
     return -(-total // max(-(-total // rows), min(at_least, -(-total // _WORTH_IT))))
 
 
 def _parts_of(runs: Ranges, first: int, rows: int, at_least: int) -> list[Part]:
-    """Return the parts of a log whose rows have these record_ids: as of ``Dialect.log_parts``, with their ``ids``."""
+    """Return the parts, with their ``ids``, of a log whose rows have these record_ids, by the rules
+    of ``Dialect.log_parts``.
+    """
     total = sum(end - start + 1 for start, end in runs)
     if not total:
         return []
@@ -526,12 +597,12 @@ def _parts_of(runs: Ranges, first: int, rows: int, at_least: int) -> list[Part]:
 
 @lru_cache(maxsize=64)
 def log_words(dialect: Dialect, log: LogTable, event_time_zone: str) -> Mapping[str, str]:
-    """What is put into the text of a statement of ``log_sql``."""
+    """Return the words for the text of a statement of ``log_sql``."""
     columns = {
         field: dialect.bindable(dialect.quote(column))
         for field, column in zip(LogRow._fields, log.columns, strict=True)
     }
-    # A column that knows its zone holds the moment itself.
+    # A column that has a zone holds the moment itself.
     now = dialect.local_now if event_time_zone == "local" and not log.has_zoned_time else dialect.utc_now
     return {
         "log": dialect.bindable(dialect.qualified(log.schema, log.name)),
@@ -543,12 +614,14 @@ def log_words(dialect: Dialect, log: LogTable, event_time_zone: str) -> Mapping[
 
 
 def is_letter(status: str) -> bool:
-    """Whether this can be the status of a row."""
+    """Return True if this can be the status of a row."""
     return len(status) == 1 and status.isascii() and status.isalpha()
 
 
 def arrow_schema(fields: Sequence[str]) -> pa.Schema:
-    """Fields of ``LogRow`` in Arrow: record_id and event_type int64, event_time timestamp[us], all others text."""
+    """Return the Arrow schema of fields of ``LogRow``: record_id and event_type int64, event_time
+    timestamp[us], others text.
+    """
     import pyarrow as pa
 
     types = {"record_id": pa.int64(), "event_type": pa.int64(), "event_time": pa.timestamp("us")}
@@ -556,7 +629,7 @@ def arrow_schema(fields: Sequence[str]) -> pa.Schema:
 
 
 def arrow_batch(fields: Sequence[str], rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
-    """Rows with these fields, event_time as text, as one Arrow batch."""
+    """Return rows with these fields, event_time as text, as one Arrow batch."""
     import pyarrow as pa
 
     schema = arrow_schema(fields)
