@@ -292,12 +292,12 @@ be.
 
 @contextmanager
 def as_database_errors(source: Connection | Engine, right_advice: str = _RIGHT_ADVICE) -> Iterator[None]:
-    """Turn errors of SQLAlchemy and of the bare driver into DatabaseAway (worth trying again) or DatabaseError.
+    """Turn errors of SQLAlchemy and of the bare driver into DatabaseAway (worth trying again) or
+    DatabaseError.
 
-    ``right_advice``: what to do where a right is missing.
-
-    A connection is made in the block of its engine: SQLAlchemy asks the server for its version then, and a server that
-    goes away meanwhile is away.
+    ``right_advice`` is the advice if a right is missing. A connection is made in the block of its
+    engine, since SQLAlchemy then asks the server for its version, and a server that goes away
+    meanwhile counts as away.
     """
     driver: Any = source.dialect.loaded_dbapi
     dialect = load_dialect(source.dialect.name)

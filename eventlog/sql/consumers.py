@@ -292,7 +292,7 @@ def _gone(log: LogTable, name: str) -> DatabaseError:
 
 
 _MOST_RANGES: Final = 500
-"""Ranges of record_ids that a statement bears: SQLite takes an expression of up to a thousand parts."""
+"""The number of ranges of record_ids in one statement: SQLite accepts an expression of a thousand parts."""
 PUT_BACK: Final = "requeued"
 """The code of an error line which says that its row or object is no longer refused."""
 _AGAIN: Final = "to be sent once more"
@@ -321,7 +321,7 @@ def requeue_for(
 
 def _chosen(conn: Connection, log: LogTable, done: RecordSet, ids: Ranges) -> tuple[list[int], list[RefusedRow]]:
     """Return the chosen record_ids that are done, and the refused rows, whose objects have later
-    rows done; both ascending.
+    rows done.
 
     The database returns the rows of the objects. Python decides which of them are done, since no
     statement can bind a set with any number of ranges.

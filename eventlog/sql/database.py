@@ -297,8 +297,8 @@ class SqlDatabase(ABC):
     def claim(self, conn: Connection, log: LogTable) -> bool:
         """Return True if the lock that this session has taken keeps all others away.
 
-        A database whose lock alone does not ensure that looks for another session, and notes its
-        own place in the log.
+        A database whose locks lie outside of it looks for a lock in another place, and notes the
+        place of this one in the line of the epoch.
         """
         return True
 

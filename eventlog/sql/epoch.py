@@ -1,4 +1,5 @@
-"""The epoch of a log: its companion read and written, and what tells that the log was put back (spec/event-log.md 7.4).
+"""The epoch of a log: its companion read and written, and the signs that the log was restored
+(spec/event-log.md 7.4).
 
 No function commits.
 """
@@ -19,11 +20,15 @@ from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable, quoted, schema_of
 
 _PASSED_OVER: Final = 100
-"""Flight numbers that a raise passes over: the number of a Qlik sequence jumps by 10^12 (spec/qlik.md 3)."""
+"""The number of flight numbers that a raise skips: the number of a Qlik sequence jumps by 10^12
+(spec/qlik.md 3).
+"""
 
 
 class Epoch(NamedTuple):
-    """What ``<log>_epoch`` says: the epoch, empty at first, and the parts that the server last said of itself."""
+    """The line of ``<log>_epoch``: the epoch, empty at first, and the parts that the server last
+    reported of itself.
+    """
 
     epoch: str
     server: Mapping[str, str]
@@ -36,7 +41,11 @@ def _epochs(log: LogTable) -> sa.TableClause:
 
 
 def read_epoch(conn: Connection, log: LogTable, *, is_locked: bool = False) -> Epoch:
-    """The epoch of a log. ``is_locked``: nobody else writes it to the end of the transaction. Raises DatabaseError."""
+    """Return the epoch of a log. With ``is_locked`` no other session writes it to the end of the
+    transaction.
+
+    Raises DatabaseError.
+    """
     epochs = _epochs(log)
     statement = sa.select(epochs.c.epoch, epochs.c.server)
     lines = conn.execute(statement.with_for_update() if is_locked else statement).all()
@@ -54,7 +63,7 @@ def _parts(server: object) -> dict[str, str]:
 
 
 def write_epoch(conn: Connection, dialect: Dialect, log: LogTable, line: Epoch, *, is_raise: bool) -> None:
-    """Write the line of the companion anew. ``is_raise``: its time too."""
+    """Write the line of the companion anew, with ``is_raise`` its time, too."""
     epochs = _epochs(log)
     values: dict[str, Any] = {"epoch": line.epoch or None, "server": json.dumps(line.server, sort_keys=True)}
     if is_raise:
@@ -64,19 +73,19 @@ def write_epoch(conn: Connection, dialect: Dialect, log: LogTable, line: Epoch, 
 
 
 def read_removed(conn: Connection, log: LogTable) -> int:
-    """The highest record_id that was removed from the log, 0 = none."""
+    """Return the highest record_id that was removed from the log, 0 = none."""
     return int(conn.execute(sa.select(sa.func.max(_epochs(log).c.removed))).scalar() or 0)
 
 
 def note_removed(conn: Connection, log: LogTable, record_id: int) -> None:
-    """Write down that rows up to this record_id may have been removed from the log."""
+    """Note that rows up to this record_id may have been removed from the log."""
     epochs = _epochs(log)
     is_higher = sa.or_(epochs.c.removed.is_(None), epochs.c.removed < record_id)
     conn.execute(sa.update(epochs).where(is_higher).values(removed=record_id))
 
 
 def differing(known: Mapping[str, str], told: Mapping[str, str]) -> list[str]:
-    """The parts that both sides know and that differ, in words."""
+    """Return the parts that both sides know and that differ, in words."""
     parts = sorted(known.keys() & told.keys())
     return [f"{part} is {told[part]}, was {known[part]}" for part in parts if known[part] != told[part]]
 
@@ -84,10 +93,10 @@ def differing(known: Mapping[str, str], told: Mapping[str, str]) -> list[str]:
 def raise_epoch(
     conn: Connection, dialect: Dialect, log: LogTable, server: Mapping[str, str], beyond: int = 0
 ) -> tuple[str, int]:
-    """Draw a new epoch and write it; the epoch, and the flight number that was passed over last.
+    """Draw a new epoch and write it; return the epoch, and the last flight number that was skipped.
 
-    ``server``: the parts that the server says of itself now. ``beyond``: a flight number that was used before, which
-    the next ones lie behind.
+    ``server`` are the parts that the server reports of itself now. ``beyond`` is a flight number
+    used before; the next ones are greater.
     """
     now = conn.execute(sa.select(sa.literal_column(dialect.utc_now, sa.TIMESTAMP()))).scalar_one()
     epoch = new_epoch(now)
@@ -96,7 +105,7 @@ def raise_epoch(
 
 
 def pass_over(conn: Connection, dialect: Dialect, log: LogTable, beyond: int, least: int = 1) -> int:
-    """Draw ``least`` flight numbers, and more until they lie beyond one; the last that was drawn."""
+    """Draw ``least`` flight numbers, and more until they exceed ``beyond``; return the last."""
     last = dialect.draw_flights(conn, log, least)
     if last < beyond:
         last = dialect.draw_flights(conn, log, beyond - last)

@@ -1,8 +1,9 @@
-"""A set of record_ids that follows a log (spec/event-log.md 13.1): which of its gaps are closed, which are passed over.
+"""A set of record_ids that follows a log (spec/event-log.md 13.1): some of its gaps are closed,
+others skipped for now.
 
-A number that a snapshot does not show is of a transaction that was open before the snapshot, or is never given. So who
-has seen that nothing stands in a gap needs to read it again only when one of the transactions has ended that were open
-then, and it can be closed when all of them have.
+A number that a snapshot does not show belongs to a transaction that was open before the snapshot,
+or is never given. A reader that has found a gap empty has to read it again only when one of the
+transactions that were open then has ended. The gap can be closed when all of them have.
 """
 
 from __future__ import annotations
@@ -21,16 +22,20 @@ from eventlog.sql.log_table import LogTable
 from eventlog.sql.windows import Ranges
 
 OLD: Final = 1.0
-"""Seconds after which a look is old: who was open then and is open still will probably be for a while."""
+"""The number of seconds after which a look is old: writers that were open then and still are will
+probably stay open for a while.
+"""
 _MOST_LOOKS: Final = 64
 _MOST_SHOWN: Final = 10_000
-"""Rows in gaps that are looked at before gaps are closed, or passed over."""
+"""The number of rows in gaps that are read before gaps are closed or skipped."""
 
 
 class Look(NamedTuple):
-    """The open writers at a moment. ``last``: the highest record_id of the set right before. ``writers``: those that
-    had written the log then and are open still: the numbers up to ``last`` that no snapshot has shown are theirs, or
-    are never given. ``since``: the moment, by the monotonic clock.
+    """The open writers at a moment.
+
+    ``last`` is the highest record_id of the set right before. ``writers`` are the transactions that
+    had written the log then and are still open: numbers up to ``last`` that no snapshot has shown
+    are theirs, or are never given. ``since`` is the moment by the monotonic clock.
     """
 
     last: int
@@ -40,10 +45,11 @@ class Look(NamedTuple):
 
 @dataclass(slots=True)
 class FollowedSet:
-    """What is done of a log, and what need not be read of it, as one session knows it.
+    """The rows of a log that are done, and those that need not be read, as one session knows them.
 
-    ``passed``: what is done, and the gaps that are passed over: rows of ``writers`` alone may come to them. ``looks``:
-    ascending in all they say, since who was open at one and is open still was open at all later ones.
+    ``passed`` are the done rows and the skipped gaps, in which only rows of ``writers`` may appear.
+    ``looks`` ascend in all their fields, since a writer that was open at one look and still is was
+    open at all later ones.
     """
 
     done: RecordSet = field(default_factory=RecordSet)
@@ -55,20 +61,22 @@ class FollowedSet:
         self.passed = self.done.copy()
 
     def add(self, ranges: Ranges) -> None:
-        """Take rows for done."""
+        """Add rows to the done ones."""
         self.done.add(ranges)
         self.passed.add(ranges)
 
     def discard(self, ranges: Ranges) -> None:
-        """Take rows for not done."""
+        """Remove rows from the done ones."""
         self.done.discard(ranges)
         self.passed.discard(ranges)
 
     def look(self, conn: Connection, dialect: Dialect, log: LogTable) -> bool:
-        """Close gaps that stay gaps, and pass over those that cannot be filled yet; whether some were closed.
+        """Close gaps that stay empty, skip gaps that cannot be filled yet, and return whether some
+        were closed.
 
-        What a statement then reads outside of ``passed`` counts if ``writers`` still were open after it
-        (``Dialect.are_open``): else a row of theirs may stand in a gap, and what was read be of a later one.
+        A statement that then reads outside of ``passed`` counts if ``writers`` were still open
+        after it (``Dialect.are_open``). Else one of their rows may be in a gap, and the statement
+        may have read a later one.
         """
         self.writers = frozenset()
         if not self.done.ranges:
@@ -76,7 +84,7 @@ class FollowedSet:
             self.passed = self.done.copy()
             return False
         top = self.done.top
-        # After the highest record_id was seen.
+        # The writers are read after the highest record_id.
         writers = dialect.open_writers(conn, log)
         if writers is None:
             raise LogTableError(f"the database does not tell any more who has written the log {log}")
@@ -94,7 +102,9 @@ class FollowedSet:
         return self._pass_over(conn, dialect, log, last, closed) if last else False
 
     def _follow(self, writers: frozenset[str]) -> None:
-        """Have the gaps read again that rows may have come to, and forget who has ended."""
+        """Let gaps be read again in which rows may have appeared, and forget writers that have
+        ended.
+        """
         followed: list[Look] = []
         before = self.done.floor
         for look in self.looks:
@@ -111,12 +121,16 @@ class FollowedSet:
         if all(one.last < look.last for one in self.looks):
             self.looks.append(look)
         if len(self.looks) > _MOST_LOOKS:
-            # What follows a look knows all of its writers. The first one stays, so that it comes to its end.
+            # The looks behind one know all of its writers. The first look stays, so that it comes
+            # to its end.
             del self.looks[1:-1:2]
 
     def _pass_over(self, conn: Connection, dialect: Dialect, log: LogTable, last: int, closed: int) -> bool:
-        """Look what stands in the gaps up to ``last``; pass over the rest of them, which up to ``closed`` is done."""
-        # By a statement of its own: its snapshot is taken after those have ended that are missing among the writers.
+        """Read the rows in the gaps up to ``last``, and skip the rest of the gaps; up to ``closed``
+        the rest is done.
+        """
+        # A statement of its own: its snapshot is taken after the end of the transactions that are
+        # missing among the writers.
         gaps = behind(self.passed, dialect, last, _MOST_SHOWN)
         shown = shown_ids(conn, dialect, log, gaps) if gaps.gaps else []
         if len(shown) == _MOST_SHOWN:

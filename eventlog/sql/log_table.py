@@ -1,4 +1,4 @@
-"""A log and what belongs to it: by name, as it will be made, or one that is there, found and checked.
+"""A log and its companions: by name, as a new log has them, or an existing log, found and checked.
 
 See spec/event-log.md 1.1, 1.2, 1.4, 10 and spec/triggers.md 9.
 """
@@ -26,10 +26,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LogTable:
-    """A log table with its columns found. ``columns`` are the real names in the order of ``LogRow``'s fields.
+    """A log table with its columns found. ``columns`` are the real names in the order of
+    ``LogRow``'s fields.
 
-    ``types`` are theirs, empty if not known. ``max_identifier`` (bytes) is the database's, for the companions' names;
-    ``upper``: those end in upper case, since the database keeps names that are not quoted so.
+    ``types`` are those of the columns, empty if unknown. ``max_identifier`` (bytes) is the
+    database's, for the companions' names. ``upper`` says that those end in upper case, since the
+    database keeps unquoted names so.
     """
 
     schema: str | None
@@ -40,21 +42,23 @@ class LogTable:
     upper: bool = False
 
     def column(self, field: str) -> str:
-        """The real name of the column that holds a field of ``LogRow``."""
+        """Return the real name of the column that holds a field of ``LogRow``."""
         return self.columns[LogRow._fields.index(field)]
 
     def type_of(self, field: str) -> ColumnType | None:
-        """The type of that column, None if it is not known."""
+        """Return the type of the column that holds a field of ``LogRow``, None if it is unknown."""
         return self.types[LogRow._fields.index(field)] if self.types else None
 
     @property
     def has_zoned_time(self) -> bool:
-        """Whether event_time knows its zone, so that it holds the moment itself."""
+        """True if event_time has a zone, so that it holds the moment itself."""
         column_type = self.type_of("event_time")
         return column_type is not None and column_type.kind is Kind.TIMESTAMPTZ
 
     def own_name(self, pattern: str) -> str:
-        """The name of what belongs to the log, after a pattern such as ``proc_{}_quote`` (spec/triggers.md 9)."""
+        """Return the name of an object of the log, made from a pattern such as ``proc_{}_quote``
+        (spec/triggers.md 9).
+        """
         return named_after(pattern, self.name, self.max_identifier, upper=self.upper)
 
     def _companion(self, ending: str, max_bytes: int) -> str:
@@ -62,42 +66,48 @@ class LogTable:
 
     @property
     def error_table(self) -> str:
-        """``<log>_error`` (spec/event-log.md 10)."""
+        """The name ``<log>_error`` (spec/event-log.md 10)."""
         return self._companion("_error", self.max_identifier)
 
     @property
     def inflight_table(self) -> str:
-        """``<log>_inflight`` (spec/event-log.md 10)."""
+        """The name ``<log>_inflight`` (spec/event-log.md 10)."""
         return self._companion("_inflight", self.max_identifier)
 
     @property
     def flight_sequence(self) -> str:
-        """``<log>_flight``: what numbers flights and never restarts: a sequence, or a table (spec/event-log.md 10)."""
+        """The name ``<log>_flight`` of the sequence, or table, that numbers flights and never
+        restarts (spec/event-log.md 10).
+        """
         return self._companion("_flight", self.max_identifier)
 
     @property
     def version_table(self) -> str:
-        """``<log>_version``: which migrations this log has seen."""
-        return self._companion("_version", self.max_identifier - 4)  # its key is called this and _pkc
+        """The name ``<log>_version`` of the table with the revisions that the log has reached."""
+        return self._companion("_version", self.max_identifier - 4)  # its key has this name and _pkc
 
     @property
     def resync_table(self) -> str:
-        """``<log>_resync``: the positions of the resyncs that are not finished."""
+        """The name ``<log>_resync`` of the table with the positions of unfinished resyncs."""
         return self._companion("_resync", self.max_identifier)
 
     @property
     def epoch_table(self) -> str:
-        """``<log>_epoch``: the epoch of the log, one line (spec/event-log.md 7.4, 10)."""
+        """The name ``<log>_epoch`` of the table with the log's epoch, one line (spec/event-log.md
+        7.4, 10).
+        """
         return self._companion("_epoch", self.max_identifier)
 
     @property
     def consumer_table(self) -> str:
-        """``<log>_consumer``: the consumers of the log, one line each (spec/event-log.md 10, 13)."""
+        """The name ``<log>_consumer`` of the table with the log's consumers, one line each
+        (spec/event-log.md 10, 13).
+        """
         return self._companion("_consumer", self.max_identifier)
 
     @property
     def own_tables(self) -> tuple[str, ...]:
-        """The log and all that belongs to it: never a class."""
+        """The log and all tables that belong to it: they are never classes."""
         return (
             self.name,
             self.error_table,
@@ -114,11 +124,13 @@ class LogTable:
 
 
 QUEUE_INDEX: Final = "idx_{}_5"
-"""The name of the queue's index where it is of an expression (``LogTable.own_name``)."""
+"""The name of the queue's index if it is on an expression (``LogTable.own_name``)."""
 
 
 def new_log(dialect: Dialect, schema: str | None, name: str) -> LogTable:
-    """A log as `eventlog db upgrade` makes it: the standard columns, names as the database spells them."""
+    """Return a log as `eventlog db upgrade` makes it: the standard columns, names as the database
+    spells them.
+    """
     return LogTable(
         None if schema is None else dialect.spelled(schema),
         dialect.spelled(name),
@@ -129,7 +141,7 @@ def new_log(dialect: Dialect, schema: str | None, name: str) -> LogTable:
 
 
 def refuse_schema(dialect: Dialect, schema: str | None) -> None:
-    """Raise ConfigError if a schema is named where there are none."""
+    """Raise ConfigError if a schema is named in a database without schemas."""
     if schema is not None and "schemas" not in dialect.capabilities:
         raise ConfigError(f"{dialect.name} has no schemas: take {schema!r} out of log_table or schema_name")
 
@@ -138,7 +150,9 @@ def refuse_schema(dialect: Dialect, schema: str | None) -> None:
 
 
 def cut_name(name: str, max_bytes: int) -> str:
-    """The name; if it is too long for the database, cut and ended by ``_`` and 6 hex digits (spec/triggers.md 9)."""
+    """Return the name. If it is too long for the database, it is cut and ends in ``_`` and 6 hex
+    digits (spec/triggers.md 9).
+    """
     encoded = name.encode()
     if len(encoded) <= max_bytes:
         return name
@@ -147,23 +161,28 @@ def cut_name(name: str, max_bytes: int) -> str:
 
 
 def named_after(pattern: str, name: str, max_bytes: int, *, upper: bool) -> str:
-    """Our name after ``pattern`` and the name of a table, cut to its length (spec/triggers.md 9).
+    """Return our name from ``pattern`` and the name of a table, cut to its length (spec/triggers.md
+    9).
 
-    ``upper``: in upper case if the table's is, since the database keeps names that are not quoted so.
+    With ``upper`` it is in upper case if the table's name is, since the database keeps unquoted
+    names so.
     """
     whole = pattern.format(name)
     return cut_name(whole.upper() if upper and name == name.upper() else whole, max_bytes)
 
 
 def storable(text: str) -> str:
-    """A text for people without NUL, which no text column takes, and lone surrogates, which no encoding takes."""
+    """Return a text for people without NUL, which no text column accepts, and lone surrogates,
+    which no encoding accepts.
+    """
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
 
 
 def split_name(name: str) -> tuple[str | None, str]:
-    """Schema and table of ``table``, ``schema.table`` or either part in double quotes (there ``""`` is one ``"``).
+    """Split ``table``, ``schema.table`` or either part in double quotes (there ``""`` is one ``"``)
+    into schema and table.
 
-    Raises ConfigError for anything else.
+    Raises ConfigError for any other text.
     """
     parts: list[str] = []
     rest = name.strip()
@@ -199,16 +218,16 @@ def _bad_name(name: str) -> ConfigError:
 
 
 def quoted(name: str) -> quoted_name:
-    """A name that SQLAlchemy writes in quotes and never folds (spec/triggers.md 9)."""
+    """Return a name that SQLAlchemy quotes and never folds (spec/triggers.md 9)."""
     return quoted_name(name, quote=True)
 
 
 def schema_of(log: LogTable) -> quoted_name | None:
-    """The schema of a log's tables for SQLAlchemy, None = the session's current one."""
+    """Return the schema of a log's tables for SQLAlchemy, None = the session's current one."""
     return None if log.schema is None else quoted(log.schema)
 
 
-# --- a log that is there ----------------------------------------------------------------------------------------------
+# --- an existing log --------------------------------------------------------------------------------------------------
 
 
 def locate_log(
@@ -221,11 +240,12 @@ def locate_log(
     column_map: Mapping[str, str] | None = None,
     column_sort: str = "bytes",
 ) -> LogTable:
-    """The log table with its columns and companions, whatever this session may do with it.
+    """Return the log table with its columns and companions, whatever this session's rights on it.
 
-    ``name`` may be ``schema.table``; otherwise the table is looked for in ``schema``, by default the connection's
-    current one; exactly, then without case. ``layout``, ``column_map``, ``column_sort`` as of ``find_columns``. Raises
-    LogTableError that names the table or column that is missing, ConfigError for a name that is none.
+    ``name`` may be ``schema.table``; otherwise the table is searched in ``schema``, by default the
+    connection's current one: exactly, then without case. ``layout``, ``column_map`` and
+    ``column_sort`` are those of ``find_columns``. Raises LogTableError that names the missing table
+    or column, ConfigError for an invalid name.
     """
     inspector = sa.inspect(conn)
     refuse_schema(dialect, schema)
@@ -280,11 +300,12 @@ def locate_log(
 def _columns(
     conn: Connection, dialect: Dialect, inspector: sa.Inspector, schema: str | None, name: str
 ) -> list[Column]:
-    """The columns of the log in its order."""
+    """Return the columns of the log in its order."""
     if "time_types" in dialect.capabilities:
         reflected = inspector.get_columns(name, schema)
         return [Column(dialect.spelled(column["name"]), _column_type(column["type"])) for column in reflected]
-    # The declared type decides, of which SQLAlchemy keeps only what it knows (spec/event-log.md 1.4).
+    # The declared type decides, and SQLAlchemy keeps only the types that it knows
+    # (spec/event-log.md 1.4).
     tables = dialect.reflect(conn, schema).tables
     return [column for table in tables if table.name == name for column in table.columns]
 
@@ -294,7 +315,8 @@ def check_rights(
 ) -> None:
     """Raise LogTableError that names the rights which this session lacks to publish the log.
 
-    ``delete``: rows are going to be deleted (``delete_from_log``). ``missing``: what it lacks for another purpose.
+    ``delete`` says that rows will be deleted (``delete_from_log``). ``missing`` are the rights that
+    it lacks for another purpose.
     """
     if missing is None:
         missing = dialect.missing_rights(conn, log, delete)
@@ -311,7 +333,7 @@ def _existing(inspector: sa.Inspector, schema: str | None, name: str) -> str | N
     return match_name(name, inspector.get_table_names(schema))
 
 
-# --- its columns ------------------------------------------------------------------------------------------------------
+# --- the columns of a log ---------------------------------------------------------------------------------------------
 
 LAYOUTS: Final[Mapping[str, tuple[str, ...]]] = {
     "2.x": LogRow._fields,
@@ -354,12 +376,14 @@ def find_columns(
     numbered: bool = True,
     textual_time: bool = False,
 ) -> tuple[str, ...]:
-    """The real names of the ten columns, in the order of ``LogRow``'s fields (spec/event-log.md 1.2 to 1.4).
+    """Return the real names of the ten columns, in the order of ``LogRow``'s fields
+    (spec/event-log.md 1.2 to 1.4).
 
-    ``columns`` in the table's order. ``numbered = False``: the database does not number its columns, positions come
-    from sorting the names: ``column_sort = bytes`` by their UTF-8, ``collation`` as they are given. ``textual_time``:
-    event_time may be a character column, since the database has no types of time.
-    Raises ConfigError for an unknown option value, LogTableError for a column that is missing or of the wrong type.
+    ``columns`` are in the table's order. ``numbered = False`` says that the database does not
+    number its columns, so that positions come from sorting the names: with ``column_sort = bytes``
+    by their UTF-8, with ``collation`` as they are given. With ``textual_time`` event_time may be a
+    character column, since the database has no types of time. Raises ConfigError for an unknown
+    option value, LogTableError for a column that is missing or of the wrong type.
     """
     if layout not in LAYOUTS:
         raise ConfigError(f"layout {layout!r} is unknown: use one of {', '.join(LAYOUTS)}")
@@ -406,7 +430,7 @@ def _mapped(column_map: Mapping[str, str], by_name: Collection[str]) -> dict[str
 
 
 def _standard(by_name: Collection[str]) -> dict[str, str]:
-    """The columns by their standard names, none unless all are there."""
+    """Return the columns by their standard names, none unless all exist."""
     matches = {standard: match_name(standard, by_name) for standard in LogRow._fields}
     names = {standard: real for standard, real in matches.items() if real is not None}
     return names if len(names) == len(LogRow._fields) else {}
@@ -423,7 +447,9 @@ def _by_position(columns: Sequence[Column], layout: str) -> dict[str, str]:
 
 
 def _column_type(sql_type: TypeEngine[object]) -> ColumnType:
-    """The class of a column as SQLAlchemy reflects it: as far as the log's ten columns need it."""
+    """Return the class of a column as SQLAlchemy reflects it, as far as the log's ten columns need
+    it.
+    """
     base = getattr(sql_type, "data_type", None)  # a domain counts as its base type (spec/xds.md 6.2)
     if isinstance(base, TypeEngine):
         return _column_type(base)

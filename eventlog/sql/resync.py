@@ -1,12 +1,13 @@
-"""Writing objects into the log once more, in batches, with a position that survives a kill (spec/event-log.md 11).
+"""Objects written into the log once more, in batches, with a position that survives a kill
+(spec/event-log.md 11).
 
-The position stands in ``<log>_resync``, one line an unfinished resync, and moves in the transaction that writes the
-rows: whatever is killed wherever, no object is left out and none is written twice. It is read anew for each batch,
-under a lock of its line, so two processes on one resync share the work. A line goes away with the last batch.
+The position is in ``<log>_resync``, one line for each unfinished resync, and moves in the
+transaction that writes the rows: wherever a process is killed, no object is left out and none is
+written twice. Each batch reads it anew, under a lock of its line, so two processes on one resync
+share the work. The line is deleted with the last batch. The log itself cannot hold the position,
+since its last row may be published and deleted at any time.
 
-Not in the log itself, where the last row of a resync may be published and deleted at any time.
-
-What is gone from the tables is found by what the log knows: ``history``, ``known``, ``write_deleted``.
+Deleted objects are found by what the log knows: ``history``, ``known``, ``write_deleted``.
 """
 
 from __future__ import annotations
@@ -35,11 +36,13 @@ from eventlog.sql.windows import Batch, Selection
 COLUMNS: Final = ("digest", "class_name", "selection", "started", "position", "rows_written")
 """The columns of ``<log>_resync``."""
 PATIENCE: Final = 60.0
-"""Seconds that a batch of deletes waits for the transactions that had written the log before it."""
+"""The number of seconds that a batch of deletes waits for the transactions that had written the log
+before it.
+"""
 
 
 class Unfinished(NamedTuple):
-    """A resync that has not come to its end. ``selection`` in words; ``rows`` written so far."""
+    """An unfinished resync. ``selection`` is in words; ``rows`` is the number written so far."""
 
     selection: str
     position: str | None
@@ -47,7 +50,7 @@ class Unfinished(NamedTuple):
 
 
 WriteBatch = Callable[[Connection, str | None], Batch]
-"""Write the rows of one batch behind a position, None = from the beginning."""
+"""A function that writes the rows of one batch behind a position, None = from the beginning."""
 
 
 def check_table(conn: Connection, log: LogTable) -> None:
@@ -60,12 +63,12 @@ def check_table(conn: Connection, log: LogTable) -> None:
 
 
 def unfinished(conn: Connection, log: LogTable, class_name: str) -> list[Unfinished]:
-    """The resyncs of a class that are not finished, oldest first."""
+    """Return the unfinished resyncs of a class, oldest first."""
     return _lines(conn, log, _table(log).c.class_name == class_name)
 
 
 def find(conn: Connection, log: LogTable, selection: Selection) -> Unfinished | None:
-    """The line of this resync, None if it has none."""
+    """Return the line of this resync, None if it has none."""
     return next(iter(_lines(conn, log, _is(log, selection))), None)
 
 
@@ -86,9 +89,10 @@ def _is(log: LogTable, selection: Selection) -> sa.ColumnElement[bool]:
 
 
 def begin(conn: Connection, log: LogTable, selection: Selection, *, resume: bool, restart: bool) -> Unfinished:
-    """The line of this resync: a new one, or with ``resume`` the one that is there.
+    """Return the line of this resync: a new one, or with ``resume`` the existing one.
 
-    Raises ConfigError if there is one without ``resume`` (``restart`` gives it up), or none to resume.
+    Raises ConfigError if there is one without ``resume`` (``restart`` replaces it), or none to
+    resume.
     """
     table = _table(log)
     line = find(conn, log, selection)
@@ -126,9 +130,10 @@ def _place(position: str | None) -> str:
 
 
 def run(conn: Connection, log: LogTable, selection: Selection, write_batch: WriteBatch) -> Iterator[Batch]:
-    """Write batch after batch, each in a transaction of its own, until the last one.
+    """Write batch after batch, each in a transaction of its own, until the last one, and yield the
+    results.
 
-    ``conn`` is in no transaction. Ends early if another process has finished the same resync.
+    ``conn`` is in no transaction. It ends early if another process has finished the same resync.
     """
     table = _table(log)
     position = sa.select(table.c.position).where(_is(log, selection)).with_for_update()
@@ -150,25 +155,29 @@ def run(conn: Connection, log: LogTable, selection: Selection, write_batch: Writ
 
 
 def pause(rows: int, rate: float | None, elapsed: float) -> float:
-    """Seconds to wait after ``rows`` rows in ``elapsed`` seconds, so that at most ``rate`` a second are written."""
+    """Return the seconds to wait after ``rows`` rows in ``elapsed`` seconds, so that at most
+    ``rate`` are written in a second.
+    """
     return 0.0 if rate is None else max(0.0, rows / rate - elapsed)
 
 
-# --- what is due (spec/triggers.md 9.1) -------------------------------------------------------------------------------
+# --- resyncs that are due (spec/triggers.md 9.1) ----------------------------------------------------------------------
 
 _DUE: Final = "due: "
-"""How ``selection`` begins in the line of a resync that is due and that nobody has begun; its reason follows."""
+"""The beginning of ``selection`` in the line of a due resync that nobody has begun; its reason
+follows.
+"""
 
 
 class Due(NamedTuple):
-    """A resync that somebody has to run, and why."""
+    """A due resync, which somebody has to run, and its reason."""
 
     selection: Selection
     reason: str
 
     @property
     def command(self) -> str:
-        """The line for a shell."""
+        """The command for a shell."""
         parts = ["eventlog", "resync", self.selection.class_name]
         if self.selection.event_type is EventType.DELETE_ROW:
             parts.append("--deleted")
@@ -180,15 +189,19 @@ class Due(NamedTuple):
 
     @property
     def digest(self) -> str:
-        """What its line is found by: another one than that of the resync itself, which may be on its way."""
+        """The digest of its line. It differs from that of the resync itself, which may be under
+        way.
+        """
         return hashlib.sha256(f"{_DUE}{self.selection.digest}".encode()).hexdigest()
 
 
 def due_for(gaps: Iterable[Gap]) -> list[Due]:
-    """What brings to a receiver what no trigger has logged, each once."""
+    """Return the resyncs that bring to a receiver the changes that no trigger has logged, each
+    once.
+    """
     due: dict[Selection, Due] = {}
     for gap in gaps:
-        is_known = not gap.deletes  # the receiver has the objects; where triggers did not fire it may lack some
+        is_known = not gap.deletes  # the receiver has the objects; if triggers did not fire, it may lack some
         event_type = EventType.UPDATE_ROW_QUERY_BACK if is_known else EventType.INSERT_ROW_QUERY_BACK
         selections = [Selection(gap.class_name, event_type, gap.where)]
         if gap.deletes:
@@ -199,7 +212,9 @@ def due_for(gaps: Iterable[Gap]) -> list[Due]:
 
 
 def note_due(conn: Connection, log: LogTable, due: Iterable[Due]) -> None:
-    """Write down what is due, in place of what was due of the same objects. The triggers are there already."""
+    """Note due resyncs, each in place of an earlier one for the same objects. The triggers exist
+    already.
+    """
     table = _table(log)
     for one in due:
         conn.execute(sa.delete(table).where(table.c.digest == one.digest))
@@ -210,7 +225,7 @@ def note_due(conn: Connection, log: LogTable, due: Iterable[Due]) -> None:
 
 
 def due_now(conn: Connection, log: LogTable) -> list[Due]:
-    """What is due, oldest first."""
+    """Return the due resyncs, oldest first."""
     table = _table(log)
     lines = sa.select(table.c.class_name, table.c.selection).where(table.c.selection.startswith(_DUE))
     found = []
@@ -221,7 +236,7 @@ def due_now(conn: Connection, log: LogTable) -> list[Due]:
 
 
 def _settle(conn: Connection, log: LogTable, done: Selection) -> None:
-    """Take away what was due before this resync began, and is done with it."""
+    """Delete the due resyncs that were noted before this resync began and that it has done."""
     if done.keys is not None:
         return
     deletes = done.event_type is EventType.DELETE_ROW
@@ -238,13 +253,15 @@ def _settle(conn: Connection, log: LogTable, done: Selection) -> None:
         conn.execute(sa.delete(table).where(table.c.digest.in_(digests), table.c.started <= began))
 
 
-# --- what is gone from the tables -------------------------------------------------------------------------------------
+# --- objects that are gone from the tables ----------------------------------------------------------------------------
 
 
 def existing(
     conn: Connection, dialect: Dialect, schema: str | None, cls: ObjectClass, keys: Iterable[str]
 ) -> tuple[list[str], list[str]]:
-    """The canonical keys that have an object, and those that have none, in their order, each once."""
+    """Return the canonical keys that have an object, and those that have none, in their order, each
+    once.
+    """
     distinct = list(dict.fromkeys(keys))
     rows = dialect.query_back(conn, schema, cls, distinct, ()) if distinct else {}
     return [key for key in distinct if key in rows], [key for key in distinct if key not in rows]
@@ -253,9 +270,10 @@ def existing(
 def history(
     conn: Connection, log: LogTable, catalog: Catalog, cls: ObjectClass
 ) -> tuple[tuple[str, ...], int, str | None]:
-    """What the log has of a class: the names it goes by there, how many rows, and their earliest event_time.
+    """Return what the log has of a class: its names there, the number of its rows, and their
+    earliest event_time.
 
-    The rows of its child tables are among them; their status does not matter.
+    Rows of its child tables count, and so do rows of any status.
     """
     name = column_of(log, "table_name")
     statement = sa.select(name, sa.func.count(), sa.func.min(column_of(log, "event_time"))).group_by(name)
@@ -270,9 +288,11 @@ def history(
 
 
 def known(conn: Connection, log: LogTable, names: Sequence[str], after: int) -> Iterator[tuple[int, str]]:
-    """The keys that rows of these table_names have, each with the record_id of its last row, by that number.
+    """Yield the keys of rows with these table_names, each with the record_id of its last row, in
+    the order of that number.
 
-    Only those whose last row is no delete and lies behind ``after``. The log is read once, whatever their number.
+    Only keys whose last row is no delete and lies behind ``after`` are included. The log is read
+    once, whatever their number.
     """
     record_id, key = column_of(log, "record_id"), column_of(log, "table_key")
     last = (
@@ -292,12 +312,13 @@ def known(conn: Connection, log: LogTable, names: Sequence[str], after: int) -> 
 def write_deleted(
     conn: Connection, dialect: Dialect, log: LogTable, schema: str | None, cls: ObjectClass, keys: Iterable[str]
 ) -> list[str]:
-    """Log a type 4 for those of these canonical keys that have no object; which they are. Writes nothing for others.
+    """Log a type 4 for each of these canonical keys that has no object, and return these keys.
 
-    A row 4 may not stand behind the rows of an insert that had not committed when the table was looked at: the
-    transactions that had written the log by then are waited for, and the objects that they brought are left out. Where
-    such transactions cannot be told, a 5 follows the 4: what is there when it is published is sent again.
-    Raises DatabaseError for a transaction that does not end.
+    A row 4 must not follow the rows of an insert that had not committed when the table was read.
+    Therefore the transactions that had written the log by then are awaited, and the objects that
+    they brought are left out. If the database cannot tell such transactions, a 5 follows the 4: an
+    object that exists when it is published is sent again. Raises DatabaseError for a transaction
+    that does not end.
     """
     _, gone = existing(conn, dialect, schema, cls, keys)
     selection = Selection(cls.name, EventType.DELETE_ROW)
@@ -319,7 +340,9 @@ def write_deleted(
 
 
 def _sees_what_commits(conn: Connection, dialect: Dialect) -> bool:
-    """Whether a statement of this transaction sees what others have committed since it began, if others can write."""
+    """Return True if a statement of this transaction sees what others commit meanwhile, or if
+    others cannot write.
+    """
     return "concurrent_writers" not in dialect.capabilities or conn.get_isolation_level() == "READ COMMITTED"
 
 

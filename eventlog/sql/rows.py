@@ -1,7 +1,8 @@
-"""The rows of a log and the lines of its companions, counted, queued once more, removed (spec/event-log.md 10, 11).
+"""The rows of a log and the lines of its companions: counted, requeued, removed (spec/event-log.md
+10, 11).
 
-By statements that every database understands: reading, marking and what else is hot is the dialect's. No function
-commits: the caller decides what belongs to one transaction.
+The statements here are those that every database understands; the dialect has reading, marking and
+other hot paths. No function commits: the caller decides what belongs to one transaction.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ from eventlog.sql.windows import Ranges, to_ranges
 _NEW: Final[sa.ColumnElement[str]] = sa.literal_column(f"'{Status.NEW}'")
 _ONE, _ZERO = sa.literal_column("1", sa.Integer()), sa.literal_column("0", sa.Integer())
 _NEVER: Final[sa.ColumnElement[bool]] = _ONE == _ZERO
-"""A condition of no row, as every database takes it: Oracle knows no bare number as one."""
+"""A condition of no row, in a form for every database: Oracle accepts no bare number as a
+condition.
+"""
 _APPLIED: Final = (Status.SUCCESS, Status.WARNING)
 _FAILED: Final = (Status.ERROR, Status.FATAL)
 BY_VALUE: Final = (EventType.INSERT_FIELD, EventType.UPDATE_FIELD, EventType.UPDATE_FIELD_REMOVE_ALL)
@@ -36,17 +39,17 @@ BY_VALUE: Final = (EventType.INSERT_FIELD, EventType.UPDATE_FIELD, EventType.UPD
 
 @lru_cache(maxsize=32)
 def rows_of(log: LogTable) -> sa.TableClause:
-    """The log in a statement, with its ten columns."""
+    """Return the log with its ten columns for a statement."""
     return sa.table(quoted(log.name), *(sa.column(quoted(column)) for column in log.columns), schema=schema_of(log))
 
 
 def column_of(log: LogTable, field: str) -> sa.ColumnElement[Any]:
-    """The column of ``rows_of`` that holds a field of ``LogRow``."""
+    """Return the column of ``rows_of`` that holds a field of ``LogRow``."""
     return rows_of(log).c[log.column(field)]
 
 
 def tail(conn: Connection, log: LogTable) -> int | None:
-    """The highest record_id with status N, or None if there is none."""
+    """Return the highest record_id with status N, None if there is none."""
     place, is_new = _queued(conn, log)
     statement = sa.select(place).where(*is_new, place > 0).order_by(place.desc()).limit(1)
     highest = conn.execute(statement).scalar()
@@ -54,21 +57,21 @@ def tail(conn: Connection, log: LogTable) -> int | None:
 
 
 def extent(conn: Connection, log: LogTable) -> tuple[int, int] | None:
-    """The lowest and the highest positive record_id; None if there is none."""
+    """Return the lowest and the highest positive record_id, None if there is none."""
     record_id = column_of(log, "record_id")
     lowest, highest = conn.execute(sa.select(sa.func.min(record_id), sa.func.max(record_id)).where(record_id > 0)).one()
     return None if lowest is None else (int(lowest), int(highest))
 
 
 def count_queue(conn: Connection, log: LogTable, most: int) -> int:
-    """The number of rows N, counted up to ``most`` by the index of the queue."""
+    """Return the number of rows N, counted up to ``most`` by the index of the queue."""
     place, is_new = _queued(conn, log)
     first = sa.select(place.label("place")).where(*is_new).order_by(place).limit(most)
     return count(conn, first.subquery())
 
 
 def _queued(conn: Connection, log: LogTable) -> tuple[sa.ColumnElement[Any], list[sa.ColumnElement[bool]]]:
-    """The record_id as the queue's index holds it, and what holds for the rows N."""
+    """Return the record_id as the queue's index holds it, and the conditions of the rows N."""
     record_id, status = column_of(log, "record_id"), column_of(log, "status")
     if load_dialect(conn.dialect.name).queue_by_expression:
         place = sa.case((_NEW, record_id), value=status)
@@ -77,12 +80,14 @@ def _queued(conn: Connection, log: LogTable) -> tuple[sa.ColumnElement[Any], lis
 
 
 def count(conn: Connection, table: sa.FromClause, conditions: Iterable[sa.ColumnElement[bool]] = ()) -> int:
-    """How many rows of a table there are."""
+    """Return the number of rows of a table."""
     return int(conn.execute(sa.select(sa.func.count()).select_from(table).where(*conditions)).scalar_one())
 
 
 def count_by_status(conn: Connection, log: LogTable) -> dict[str, int]:
-    """The number of rows of each status letter, blanks at its end taken off. Reads the whole log."""
+    """Return the number of rows of each status letter, without trailing blanks. Reads the whole
+    log.
+    """
     status = column_of(log, "status")
     counts: Counter[str] = Counter()
     for letter, number in conn.execute(sa.select(status, sa.func.count()).group_by(status)):
@@ -91,7 +96,9 @@ def count_by_status(conn: Connection, log: LogTable) -> dict[str, int]:
 
 
 def count_newest(conn: Connection, log: LogTable, most: int) -> list[tuple[str | None, str, int]]:
-    """The newest ``most`` rows by table_name and status, blanks at its end taken off: how many, in this order."""
+    """Return the numbers of the newest ``most`` rows by table_name and status, without trailing
+    blanks, in this order.
+    """
     record_id = column_of(log, "record_id")
     newest = (
         sa.select(column_of(log, "table_name").label("table_name"), column_of(log, "status").label("status"))
@@ -107,11 +114,11 @@ def count_newest(conn: Connection, log: LogTable, most: int) -> list[tuple[str |
     return sorted(((*kind, number) for kind, number in counts.items()), key=lambda one: (one[0] or "", one[1]))
 
 
-# --- queued once more -------------------------------------------------------------------------------------------------
+# --- rows queued once more --------------------------------------------------------------------------------------------
 
 
 class RefusedRow(NamedTuple):
-    """A row that ``requeue`` leaves alone, since it would bring an old value back."""
+    """A row that ``requeue`` refuses, since it would bring an old value back."""
 
     record_id: int
     event_type: int
@@ -120,7 +127,9 @@ class RefusedRow(NamedTuple):
 
 
 class Requeued(NamedTuple):
-    """What ``requeue`` did: rows set back to N, rows logged anew as copies, rows refused."""
+    """The result of ``requeue``: rows set back to N, rows logged anew as copies, and refused
+    rows.
+    """
 
     set_back: int
     copied: int
@@ -138,10 +147,11 @@ def requeue(
 ) -> Requeued:
     """Queue rows that are done once more (spec/event-log.md 11).
 
-    E and F go back to N in their old place; W and S are logged anew as copies with new record_ids, since their
-    event-ids were applied. Rows of types 1 to 3 whose object (as table_name and table_key spell it) has a later row S
-    or W are refused, unless ``force``. ``ids`` None = all. ``dry``: nothing is changed, the numbers say what would be.
-    Raises ConfigError for a status that cannot be requeued.
+    E and F go back to N in their old place. W and S are logged anew as copies with new record_ids,
+    since their event-ids were applied. Rows of types 1 to 3 whose object (as table_name and
+    table_key spell it) has a later row S or W are refused, unless ``force``. ``ids`` None = all.
+    With ``dry`` nothing is changed, and the numbers say what would be. Raises ConfigError for a
+    status that cannot be requeued.
     """
     letters = set(statuses)
     if unknown := letters.difference(_APPLIED, _FAILED):
@@ -152,7 +162,7 @@ def requeue(
     applied, failed = [*chosen, status.in_(_APPLIED)], [*chosen, status.in_(_FAILED)]
     if dry:
         return Requeued(count(conn, rows_of(log), failed), count(conn, rows_of(log), applied), refused)
-    # The copies first: a row that goes back to N must not be taken for one that is to be copied. Without any the right
+    # The copies come first: a row that goes back to N must not be copied. Without copies the right
     # to INSERT is not needed.
     copied = _copy(conn, log, applied, {"status": _NEW}) if letters.intersection(_APPLIED) else 0
     updated = conn.execute(sa.update(rows_of(log)).where(*failed).values({status: Status.NEW}))
@@ -162,14 +172,16 @@ def requeue(
 def requeue_loopback(
     conn: Connection, log: LogTable, user: str, ids: Ranges | None = None, *, force: bool = False, dry: bool = False
 ) -> Requeued:
-    """Log rows S of the publisher's user anew, without a perpetrator: they were not published (spec/event-log.md 8.3).
+    """Log rows S of the publisher's user anew, without a perpetrator: they were not published
+    (spec/event-log.md 8.3).
 
-    Refused, unless ``force``, are rows of types 1 to 4 whose object has a later row that was published or waits.
+    Rows of types 1 to 4 whose object has a later row that was published or waits are refused,
+    unless ``force``.
     """
     record_id, perpetrator = column_of(log, "record_id"), column_of(log, "perpetrator")
     is_own, is_success = sa.func.rtrim(perpetrator, " ") == user, column_of(log, "status") == Status.SUCCESS
     chosen = [is_own, is_success, record_id > 0, *_within(log, ids)]
-    # What was not published stands against nothing.
+    # Rows that were not published outdate no other row.
     is_other = sa.not_(sa.and_(is_success, perpetrator.is_not(None), is_own))
     is_later = sa.and_(column_of(log, "status").in_([Status.NEW, *_APPLIED]), is_other)
     refused = () if force else refuse_stale(conn, log, chosen, is_later, (*BY_VALUE, EventType.DELETE_ROW))
@@ -192,10 +204,13 @@ def refuse_stale(
     counts: sa.ColumnElement[bool],
     types: Sequence[int] = BY_VALUE,
 ) -> tuple[RefusedRow, ...]:
-    """The chosen rows of some types whose object has a later row that ``counts``. They are taken out of ``chosen``."""
+    """Return the chosen rows of some types whose object has a later row that ``counts``, and remove
+    them from ``chosen``.
+    """
     record_id, event_type, table_name, table_key = (column_of(log, field).label(field) for field in RefusedRow._fields)
-    # By a window, which reads and sorts the log once. A join of the log with itself is planned by statistics, and those
-    # of a log may say that it is empty. A condition is no column for Oracle before 23.
+    # A window function reads and sorts the log once. A self-join would be planned by statistics,
+    # which may say that the log is empty. Before version 23, Oracle accepts no condition as a
+    # column.
     last_done = sa.func.max(sa.case((counts, record_id))).over(partition_by=[table_name, table_key])
     rows = sa.select(
         record_id,
@@ -227,7 +242,9 @@ def _copy(
     chosen: Sequence[sa.ColumnElement[bool]],
     new: Mapping[str, sa.ColumnElement[Any]],
 ) -> int:
-    """Log the chosen rows anew, in their order, with other values in some fields; how many."""
+    """Log the chosen rows anew, in their order, with other values in some fields, and return their
+    number.
+    """
     values = {field: new.get(field, column_of(log, field)) for field in LogRow._fields if field != "record_id"}
     copies = sa.select(*values.values()).where(*chosen).order_by(column_of(log, "record_id"))
     inserted = conn.execute(
@@ -242,7 +259,7 @@ def _copy(
 
 @lru_cache(maxsize=32)
 def _errors(log: LogTable) -> sa.TableClause:
-    """``<log>_error`` in a statement."""
+    """Return ``<log>_error`` for a statement."""
     others = ("record_id", "code", "message", "consumer", "event_id")
     columns = [sa.column("error_time", sa.TIMESTAMP()), *map(sa.column, others)]
     return sa.table(quoted(log.error_table), *columns, schema=schema_of(log))
@@ -255,9 +272,10 @@ def _inflight(log: LogTable) -> sa.TableClause:
 
 
 def add_errors(conn: Connection, log: LogTable, lines: Sequence[tuple[int, str, str]], consumer: str = "") -> None:
-    """Write lines (record_id, code, message) to ``<log>_error``; what no text column takes in a message is replaced.
+    """Write lines (record_id, code, message) to ``<log>_error``; characters that no text column
+    accepts are replaced.
 
-    ``consumer``: whose failures they are; empty = the publisher's.
+    ``consumer`` is the one whose failures they are; empty = the publisher.
     """
     if lines:
         whose = {"consumer": consumer} if consumer else {}
@@ -269,7 +287,9 @@ def add_errors(conn: Connection, log: LogTable, lines: Sequence[tuple[int, str, 
 
 
 def add_object_errors(conn: Connection, log: LogTable, lines: Sequence[tuple[str, str, str]], consumer: str) -> None:
-    """Write lines (event_id, code, message) of objects of a consumer's snapshot; they have the record_id 0."""
+    """Write lines (event_id, code, message) of objects of a consumer's snapshot; they have the
+    record_id 0.
+    """
     if lines:
         rows = [
             {"record_id": 0, "code": code, "message": storable(message), "consumer": consumer, "event_id": event_id}
@@ -279,7 +299,7 @@ def add_object_errors(conn: Connection, log: LogTable, lines: Sequence[tuple[str
 
 
 def next_flight(conn: Connection, log: LogTable) -> int:
-    """A flight number that was never given before."""
+    """Return a flight number that was never given before."""
     return load_dialect(conn.dialect.name).next_flight(conn, log)
 
 
@@ -289,19 +309,19 @@ def write_inflight(conn: Connection, log: LogTable, flight_no: int, composition:
 
 
 def update_inflight(conn: Connection, log: LogTable, flight_no: int, composition: str) -> None:
-    """Write what is left of a flight over its line."""
+    """Replace the line of a flight by the part that is left of it."""
     inflight = _inflight(log)
     conn.execute(sa.update(inflight).where(inflight.c.flight_no == flight_no).values(composition=composition))
 
 
 def strike_inflight(conn: Connection, log: LogTable, flight_no: int) -> None:
-    """Take away the line of a flight that is done."""
+    """Delete the line of a flight that is done."""
     inflight = _inflight(log)
     conn.execute(sa.delete(inflight).where(inflight.c.flight_no == flight_no))
 
 
 def read_inflight(conn: Connection, log: LogTable) -> list[tuple[int, str]]:
-    """The lines (flight_no, composition) of all flights that are not done, oldest first."""
+    """Return the lines (flight_no, composition) of all unfinished flights, oldest first."""
     inflight = _inflight(log)
     statement = sa.select(inflight.c.flight_no, inflight.c.composition).order_by(inflight.c.flight_no)
     return [(int(flight_no), str(composition)) for flight_no, composition in conn.execute(statement)]
@@ -310,7 +330,7 @@ def read_inflight(conn: Connection, log: LogTable) -> list[tuple[int, str]]:
 class ErrorLine(NamedTuple):
     """A line of ``<log>_error``; ``error_time`` is UTC.
 
-    ``event_id``: of the object of a consumer's snapshot that failed, None = it was a row.
+    ``event_id`` is that of an object of a consumer's snapshot that failed, None = a row failed.
     """
 
     error_time: datetime
@@ -320,7 +340,9 @@ class ErrorLine(NamedTuple):
 
 
 def _is_of(log: LogTable, consumer: str) -> sa.ColumnElement[bool]:
-    """Whether a line is of this consumer since it was registered; of the publisher, if the name is empty."""
+    """Return the condition of lines of this consumer since it was registered; of the publisher if
+    the name is empty.
+    """
     errors = _errors(log)
     if not consumer:
         return errors.c.consumer.is_(None)
@@ -330,9 +352,10 @@ def _is_of(log: LogTable, consumer: str) -> sa.ColumnElement[bool]:
 
 
 def read_errors(conn: Connection, log: LogTable, row: int | str, consumer: str = "") -> list[ErrorLine]:
-    """The error lines of a row, by its record_id, or of an object of a snapshot, by its event-id; the oldest first.
+    """Return the error lines of a row, by its record_id, or of an object of a snapshot, by its
+    event-id; oldest first.
 
-    ``consumer``: the lines of this one since it was registered; empty = the publisher's.
+    ``consumer`` selects its lines since it was registered; empty = the publisher's.
     """
     errors = _errors(log)
     columns = (errors.c.error_time, errors.c.code, errors.c.message)
@@ -342,9 +365,9 @@ def read_errors(conn: Connection, log: LogTable, row: int | str, consumer: str =
 
 
 def newest_errors(conn: Connection, log: LogTable, most: int, consumer: str = "") -> list[tuple[int, ErrorLine]]:
-    """The newest error lines with their record_ids, the newest first; ``most`` of them at most.
+    """Return the newest error lines with their record_ids, newest first, at most ``most``.
 
-    ``consumer`` as of ``read_errors``.
+    ``consumer`` is that of ``read_errors``.
     """
     errors = _errors(log)
     columns = (errors.c.record_id, errors.c.error_time, errors.c.code, errors.c.message, errors.c.event_id)
@@ -353,13 +376,14 @@ def newest_errors(conn: Connection, log: LogTable, most: int, consumer: str = ""
     return [(int(record_id), ErrorLine(*line)) for record_id, *line in conn.execute(lines)]
 
 
-# --- removed by age ---------------------------------------------------------------------------------------------------
+# --- rows removed by age ----------------------------------------------------------------------------------------------
 
 
 class Purged(NamedTuple):
-    """What one batch did: the highest record_id it looked at, how many lines, and how many of them went (or would).
+    """The result of one batch: the highest record_id that it read, the number of lines read and of
+    lines removed (or to be).
 
-    ``kept``: how many stay for a consumer that has not done them, by its name.
+    ``kept`` is the number of rows that stay for each consumer that has not done them, by its name.
     """
 
     last: int
@@ -371,7 +395,9 @@ class Purged(NamedTuple):
 def purge_cutoff(
     conn: Connection, dialect: Dialect, log: LogTable, event_time_zone: str, age: timedelta
 ) -> tuple[datetime, datetime]:
-    """The moments before which rows and error lines are older than ``age``: in the terms of event_time, and in UTC."""
+    """Return the moments before which rows and error lines are older than ``age``: in the terms of
+    event_time, and in UTC.
+    """
     here = datetime.fromisoformat(dialect.due_until(conn, log, event_time_zone))
     utc = conn.execute(sa.select(sa.literal_column(dialect.utc_now, sa.TIMESTAMP()))).scalar_one()
     return _before(here, age), _before(utc, age)
@@ -383,7 +409,9 @@ def _before(now: datetime, age: timedelta) -> datetime:
 
 
 def check_purge_rights(conn: Connection, dialect: Dialect, log: LogTable) -> None:
-    """Raise DatabaseError that names the table from which this session may not delete, or why it can write nothing."""
+    """Raise DatabaseError that names the table from which this session may not delete, or why it
+    cannot write.
+    """
     if why := dialect.read_only(conn):
         raise DatabaseError(f"the log {log} cannot be purged here: {why}; {TO_THE_PRIMARY}")
     for table in (rows_of(log), _errors(log)):
@@ -410,11 +438,12 @@ def purge_rows(
     *,
     dry: bool,
 ) -> Purged | None:
-    """One batch of the log behind record_id ``after``; None at its end (spec/event-log.md 2).
+    """Purge one batch of the log behind record_id ``after``; return None at its end
+    (spec/event-log.md 2).
 
-    Removes rows S and W, and no other letter, whose event_time lies before ``older_than``, but for the record_ids
-    ``kept``, and for those that a consumer has not ``done``. It looks at a bounded number of rows, so that its work
-    does not grow with the log. ``dry``: counts them only.
+    It removes rows S and W, and no other letter, whose event_time is before ``older_than``, except
+    the record_ids ``kept`` and those that a consumer has not ``done``. It reads a bounded number of
+    rows, so that its work does not grow with the log. With ``dry`` it only counts them.
     """
     record_id = column_of(log, "record_id")
     batch = _next_batch(conn, record_id, [record_id > after], size)
@@ -423,12 +452,12 @@ def purge_rows(
     number, last = batch
     old = [record_id.between(after + 1, last), *_is_old(log, older_than)]
     if spared := [one for one in kept if after < one <= last]:
-        # By ranges, of which a list may have any number: Oracle takes a thousand values of IN.
+        # Ranges can be of any number, whereas Oracle accepts a thousand values of IN.
         ranges = (record_id.between(first, last) for first, last in to_ranges(sorted(spared)))
         old.append(sa.not_(sa.or_(*ranges)))
     for_whom: dict[str, int] = {}
     for name, record_set in done.items():
-        # By ranges, as above.
+        # Ranges, as above.
         undone = [record_id.between(first, end) for first, end in record_set.gaps(last, after)]
         if undone and (rows := count(conn, rows_of(log), [*old, sa.or_(*undone)])):
             for_whom[name] = rows
@@ -448,9 +477,10 @@ def purge_errors(
     *,
     dry: bool,
 ) -> Purged | None:
-    """One batch of the error table behind record_id ``after``; None at its end.
+    """Purge one batch of the error table behind record_id ``after``; return None at its end.
 
-    Removes lines older than ``error_time`` whose rows are gone, or go as well since they are older than ``event_time``.
+    It removes lines older than ``error_time`` whose rows are gone, or are removed since they are
+    older than ``event_time``.
     """
     errors = _errors(log)
     record_id = errors.c.record_id
@@ -472,7 +502,9 @@ def _is_old(log: LogTable, older_than: datetime) -> list[sa.ColumnElement[bool]]
 def _next_batch(
     conn: Connection, record_id: sa.ColumnElement[Any], behind: Sequence[sa.ColumnElement[bool]], size: int
 ) -> tuple[int, int] | None:
-    """How many lines the next batch has, and its highest record_id."""
+    """Return the number of lines of the next batch, and its highest record_id; None if there is no
+    line.
+    """
     ids = sa.select(record_id.label("record_id")).where(*behind).order_by(record_id).limit(size).subquery()
     number, last = conn.execute(sa.select(sa.func.count(), sa.func.max(ids.c.record_id)).select_from(ids)).one()
     return (int(number), int(last)) if number else None

@@ -1,4 +1,6 @@
-"""What a dialect is asked for of a log, and answers, as values (spec/event-log.md 8.1, 11)."""
+"""The arguments and results of a dialect's operations on a log, as values (spec/event-log.md 8.1,
+11).
+"""
 
 from __future__ import annotations
 
@@ -13,21 +15,25 @@ from eventlog.model import EventType
 from eventlog.sql.log_table import LogTable
 
 Ranges = Sequence[tuple[int, int]]
-"""record_ids as [first, last] of consecutive integers that were all read."""
+"""The record_ids as [first, last] of consecutive integers that were all read."""
 
 
 DuePlace = tuple[str | None, int]
-"""event_time, as text of the log's clock, and record_id of a row: where it stands among those that are due."""
+"""The place of a row among those that are due: event_time, as text of the log's clock, and
+record_id.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Which rows N to read, in record_id order: ids ``first`` to ``last`` at most ``limit`` (None = no limit).
+    """The rows N to read, in record_id order: ids ``first`` to ``last``, at most ``limit`` (None =
+    no limit).
 
-    ``leave_user``: rows of this perpetrator are left alone (``loopback_rows = leave``); None = none are.
-    ``value_bytes``: a row whose values have more bytes comes without them, its event_type the number of these bytes
-    with a minus; None = all rows come whole. ``gaps``: not rows N but those of these ranges, in ascending order,
-    whatever their letter of N, S, W, E, F; ``first``, ``last`` and ``leave_user`` do not count then.
+    Rows of the perpetrator ``leave_user`` are left out (``loopback_rows = leave``); None = none is.
+    A row whose values have more than ``value_bytes`` bytes comes without them, its event_type the
+    negative number of these bytes; None = all rows come whole. With ``gaps`` not rows N are read
+    but the rows of these ascending ranges with any letter of N, S, W, E, F; then ``first``,
+    ``last`` and ``leave_user`` do not count.
     """
 
     first: int
@@ -38,9 +44,11 @@ class Window:
     gaps: Ranges | None = None
 
     def parameters(self, greatest: int) -> dict[str, object]:
-        """What the statement of a window binds: ``first`` (rows without a positive record_id never count), ``last``,
-        ``limit``; and ``perpetrator`` where one is left alone. ``greatest``: the record_id that there can be at most.
-        Of ``gaps`` these are the bounds of the last one; the others are bound as the dialect binds ranges.
+        """Return the binds of a window's statement: ``first`` (at least 1), ``last``, ``limit``,
+        and ``perpetrator`` if one is left out.
+
+        ``greatest`` is the greatest possible record_id. Of ``gaps`` these are the bounds of the
+        last one; the dialect binds the others as it binds ranges.
         """
         if self.gaps is not None:
             first, last = self.gaps[-1] if self.gaps else (1, 0)
@@ -54,24 +62,26 @@ class Window:
 
     @property
     def statement(self) -> str:
-        """The name of the statement that reads it, in a dialect's ``log.sql``."""
+        """The name of the statement that reads the window, in a dialect's ``log.sql``."""
         if self.gaps is not None:
             return "read_gaps"
         return "read_window" if self.leave_user is None else "read_window_left"
 
 
 class Queue(NamedTuple):
-    """How much waits: rows with status N, and the age in seconds of the oldest by event_time, None if there is none."""
+    """The waiting rows: the number of rows N, and the age in seconds of the oldest by event_time,
+    None if there is none.
+    """
 
     rows: int
     oldest_seconds: float | None
 
 
 def to_ranges(ids: Sequence[int]) -> list[tuple[int, int]]:
-    """record_ids as ranges of consecutive integers, in their order."""
+    """Return record_ids as ranges of consecutive integers, in their order."""
     if not ids:
         return []
-    if ids[-1] - ids[0] + 1 == len(ids) and ids == list(range(ids[0], ids[-1] + 1)):  # as most are
+    if ids[-1] - ids[0] + 1 == len(ids) and ids == list(range(ids[0], ids[-1] + 1)):  # most are one range
         return [(ids[0], ids[-1])]
     ranges: list[tuple[int, int]] = []
     first = last = ids[0]
@@ -86,10 +96,10 @@ def to_ranges(ids: Sequence[int]) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What is written again. ``event_type``: 5, or 6; 4: the objects that are gone.
+    """The objects to write again. ``event_type`` is 5 or 6; 4 stands for deleted objects.
 
-    ``where``: SQL of the operator that holds for the rows; ``keys``: what tells the file of keys apart, such as its
-    hash; neither = the whole class.
+    ``where`` is the operator's SQL that selects rows. ``keys`` identifies the file of keys, such as
+    its hash. Neither = the whole class.
     """
 
     class_name: str
@@ -107,16 +117,17 @@ class Selection:
 
     @property
     def digest(self) -> str:
-        """What its line is found by, 64 hex digits."""
+        """The digest by which its line is found, 64 hex digits."""
         parts = (self.class_name, str(int(self.event_type)), self.where or "", self.keys or "")
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 class Batch(NamedTuple):
-    """What one batch did: rows written, keys that have no object, and the position behind it.
+    """The result of one batch: rows written, keys without an object, and the position behind it.
 
-    ``position`` is the last key as canonical table_key text, or for a file of keys the number of its last line; for
-    objects that are gone the record_id of the last row by which one is known. ``present``: those that are there.
+    ``position`` is the last key as canonical table_key text, for a file of keys the number of its
+    last line, and for deleted objects the record_id of the last row by which one is known.
+    ``present`` is the number of objects that exist.
     """
 
     rows: int
@@ -130,7 +141,8 @@ class Batch(NamedTuple):
 class Walk:
     """A class whose objects are written again, in the order of their keys.
 
-    ``quote_function``: SQL name of the function that quotes a text in a key, if the dialect needs one.
+    ``quote_function`` is the SQL name of the function that quotes a text in a key, if the dialect
+    needs one.
     """
 
     log: LogTable

@@ -1,9 +1,11 @@
-"""What ``doctor`` asks a database, what a finding is, and what it says of the session (spec/event-log.md 11).
+"""The questions of ``doctor`` to a database, its findings, and the judgement of the session
+(spec/event-log.md 11).
 
-The questions are the named statements of the file ``doctor.sql`` of each dialect, and beside them the functions of
-``Dialect.answers`` for what its SQL alone cannot tell; a question that a database has neither for has no answer there.
-Each ``judge_`` function makes findings of answers, without input or output: here of the session and its rights, in
-``findings`` of the log, its triggers and its rows. ``publisher.doctor`` holds the table of checks, which joins the two.
+The questions are the named statements of the file ``doctor.sql`` of each dialect, and the functions
+of ``Dialect.answers`` for those that SQL alone cannot answer. A question that a database has
+neither for has no answer there. Each ``judge_`` function makes findings from answers, without input
+or output: here about the session and its rights, in ``findings`` about the log, its triggers and
+its rows. ``publisher.doctor`` holds the table of checks, which joins the two.
 """
 
 from __future__ import annotations
@@ -30,9 +32,9 @@ Severity = Literal["error", "warning", "info"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that ``doctor`` has to say. ``code`` is stable and meant for programs, ``text`` is for people.
+    """One finding of ``doctor``. ``code`` is stable and meant for programs, ``text`` is for people.
 
-    ``mend``: commands, SQL or lines of the configuration that repair it, in order.
+    ``mend`` are commands, SQL or lines of the configuration that repair it, in order.
     """
 
     code: str
@@ -42,29 +44,30 @@ class Finding:
 
 
 def error(code: str, text: str, *mend: str) -> Finding:
-    """Changes are lost, or nothing is published."""
+    """Return a finding that changes are lost or nothing is published."""
     return Finding(code, "error", text, mend)
 
 
 def warning(code: str, text: str, *mend: str) -> Finding:
-    """Something needs repair."""
+    """Return a finding that something needs repair."""
     return Finding(code, "warning", text, mend)
 
 
 def info(code: str, text: str, *mend: str) -> Finding:
-    """It is as it was configured, but good to know."""
+    """Return a finding that is as configured, but good to know."""
     return Finding(code, "info", text, mend)
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much ``doctor`` looks at, and from which value on it says something.
+    """The bounds of ``doctor``: how much it reads, and the values from which on it reports.
 
-    ``sample``: how many of the log's newest rows are looked at. ``rows``: how many of the first rows N each question
-    looks at. ``statement``: seconds that one statement may take. ``shown``: examples in one finding. Seconds: ``clock``
-    between database and machine, ``event_time`` ahead of the database, ``writing`` and ``reading`` of an open
-    transaction, ``in_flight`` of an in-flight line while a publisher runs. ``dead``: dead rows of the log, if they are
-    ``dead_share`` of the live ones too.
+    ``sample`` is the number of the log's newest rows that are read, ``rows`` the number of the
+    first rows N for each question, ``statement`` the seconds of one statement, ``shown`` the number
+    of examples in one finding. In seconds: ``clock`` between database and machine, ``event_time``
+    ahead of the database, ``writing`` and ``reading`` of an open transaction, ``in_flight`` of an
+    in-flight line while a publisher runs. ``dead`` is the number of dead rows of the log, if they
+    are also ``dead_share`` of the live ones.
     """
 
     sample: int = 100_000
@@ -81,7 +84,7 @@ class Limits:
 
 
 def age(seconds: float) -> str:
-    """Seconds in the largest unit of which there are two: ``90.0 seconds``, ``2 hours``."""
+    """Return seconds in the largest unit of which there are two: ``90.0 seconds``, ``2 hours``."""
     for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
         if seconds >= 2 * length:
             return f"{seconds / length:.0f} {unit}"
@@ -91,17 +94,22 @@ def age(seconds: float) -> str:
 # --- answers ----------------------------------------------------------------------------------------------------------
 
 Answer = Iterable[Sequence[Any]]
-"""Rows: their fields and the order of these are the same for all databases, by the names in ``doctor.sql``."""
+"""The rows of an answer. Their fields and the order of these are the same for all databases;
+``doctor.sql`` names them.
+"""
 
 AnswerFunction = Callable[..., Answer]
-"""Answers a question. It takes the connection, and by name what the question is about: ``log``, and what is asked."""
+"""A function that answers a question. It takes the connection, and by name ``log`` and the
+arguments of the question.
+"""
 
 
 class Numbering(NamedTuple):
-    """A sequence that gives record_ids. ``name`` is SQL; ``cache``: so many numbers a session keeps for itself.
+    """A sequence that gives record_ids.
 
-    ``disorder``: why else its numbers may not rise in the order of the requests, None if they do; ``mend`` is SQL
-    against that.
+    ``name`` is SQL; ``cache`` is how many numbers a session keeps for itself. ``disorder`` is
+    another reason why its numbers may not rise in the order of the requests, None if they do;
+    ``mend`` is SQL against it.
     """
 
     name: str
@@ -115,8 +123,9 @@ class Numbering(NamedTuple):
 class OpenTransaction(NamedTuple):
     """A transaction of another session. ``seconds`` is None if this role may not see its start.
 
-    ``writes``: it has changed something; ``wrote_log``: it has written rows to the log, which no other session sees
-    yet; ``prepared``: the name of a prepared one, which no session has.
+    ``writes`` says that it has changed something, ``wrote_log`` that it has written rows to the
+    log, which no other session sees yet. ``prepared`` is the name of a prepared one, which no
+    session has.
     """
 
     pid: int | None
@@ -144,7 +153,9 @@ def oldest_writer(transactions: Iterable[OpenTransaction]) -> OpenTransaction | 
 
 
 class LogTrigger(NamedTuple):
-    """A trigger that writes the log. ``table`` is ``schema.table``; ``mend`` is SQL that enables it."""
+    """A trigger that writes the log. ``table`` is ``schema.table``; ``mend`` is SQL that enables
+    it.
+    """
 
     table: str
     trigger: str
@@ -153,7 +164,7 @@ class LogTrigger(NamedTuple):
 
 
 def row(*values: Any) -> tuple[Any, ...]:
-    """An answer for whoever takes it apart at once."""
+    """Return the fields of an answer as a tuple, for a caller that unpacks it at once."""
     return values
 
 
@@ -168,8 +179,10 @@ def ask(
     log: LogTable | None = None,
     **about: object,
 ) -> list[T]:
-    """The database's answers to a question. ``record`` makes one of its fields; ``about``: what a statement binds or a
-    function takes.
+    """Ask the database a question, and return its answers as records.
+
+    ``record`` makes a record from the fields of an answer; ``about`` holds the binds of a statement
+    or the arguments of a function.
     """
     if (function := dialect.answers.get(question)) is not None:
         rows = function(conn, **(about if log is None else about | {"log": log}))
@@ -184,7 +197,9 @@ def ask(
 
 
 def repairs(conn: Connection, dialect: Dialect, name: str, log: LogTable, **more: str) -> tuple[str, ...]:
-    """Statements of ``doctor.sql`` that are shown and not run, with the names of this log and further ones."""
+    """Return statements of ``doctor.sql`` that are shown and not run, with the names of this log
+    and further ones.
+    """
     if name in dialect.answers:
         return tuple(ask(conn, dialect, name, str, log))
     parts = statements(f"eventlog.sql.dialects.{dialect.name}", "doctor.sql")[name].split(";\n")
@@ -196,7 +211,7 @@ _BIND: Final = re.compile(r"(?<![:\w\\]):([a-z_]+)\b")
 
 
 def _names(dialect: Dialect, log: LogTable) -> dict[str, str]:
-    """What stands in braces in a statement: quoted names."""
+    """Return the names in braces in a statement: quoted identifiers."""
     return {
         **dict(zip(LogRow._fields, map(dialect.quote, log.columns), strict=True)),
         "reading_index": dialect.quote(log.own_name("idx_{}_1")),
@@ -213,14 +228,14 @@ def _names(dialect: Dialect, log: LogTable) -> dict[str, str]:
 
 
 def _values(dialect: Dialect, log: LogTable) -> dict[str, object]:
-    """What a statement about a log binds, beside what is asked."""
+    """Return the binds of a statement about a log, besides the arguments of the question."""
     sql_name = dialect.qualified(log.schema, log.name)
     return {
         "log": sql_name,
         "log_schema": log.schema,
         "log_name": log.name,
         "record_id_column": log.column("record_id"),
-        "marker": f" log {sql_name}",  # the end of the comments that our triggers have
+        "marker": f" log {sql_name}",  # the end of the comments in our triggers
     }
 
 
@@ -234,7 +249,9 @@ def _plain(value: Any) -> Any:
 
 
 def judge_pool(pooled: bool) -> Iterator[Finding]:
-    """A pool that lends sessions by the transaction takes the publisher's lock away (spec/event-log.md 12)."""
+    """Judge whether a pool changes sessions by the transaction: that voids the publisher's lock
+    (spec/event-log.md 12).
+    """
     if pooled:
         yield error(
             "pooling",
@@ -245,14 +262,18 @@ def judge_pool(pooled: bool) -> Iterator[Finding]:
 
 
 def judge_read_only(reason: str | None, mend: str) -> Iterator[Finding]:
-    """A standby, or a session that may write nothing. ``reason`` is in words, and so is what ends it."""
+    """Judge whether the session is on a standby, or may write nothing. ``reason`` and ``mend`` are
+    in words.
+    """
     if reason is not None:
         text = f"{reason}: no publisher can run here, since it marks rows, and no trigger can be applied"
         yield error("standby", text, mend)
 
 
 def judge_clock(ahead: float, uncertainty: float, limits: Limits) -> Iterator[Finding]:
-    """The database's clock against this machine's: seconds that it is ahead, and how far that may be wrong."""
+    """Judge the database's clock against this machine's: the seconds that it is ahead, and their
+    uncertainty.
+    """
     if abs(ahead) - uncertainty > limits.clock:
         way = "ahead of" if ahead > 0 else "behind"
         yield warning(
@@ -264,14 +285,14 @@ def judge_clock(ahead: float, uncertainty: float, limits: Limits) -> Iterator[Fi
 
 
 def judge_rights(missing: Sequence[str], user: str, grants: Sequence[str]) -> Iterator[Finding]:
-    """What the user lacks to publish."""
+    """Judge the rights that the user lacks to publish."""
     if missing:
         text = f"user {user} lacks rights to publish the log: {'; '.join(missing)}"
         yield error("rights_publish", text, *grants)
 
 
 def judge_unreadable(tables: Answer, user: str, schema: str, quote: Callable[[str], str]) -> Iterator[Finding]:
-    """Tables that cannot be read back, with their columns that the user may not read."""
+    """Judge tables that cannot be read back, with the columns that the user may not read."""
     for table, columns in tables:
         yield error(
             "rights_read",
@@ -282,7 +303,9 @@ def judge_unreadable(tables: Answer, user: str, schema: str, quote: Callable[[st
 
 
 def judge_unreadable_later(tables: Answer, user: str, schema: str, quote: Callable[[str], str]) -> Iterator[Finding]:
-    """Tables whose values are logged, but for the rows that triggers cannot log by value."""
+    """Judge unreadable tables whose values are logged: rows that triggers cannot log by value will
+    be read back.
+    """
     for table, columns in tables:
         yield warning(
             "rights_read_later",
@@ -294,7 +317,9 @@ def judge_unreadable_later(tables: Answer, user: str, schema: str, quote: Callab
 
 
 def judge_rights_to_apply(missing: Sequence[str], user: str) -> Iterator[Finding]:
-    """What the user lacks to apply triggers, which a publisher's user does not need."""
+    """Judge the rights that the user lacks to apply triggers, which a publisher's user does not
+    need.
+    """
     if missing:
         yield info(
             "rights_triggers",
@@ -304,7 +329,9 @@ def judge_rights_to_apply(missing: Sequence[str], user: str) -> Iterator[Finding
 
 
 def judge_transactions(transactions: Iterable[OpenTransaction], limits: Limits) -> Iterator[Finding]:
-    """Old transactions: the rows of one that writes are not seen, and no dead row behind a snapshot can go."""
+    """Judge old transactions: the rows of a writing one are invisible, and dead rows behind a
+    snapshot cannot be removed.
+    """
     for transaction in transactions:
         seconds, who = transaction.seconds, transaction.who
         if transaction.prepared is not None:

@@ -1,4 +1,4 @@
-"""What ``doctor`` says of a log: of its table and indexes, of what is captured, of its rows."""
+"""The findings of ``doctor`` about a log: its table and indexes, its triggers, its rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ from eventlog.sql.windows import Queue
 def judge_revision(
     reached: Sequence[str], newest: Sequence[str], unknown: Sequence[str], mend: str
 ) -> Iterator[Finding]:
-    """The migrations that the log has seen, against those that there are. ``mend``: what to do about unknown ones."""
+    """Judge the revisions that the log has reached against the newest ones. ``mend`` is the advice
+    for unknown ones.
+    """
     if unknown:
         text = f"the log is at revision {', '.join(unknown)}, which this eventlog does not know"
         yield warning("migration", text, mend)
@@ -44,11 +46,12 @@ def judge_indexes(
     *,
     by_expression: bool = False,
 ) -> Iterator[Finding]:
-    """The indexes that the publisher reads and marks by (spec/triggers.md 7), and the SQL that makes them.
+    """Judge the indexes by which the publisher reads and marks (spec/triggers.md 7), with the SQL
+    that makes them.
 
-    Each of ``columns`` tells, in the order of its index, the name of that, whether it is valid, the column (for an
-    expression its text, None if it is not known), and the predicate of the index, as the database writes it.
-    ``by_expression``: as of the dialect.
+    Each of ``columns`` has, in the order of its index, the index's name, whether it is valid, the
+    column (of an expression its text, None if unknown), and the predicate of the index as the
+    database writes it. ``by_expression`` is ``queue_by_expression`` of the dialect.
     """
     indexes: defaultdict[tuple[str, str | None], list[str | None]] = defaultdict(list)
     for name, is_valid, column, predicate in columns:
@@ -85,7 +88,8 @@ _GUARD: Final = re.compile(r" OR \((\(.+ <> 'S'::bpchar\) AND )?\(.+ !~ '\^\[A-Z
 
 
 def _is_status_n(predicate: str, status: str, quote: Callable[[str], str]) -> bool:
-    # As PostgreSQL writes it: (status = 'N'::bpchar), ((status)::text = 'N'::text), and the guard of a log of ours.
+    # PostgreSQL writes (status = 'N'::bpchar) or ((status)::text = 'N'::text), and the guard of a
+    # log of ours.
     predicate = re.sub(
         r" OR \((\(.+ <> 'S'::bpchar\) AND )?\(.+ !~ '\^\[A-Za-z\]\$'::text\) AND .+\(.+\)\)\)$", "", predicate
     )
@@ -94,7 +98,9 @@ def _is_status_n(predicate: str, status: str, quote: Callable[[str], str]) -> bo
 
 
 def judge_numberings(numberings: Iterable[Numbering]) -> Iterator[Finding]:
-    """The sequence of record_id: ascending in the order of the requests (spec/triggers.md 7)."""
+    """Judge the sequence of record_id: it has to ascend in the order of the requests
+    (spec/triggers.md 7).
+    """
     for sequence in numberings:
         if sequence.cache > 1:
             yield error(
@@ -120,7 +126,7 @@ def judge_numberings(numberings: Iterable[Numbering]) -> Iterator[Finding]:
 
 
 def judge_storage(storages: Answer, log: str, limits: Limits) -> Iterator[Finding]:
-    """Dead rows of the log, by the database's own statistics. ``log`` is its SQL name."""
+    """Judge the dead rows of the log by the database's own statistics. ``log`` is its SQL name."""
     for live, dead, vacuumed, has_autovacuum in storages:
         if not has_autovacuum:
             yield warning(
@@ -139,7 +145,9 @@ def judge_storage(storages: Answer, log: str, limits: Limits) -> Iterator[Findin
 
 
 def judge_wake(missing: str | None, polling_interval: float) -> Iterator[Finding]:
-    """Whether a publisher that sleeps is woken (spec/triggers.md 8). ``missing``: why no writer would do it."""
+    """Judge whether a sleeping publisher is woken (spec/triggers.md 8). ``missing`` is why no
+    writer does it.
+    """
     if missing is not None:
         yield warning(
             "wake_missing",
@@ -149,7 +157,7 @@ def judge_wake(missing: str | None, polling_interval: float) -> Iterator[Finding
         )
 
 
-# --- what is captured -------------------------------------------------------------------------------------------------
+# --- the triggers -----------------------------------------------------------------------------------------------------
 
 
 def judge_classes(
@@ -159,8 +167,10 @@ def judge_classes(
     ignore: Collection[str],
     quote: Callable[[str], str],
 ) -> Iterator[Finding]:
-    """Classes that are unavailable, and tables without a key. ``listed``: what is configured to be a class, None = all
-    tables with a key; ``ignore``: the log and its companions; ``catalog``: the classes, None if they could not be read.
+    """Judge unavailable classes, and tables without a key.
+
+    ``listed`` are the configured classes, None = all tables with a key. ``ignore`` are the log and
+    its companions. ``catalog`` are the classes, None if they could not be read.
     """
     schema = quote(database.schema or "")
     present = {table.name: table for table in database.tables if table.name not in ignore}
@@ -199,7 +209,7 @@ def judge_classes(
 
 
 def judge_child_values(catalog: Catalog, format: str) -> Iterator[Finding]:
-    """Child tables of a format whose events are rows of one table."""
+    """Judge child tables for a format whose events are rows of one table."""
     for cls in catalog.classes:
         for child in cls.children:
             name, attribute = child.table.name, child.attribute.name
@@ -218,7 +228,9 @@ def judge_child_values(catalog: Catalog, format: str) -> Iterator[Finding]:
 
 
 def judge_deferrable(catalog: Catalog, plan: TriggerPlan | None) -> Iterator[Finding]:
-    """Keys that are checked late (spec/triggers.md 7.1), unless the plan warns of them already."""
+    """Judge keys that are checked late (spec/triggers.md 7.1), unless the plan warns of them
+    already.
+    """
     told = [] if plan is None else [sentence for sentence in plan.warnings if "DEFERRABLE" in sentence]
     for cls in catalog.classes:
         if cls.table.key_deferrable and not any(cls.name in sentence for sentence in told):
@@ -231,20 +243,20 @@ def judge_deferrable(catalog: Catalog, plan: TriggerPlan | None) -> Iterator[Fin
 
 
 def judge_refused(refused: Iterable[str]) -> Iterator[Finding]:
-    """Watches that no triggers can be made for, whoever applies them."""
+    """Judge watches for which no triggers can be made, whoever applies them."""
     for sentence in refused:
         yield error("watch_refused", f"its triggers stay as they are: {sentence}", "eventlog triggers plan")
 
 
 def judge_resyncs(due: Iterable[Due]) -> Iterator[Finding]:
-    """What no trigger has logged, and no resync has sent since."""
+    """Judge changes that no trigger has logged and no resync has sent since."""
     for one in due:
         text = f"objects of {one.selection.class_name} may differ from a receiver's: {one.reason}"
         yield warning("resync_due", text, one.command)
 
 
 def judge_plan(plan: TriggerPlan, installed: Iterable[LogTrigger]) -> Iterator[Finding]:
-    """Triggers against what is declared; that one is disabled is a finding of its own."""
+    """Judge triggers against the declared ones; a disabled trigger is a finding of its own."""
     disabled: defaultdict[str, list[str]] = defaultdict(list)
     for trigger in installed:
         if not trigger.enabled:
@@ -272,7 +284,7 @@ def judge_plan(plan: TriggerPlan, installed: Iterable[LogTrigger]) -> Iterator[F
 
 
 def judge_disabled(installed: Iterable[LogTrigger]) -> Iterator[Finding]:
-    """Triggers of the log that do not fire."""
+    """Judge the triggers of the log that do not fire."""
     for trigger in installed:
         if not trigger.enabled:
             yield error(
@@ -283,7 +295,9 @@ def judge_disabled(installed: Iterable[LogTrigger]) -> Iterator[Finding]:
 
 
 def judge_without_plan(installed: Iterable[LogTrigger], watched: Iterable[str], reason: str) -> Iterator[Finding]:
-    """What can be said where no plan could be made. ``watched``: tables as ``schema.table`` that need triggers."""
+    """Judge triggers without a plan. ``watched`` are the tables, as ``schema.table``, that need
+    triggers.
+    """
     tables = {trigger.table for trigger in installed}
     yield info(
         "triggers_not_compared",
@@ -300,9 +314,10 @@ def judge_without_plan(installed: Iterable[LogTrigger], watched: Iterable[str], 
 
 
 def judge_orphans(orphans: Answer) -> Iterator[Finding]:
-    """Triggers whose log is gone: they fail the application's statements. One finding a log.
+    """Judge triggers whose log is gone: they make the application's statements fail. Each log has
+    one finding.
 
-    Each of ``orphans`` tells table, trigger, log, and the SQL that drops the trigger.
+    Each of ``orphans`` has table, trigger, log, and the SQL that drops the trigger.
     """
     by_log: defaultdict[str, defaultdict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for table, _, log, mend in orphans:
@@ -320,9 +335,11 @@ def judge_orphans(orphans: Answer) -> Iterator[Finding]:
 
 
 def judge_broken(triggers: Answer) -> Iterator[Finding]:
-    """Triggers that speak of a table that is gone: they fail the application's statements. One finding a table.
+    """Judge triggers that refer to a missing table: they make the application's statements fail.
+    Each table has one finding.
 
-    Each of ``triggers`` tells the table that they are on, the one that is gone, and the SQL that drops them.
+    Each of ``triggers`` has the table that they are on, the missing one, and the SQL that drops
+    them.
     """
     for table, gone, mend in triggers:
         yield error(
@@ -335,7 +352,9 @@ def judge_broken(triggers: Answer) -> Iterator[Finding]:
 
 
 def judge_partitions(triggers: Answer) -> Iterator[Finding]:
-    """Partitions whose changes are not logged, since a trigger of their table is missing there or disabled."""
+    """Judge partitions whose changes are not logged, since a trigger of their table is missing
+    there or disabled.
+    """
     for table, partition, trigger, state, mend in triggers:
         yield error(
             "partition_trigger",
@@ -345,7 +364,7 @@ def judge_partitions(triggers: Answer) -> Iterator[Finding]:
 
 
 def judge_untouched(tables: Iterable[str], listed: bool) -> Iterator[Finding]:
-    """Classes whose tables have no trigger at all."""
+    """Judge classes whose tables have no trigger at all."""
     finding = warning if listed else info
     for name in tables:
         yield finding(
@@ -361,9 +380,10 @@ _LETTERS: Final = tuple(Status)
 
 
 def judge_statuses(statuses: Answer, log: str, column: str, limits: Limits) -> Iterator[Finding]:
-    """Reserved letters, and rows that failed (spec/event-log.md 2).
+    """Judge reserved letters, and rows that failed (spec/event-log.md 2).
 
-    ``log`` and ``column`` (of the status) are SQL names. A status is None for NULL, and keeps the blanks at its end.
+    ``log`` and ``column`` (of the status) are SQL names. A status is None for NULL, and keeps its
+    trailing blanks.
     """
     statuses = list(statuses)
     whole = sum(rows for _, rows, _, _ in statuses)
@@ -395,7 +415,9 @@ def judge_statuses(statuses: Answer, log: str, column: str, limits: Limits) -> I
 
 
 def judge_record_ids(rows: int, looked_at: int, log: str, record_id: str, limits: Limits) -> Iterator[Finding]:
-    """Rows that cannot be addressed (spec/event-log.md 5). ``log`` and ``record_id`` are SQL names."""
+    """Judge rows that cannot be addressed (spec/event-log.md 5). ``log`` and ``record_id`` are SQL
+    names.
+    """
     if rows:
         yield error(
             "record_id",
@@ -406,13 +428,13 @@ def judge_record_ids(rows: int, looked_at: int, log: str, record_id: str, limits
 
 
 def at_least(rows: int, looked_at: int, limits: Limits) -> str:
-    """The number of rows, as far as they were looked at."""
+    """Return the number of rows in words, as far as they were read."""
     counted = number_of(rows, "row")
     return f"at least {counted}" if looked_at >= limits.rows else counted
 
 
 def judge_consumer(name: str, rows: int, seconds: float, runs: bool, limits: Limits) -> Iterator[Finding]:
-    """A consumer that has rows to do and has not moved for so many seconds."""
+    """Judge a consumer that has rows to do and has not moved for so many seconds."""
     if rows and seconds > limits.in_flight:
         why = "it runs: its receiver is away, or refuses; see its log" if runs else "no process runs it"
         yield warning(
@@ -424,7 +446,9 @@ def judge_consumer(name: str, rows: int, seconds: float, runs: bool, limits: Lim
 
 
 def judge_own_consumer(name: str, known: tuple[int, bool] | None) -> Iterator[Finding]:
-    """How the consumer stands that the configuration is of. ``known``: its rows to do, and whether it runs."""
+    """Judge the configured consumer. ``known`` is its number of rows to do and whether it runs,
+    None if it is not registered.
+    """
     if known is None:
         yield info("consumer_new", f"consumer {name} is not registered yet, which its first start does")
         return
@@ -439,7 +463,9 @@ def judge_own_consumer(name: str, known: tuple[int, bool] | None) -> Iterator[Fi
 def judge_in_flight(
     events: int, rows: int, seconds: float | None, publisher_runs: bool, limits: Limits
 ) -> Iterator[Finding]:
-    """In-flight lines: of a flight, of parked objects, or left over (spec/event-log.md 8.1, 10)."""
+    """Judge the in-flight lines: of a flight, of parked objects, or left over (spec/event-log.md
+    8.1, 10).
+    """
     if not events:
         return
     since = "" if seconds is None else f", the oldest for {age(seconds)}"
@@ -463,7 +489,7 @@ def judge_in_flight(
 
 
 def judge_queue(queue: Queue, publisher_runs: bool, disabled: bool) -> Iterator[Finding]:
-    """What waits, and whether a publisher takes it (spec/event-log.md 8, 11)."""
+    """Judge the queue, and whether a publisher reads it (spec/event-log.md 8, 11)."""
     oldest = "" if queue.oldest_seconds is None else f", the oldest for {age(max(0.0, queue.oldest_seconds))}"
     if disabled:
         yield warning(
@@ -481,7 +507,7 @@ def judge_queue(queue: Queue, publisher_runs: bool, disabled: bool) -> Iterator[
 
 
 def judge_event_time(newest: Answer, event_time_zone: str, limits: Limits) -> Iterator[Finding]:
-    """event_time against the database's clock, where it should not lie ahead."""
+    """Judge event_time against the database's clock, of which it should not be ahead."""
     other = "local" if event_time_zone == "utc" else "utc"
     for record_id, event_time, seconds in newest:
         if seconds > limits.event_time:
@@ -496,7 +522,9 @@ def judge_event_time(newest: Answer, event_time_zone: str, limits: Limits) -> It
 def judge_due(
     rows: int, next_time: str | None, next_seconds: float | None, looked_at: int, limits: Limits
 ) -> Iterator[Finding]:
-    """Rows whose time has not come (``handle_future_events``), and when it comes for the first of them."""
+    """Judge rows whose time has not come (``handle_future_events``), with the time of the first of
+    them.
+    """
     if rows:
         when = "" if next_time is None else f"; the next one at {next_time}"
         away = "" if next_seconds is None else f" (in {age(next_seconds)})"
@@ -521,9 +549,10 @@ _BAD_MENDS: Final[Mapping[str, str]] = {
 
 
 def judge_bad(bad: Sequence[BadRow], checked: int, cut: bool, limits: Limits, consumer: str = "") -> Iterator[Finding]:
-    """Rows N that the next cycle would mark E (spec/event-log.md 5), one finding a code.
+    """Judge rows N that the next cycle would mark E (spec/event-log.md 5). Each code has one
+    finding.
 
-    ``consumer``: rows that this one has to do, in their place.
+    With ``consumer`` the rows are those that this consumer has to do.
     """
     which = f"for consumer {consumer} to do" if consumer else "of status N"
     fate = "they would get error lines" if consumer else "they would become E"
@@ -544,9 +573,11 @@ def judge_bad(bad: Sequence[BadRow], checked: int, cut: bool, limits: Limits, co
 
 
 def judge_keys(keys: Answer, catalog: Catalog, limits: Limits) -> Iterator[Finding]:
-    """Spellings of table_key that are not canonical (spec/event-log.md 4.3), one finding a class.
+    """Judge spellings of table_key that are not canonical (spec/event-log.md 4.3). Each class has
+    one finding.
 
-    Each of ``keys`` tells table_name, table_key, the number of rows that spell it so, and the record_id of the first.
+    Each of ``keys`` has table_name, table_key, the number of rows with that spelling, and the
+    record_id of the first.
     """
     by_class: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
     looked_at = 0
