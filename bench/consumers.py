@@ -21,7 +21,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing import get_context
 from multiprocessing.queues import Queue
@@ -51,27 +51,22 @@ _KEYS = re.compile(rb">idu=([0-9]+),")
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("idle", "polls", "writers", "latency", "snapshot"))
-    parser.add_argument("--rows", type=int, help="rows of the log, or of the table (2,000,000; snapshot: 10,000,000)")
+    parser.add_argument("what", nargs="*", help=f"of {', '.join(_FIGURES)}; default all")
+    parser.add_argument("--rows", type=int, help="rows of the log (200,000), of the snapshot's table (1,000,000)")
     parser.add_argument("--rounds", type=int, default=3, help="times that each is run (default %(default)s)")
-    parser.add_argument("--seconds", type=int, default=60, help="seconds of writing (default %(default)s)")
-    parser.add_argument("--open", type=int, default=600, help="seconds of the open transaction (default %(default)s)")
+    parser.add_argument("--seconds", type=int, default=40, help="seconds of writing (default %(default)s)")
+    parser.add_argument("--open", type=int, default=120, help="seconds of the open transaction (default %(default)s)")
     parser.add_argument("--rate", type=int, default=100, help="rows a second (default %(default)s)")
     parser.add_argument("--changes", type=int, default=300, help="changes of a round, for the latency (%(default)s)")
     options = parser.parse_args()
+    if unknown := set(options.what) - set(_FIGURES):
+        parser.error(f"{', '.join(sorted(unknown))}: write any of {', '.join(_FIGURES)}")
     with common.server() as bench, tempfile.TemporaryDirectory(prefix="eventlog-bench-") as directory:
         common.install(bench)
         print(common.machine(bench), flush=True)
-        if options.what == "idle":
-            _idle(bench, Path(directory), options.rows or 2_000_000, options.rounds)
-        elif options.what == "polls":
-            _polls(bench, Path(directory))
-        elif options.what == "writers":
-            _from_commit(bench, Path(directory), options.rate, options.seconds, options.open)
-        elif options.what == "latency":
-            _one_at_a_time(bench, Path(directory), options.changes, options.rounds)
-        else:
-            _snapshot(bench, Path(directory), options.rows or 10_000_000)
+        for what in options.what or _FIGURES:
+            print(f"\n{what}:", flush=True)
+            _FIGURES[what](bench, Path(directory), options)
 
 
 def _configuration(directory: Path, name: str, consumer: str | None, begin: str = "now") -> Path:
@@ -87,7 +82,8 @@ def _configuration(directory: Path, name: str, consumer: str | None, begin: str 
 # --- beside the publisher ---------------------------------------------------------------------------------------------
 
 
-def _idle(bench: common.Server, directory: Path, rows: int, rounds: int) -> None:
+def _idle(bench: common.Server, directory: Path, options: argparse.Namespace) -> None:
+    rows, rounds = options.rows or 200_000, options.rounds
     client: dict[str, list[float]] = {"publisher": [], "consumer": []}
     wal: dict[str, list[float]] = {"publisher": [], "consumer": []}
     for number in range(1, rounds + 1):
@@ -116,8 +112,9 @@ def _idle(bench: common.Server, directory: Path, rows: int, rounds: int) -> None
 # --- polls ------------------------------------------------------------------------------------------------------------
 
 
-def _polls(bench: common.Server, directory: Path) -> None:
-    bench.run(f"SELECT setval(pg_get_serial_sequence('{common.LOG}', 'record_id'), 10000000)")
+def _polls(bench: common.Server, directory: Path, _: argparse.Namespace) -> None:
+    behind = f"SELECT setval(pg_get_serial_sequence('{common.LOG}', 'record_id'), {10**9})"  # what the set below has
+    bench.run(f"TRUNCATE {common.LOG}", behind)
     config = load(_configuration(directory, "polls", "polls", "first"), {"EVENTLOG_DATABASE_URL": bench.url})
     with _session(bench.url) as long:
         long.execute(_INSERT, (0,))
@@ -161,11 +158,12 @@ class Taking:
 # --- from commit to document ------------------------------------------------------------------------------------------
 
 
-def _from_commit(bench: common.Server, directory: Path, rate: int, seconds: int, is_open: int) -> None:
+def _from_commit(bench: common.Server, directory: Path, options: argparse.Namespace) -> None:
+    rate, is_open = options.rate, options.open
     file = _configuration(directory, "writers", "writers")
     with _publishing(bench, file) as reader:
         with _writers(bench, rate) as written:
-            cost = _let_run(bench, reader, seconds)
+            cost = _let_run(bench, reader, options.seconds)
         _report(f"{_SESSIONS} sessions, {rate} rows a second", written, reader, cost)
         with _session(bench.url) as long:
             long.execute(_INSERT, (0,))
@@ -232,8 +230,8 @@ def _let_run(bench: common.Server, reader: _Reader, seconds: int) -> str:
     before = sum(process.cpu_times()[:2])
     time.sleep(seconds)
     used = (sum(process.cpu_times()[:2]) - before) / seconds
-    name = f"{common.SCHEMA}.eventlog_consumer"
-    sets = [bench.value(f"SELECT {column} FROM {name}") for column in ("done", "recent")]
+    line = f"FROM {common.SCHEMA}.eventlog_consumer WHERE name = 'writers'"
+    sets = [bench.value(f"SELECT {column} {line}") for column in ("done", "recent")]
     done = decode(sets[0])
     done.add([] if sets[1] is None else decode(sets[1]).spans)
     return f"{used:.1%} of a CPU, {len(done.ranges)} ranges"
@@ -249,16 +247,17 @@ def _report(what: str, written: dict[int, float], reader: _Reader, cost: str) ->
     )
 
 
-def _one_at_a_time(bench: common.Server, directory: Path, changes: int, rounds: int) -> None:
+def _one_at_a_time(bench: common.Server, directory: Path, options: argparse.Namespace) -> None:
+    changes, rounds = options.changes, options.rounds
     found: dict[str, list[float]] = {"publisher": [], "consumer": []}
     dice, number = random.Random(1), 0
     for round_ in range(1, rounds + 1):
         for who in found:
-            consumer = f"c{round_}" if who == "consumer" else None
+            consumer = f"latency{round_}" if who == "consumer" else None
             seconds = []
             bench.run(f"TRUNCATE {common.LOG}")
             with (
-                _publishing(bench, _configuration(directory, f"{who}{round_}", consumer)) as reader,
+                _publishing(bench, _configuration(directory, f"latency-{who}{round_}", consumer)) as reader,
                 _session(bench.url) as connection,
             ):
                 for _ in range(changes + 20):
@@ -279,7 +278,8 @@ def _one_at_a_time(bench: common.Server, directory: Path, changes: int, rounds: 
 # --- snapshot ---------------------------------------------------------------------------------------------------------
 
 
-def _snapshot(bench: common.Server, directory: Path, rows: int) -> None:
+def _snapshot(bench: common.Server, directory: Path, options: argparse.Namespace) -> None:
+    rows = options.rows or 1_000_000
     bench.run(
         f"INSERT INTO {common.SCHEMA}.usr SELECT i, 'Ann', 'Smith ' || i, 'u' || i || '@example.org', i % 1000, "
         f"date '2020-01-01' + i % 1000 FROM generate_series(1, {rows}) AS i",
@@ -351,6 +351,15 @@ def _write(url: str, seconds: float, first: int, has_begun: Event, stop: Event, 
     for thread in threads:
         thread.join()
     found.put(written)
+
+
+_FIGURES: dict[str, Callable[[common.Server, Path, argparse.Namespace], None]] = {
+    "idle": _idle,
+    "polls": _polls,
+    "writers": _from_commit,
+    "latency": _one_at_a_time,
+    "snapshot": _snapshot,
+}
 
 
 if __name__ == "__main__":
