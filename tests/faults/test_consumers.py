@@ -35,6 +35,7 @@ from eventlog.publisher.sinks import Document
 from eventlog.publisher.waiting import StopRequest
 from eventlog.sql import consumers, followed_set, migrations
 from eventlog.sql.connection import load_dialect
+from eventlog.sql.epoch import note_removed
 from eventlog.sql.followed_set import FollowedSet
 from eventlog.sql.log_table import LogTable
 
@@ -604,6 +605,75 @@ def test_a_new_epoch_is_not_drawn_by_hand_while_a_consumer_runs(log: sa.Engine, 
     assert event_id.startswith("1.e")
 
 
+# --- what a consumer sees and what it does not ------------------------------------------------------------------------
+
+
+def test_copies_and_rows_of_resync_are_new_rows_for_every_consumer(log: sa.Engine, command: Run) -> None:
+    names = ("search", "audit")
+    write(log, 1)
+    with opened(configuration(log)) as context:
+        user = context.dialect.current_user(context.connection) or "me"
+    execute(log, f"UPDATE eventlog SET perpetrator = '{user}'", "INSERT INTO usr VALUES (1, 'Jim')")
+    assert [consume(consumer(log, name)) for name in names] == [["1"], ["1"]]
+    consume(configuration(log, driver_user=user))  # its own row, which it does not publish
+    assert command("--set", f"publisher.driver_user={user}", "requeue", "--loopback")[0] == 0
+    assert [consume(consumer(log, name)) for name in names] == [["2"], ["2"]]
+    consume(configuration(log))
+    command("requeue", "--status", "S", "--ids", "2", "--force")
+    assert [consume(consumer(log, name)) for name in names] == [["3"], ["3"]]
+    assert command("resync", "usr")[0] == 0
+    assert [consume(consumer(log, name)) for name in names] == [["4"], ["4"]]
+
+
+def test_rows_e_that_the_publisher_puts_back_are_unseen_by_consumers(log: sa.Engine, command: Run) -> None:
+    write(log, 1)
+    assert consume(consumer(log)) == ["1"]
+    consume(configuration(log), lambda document: Answer(verdicts={"1": Verdict(Level.ERROR, "no")}))
+    assert command("requeue")[0] == 0
+    assert statuses(log) == {1: "N"}
+    assert consume(consumer(log)) == []
+    assert consume(configuration(log)) == ["1"]
+
+
+def test_rows_that_a_finished_directory_holds_concern_no_consumer(log: sa.Engine) -> None:
+    write(log, 1, 2)
+    line = {
+        "line_format": 1, "kind": "backlog", "job": "b", "directory": "out", "manifest": "0" * 64, "last": 1, "rows": 1,
+        "since": "2026-11-22 00:00:00", "flights": [], "writers": [], "is_marking": False,
+    }  # fmt: skip
+    with log.begin() as conn:
+        held = sa.text("INSERT INTO eventlog_inflight (flight_no, composition) VALUES (1000, :line)")
+        conn.execute(held, {"line": json.dumps(line)})
+    assert consume(configuration(log)) == ["2"]
+    assert consume(consumer(log)) == ["1", "2"]
+
+
+def test_rows_deleted_or_inserted_by_hand_below_what_is_done_are_unseen(log: sa.Engine) -> None:
+    write(log, 1, 2, 3)
+    assert consume(consumer(log, begin="2")) == ["2", "3"]
+    overriding = "OVERRIDING SYSTEM VALUE " if log.dialect.name == "postgresql" else ""
+    execute(
+        log,
+        "DELETE FROM eventlog WHERE record_id = 2",
+        ROW.replace("(event_type", "(record_id, event_type")
+        .replace("VALUES (1", f"{overriding}VALUES (2, 1")
+        .format(2, "again"),
+    )
+    assert consume(consumer(log)) == []
+
+
+def test_a_reserved_letter_that_becomes_n_below_what_is_done_is_unseen(log: sa.Engine) -> None:
+    write(log, 1, 2, 3)
+    execute(log, "UPDATE eventlog SET status = 'x' WHERE record_id = 2")
+    with opened(consumer(log)) as context:
+        state = recover(context)
+        for _ in range(3):
+            run_cycle(context, state, Collecting(), lambda: False)
+    assert the_set(log) == (3, [])
+    execute(log, "UPDATE eventlog SET status = 'N' WHERE record_id = 2")
+    assert consume(consumer(log)) == []
+
+
 # --- the snapshot -----------------------------------------------------------------------------------------------------
 
 
@@ -858,6 +928,32 @@ def test_a_consumer_is_registered_when_who_deletes_has_committed(pg_log: sa.Engi
         context.connection.commit()
     thread.join(PATIENCE)
     assert fetch(pg_log, "SELECT name FROM eventlog_consumer") == [("search",)]
+
+
+def test_a_consumer_is_registered_when_a_batch_of_purge_has_committed(pg_log: sa.Engine) -> None:
+    write(pg_log, 1, 2)
+    begun = threading.Event()
+    ended: list[str] = []
+
+    def register() -> None:
+        begun.set()
+        try:
+            with opened(consumer(pg_log, begin="1")):
+                ended.append("registered")
+        except ConfigError as refused:
+            ended.append(str(refused))
+
+    with open_unlocked(configuration(pg_log), Counters()) as context:
+        assert consumers.done_by_consumers(context.connection, context.dialect, context.log) == {}
+        thread = threading.Thread(target=register)
+        thread.start()
+        begun.wait(PATIENCE)
+        time.sleep(1)
+        assert ended == []
+        note_removed(context.connection, context.log, 1)
+        context.connection.commit()
+    thread.join(PATIENCE)
+    assert ["up to record_id 1 were removed" in one for one in ended] == [True]
 
 
 def test_a_writer_wakes_the_publisher_and_a_consumer_that_sleep(pg_log: sa.Engine) -> None:

@@ -144,6 +144,23 @@ class Publisher:
         assert replay.repeated == 0
         assert set(replay.applied) == {"1", "3", "4", "6", "8", "10"} | later
 
+    def die_at_every_step(self) -> set[str]:
+        """Publish anew for each step, dying at it, until no step is left; the names of the steps."""
+        self.publish()
+        step, names = 0, set[str]()
+        while True:
+            step += 1
+            self.reset()
+            told = self.publish(step)
+            if told == "done":
+                break
+            names.add(told.removeprefix("killed: "))
+            later = self.come_later()
+            assert self.publish() == "done"
+            self.check_end(later)
+        self.check_end()
+        return names
+
 
 @contextmanager
 def publisher(database: sa.Engine, directory: Path, file_layout: str, **options: Any) -> Iterator[Publisher]:
@@ -159,19 +176,7 @@ def test_killed_at_any_step_everything_is_published_and_no_event_id_has_two_mean
     database: sa.Engine, tmp_path: Path, file_layout: str, mark_interval: int
 ) -> None:
     with publisher(database, tmp_path, file_layout, mark_interval=mark_interval) as killed:
-        killed.publish()
-        step, names = 0, set()
-        while True:
-            step += 1
-            killed.reset()
-            told = killed.publish(step)
-            if told == "done":
-                break
-            names.add(told.removeprefix("killed: "))
-            later = killed.come_later()
-            assert killed.publish() == "done"
-            killed.check_end(later)
-        killed.check_end()
+        names = killed.die_at_every_step()
     assert names >= {
         "the owner's file is fsynced",
         "the directory is owned",

@@ -281,19 +281,7 @@ def test_killed_at_any_step_every_event_is_in_one_object(
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
     monkeypatch.setattr(ObjectsPublisher, "store", store, raising=False)
     with closing(ObjectsPublisher(database, tmp_path, "lines", mark_interval=0)) as killed:
-        killed.publish()
-        step, names = 0, set()
-        while True:
-            step += 1
-            killed.reset()
-            told = killed.publish(step)
-            if told == "done":
-                break
-            names.add(told.removeprefix("killed: "))
-            later = killed.come_later()
-            assert killed.publish() == "done"
-            killed.check_end(later)
-        killed.check_end()
+        names = killed.die_at_every_step()
     assert names >= {
         "before the state is put",
         "after the state is put",
