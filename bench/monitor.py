@@ -34,10 +34,11 @@ import drain
 from eventlog.cli.publish import tune_collector
 from eventlog.config.load import Config, load
 from eventlog.publisher import daemon
-from eventlog.publisher.context import SILENT, Context, Counters
+from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.cycle import recover
 from eventlog.publisher.monitor import monitoring
 from eventlog.publisher.monitor.activity import Activity
+from eventlog.publisher.observer import SILENT
 from eventlog.publisher.open_context import open_to_publish
 from eventlog.publisher.sinks import open_sink
 from eventlog.sql.dialects.postgresql import PostgreSQL

@@ -37,9 +37,10 @@ from eventlog.cli.settings import SELF_EXPLAINING  # noqa: E402
 from eventlog.config.settings import SECTIONS, Declared, WatchSettings, installed_options, installed_sections, variable  # noqa: E402
 from eventlog.core.options import BOOLEAN, FLAG, MANY, Option, options_of, toml  # noqa: E402
 from eventlog.errors import EventlogError, RowError  # noqa: E402
-from eventlog.publisher.context import QUEUE_CAP, Counters, Looked  # noqa: E402
+from eventlog.publisher.context import Counters  # noqa: E402
 from eventlog.publisher.monitor.activity import Activity, JobActivity  # noqa: E402
 from eventlog.publisher.monitor.openmetrics import JobMetrics, PublisherMetrics  # noqa: E402
+from eventlog.publisher.observer import QUEUE_CAP, Looked  # noqa: E402
 from eventlog.publisher.stream.open_source import refusal_of  # noqa: E402
 from eventlog.registry import FORMATS, SINKS, SOURCES, format_named, names, source_named  # noqa: E402
 

@@ -22,8 +22,8 @@ from eventlog.cli.context import CommandContext, error_line, json_option, note, 
 from eventlog.cli.status import publishing_status
 from eventlog.config.load import Config
 from eventlog.errors import ConfigError, DatabaseError, EventlogError, number_of
-from eventlog.publisher.context import SnapshotProgress, look_at_queue
 from eventlog.publisher.monitor.status import shape
+from eventlog.publisher.observer import SnapshotProgress, look_at_queue
 from eventlog.publisher.open_context import find_log
 from eventlog.publisher.stream.open_source import source_status
 from eventlog.sql.doctor import age

@@ -24,23 +24,13 @@ from eventlog.config.load import Config, said
 from eventlog.config.publishing import ignored_option
 from eventlog.core.options import toml
 from eventlog.errors import number_of
-from eventlog.publisher.context import (
-    SILENT,
-    Context,
-    Counters,
-    Observer,
-    SnapshotProgress,
-    Used,
-    join_observers,
-    remarks,
-    stream_summary,
-    warn_of_loopback,
-)
+from eventlog.publisher.context import Context, Counters, Used, remarks, stream_summary, warn_of_loopback
 from eventlog.publisher.cycle import dry_run
 from eventlog.publisher.daemon import publish as run_daemon
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.health_file import Progress, liveness_file
 from eventlog.publisher.liveness import patience, watched_over
+from eventlog.publisher.observer import SILENT, Observer, SnapshotProgress, join_observers
 from eventlog.publisher.open_context import open_to_publish, open_unlocked
 from eventlog.publisher.sinks import Sink, open_sink
 from eventlog.publisher.sinks.stdout import StreamSink

@@ -33,11 +33,11 @@ from eventlog.config.load import Config, Effective, effective
 from eventlog.errors import ConfigError, DatabaseError, EventlogError, number_of, visible
 from eventlog.model import Status
 from eventlog.publisher.consumers import MOST_BEHIND, standings
-from eventlog.publisher.context import SnapshotProgress
 from eventlog.publisher.doctor import examine
 from eventlog.publisher.held_rows import HOLD_WAYS_OUT, read_recorded
 from eventlog.publisher.ledger import ledger_of
 from eventlog.publisher.monitor.status import shape
+from eventlog.publisher.observer import SnapshotProgress
 from eventlog.publisher.open_context import find_log
 from eventlog.publisher.stream.open_source import place_in_words, source_status
 from eventlog.publisher.stream.position import SourceStatus

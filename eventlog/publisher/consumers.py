@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from eventlog.publisher.context import SnapshotProgress, look_at_queue
 from eventlog.publisher.held_rows import read_recorded
 from eventlog.publisher.ledger import SetLedger
+from eventlog.publisher.observer import SnapshotProgress, look_at_queue
 from eventlog.publisher.snapshot import Loading
 from eventlog.sql.consumers import read_consumers
 from eventlog.sql.dialect import Dialect

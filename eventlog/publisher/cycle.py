@@ -19,12 +19,13 @@ from eventlog.core.event_ids import raised_at
 from eventlog.core.events import Decided, Fates, Outgoing, build_event, decide, ids_of
 from eventlog.errors import DatabaseAway, ReceiverAway, number_of
 from eventlog.model import LogRow, Origins, Status, origins_of, queue_rows
-from eventlog.publisher.context import SILENT, Context
+from eventlog.publisher.context import Context
 from eventlog.publisher.delivery import Delivered, FlightResult, Parking, deliver
 from eventlog.publisher.flight import Flight, encode, numbered, pack, unbuilt
 from eventlog.publisher.held_rows import HeldObjects, Hold, read_recorded, warn_of
 from eventlog.publisher.ledger import QueueScan
 from eventlog.publisher.marks import InflightLine, Marks
+from eventlog.publisher.observer import SILENT
 from eventlog.publisher.queue import (
     DueScan,
     Either,

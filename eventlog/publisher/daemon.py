@@ -27,23 +27,12 @@ from eventlog.errors import ConfigError, DatabaseAway, DatabaseError, FatalAnswe
 from eventlog.model import Document
 from eventlog.publisher import sinks
 from eventlog.publisher.catalog_watcher import CatalogDrifted, CatalogWatcher
-from eventlog.publisher.context import (
-    SILENT,
-    Context,
-    Counters,
-    Doing,
-    Observer,
-    ParkedObject,
-    Reports,
-    Used,
-    look_at_queue,
-    summary,
-    warn_at_start,
-)
+from eventlog.publisher.context import Context, Counters, Reports, Used, summary, warn_at_start
 from eventlog.publisher.cycle import State, draw_flight, recover, run_cycle, send_in_flight
 from eventlog.publisher.delivery import Delivered, FlightResult, send_heartbeat
 from eventlog.publisher.health_file import Progress, liveness_file
 from eventlog.publisher.liveness import ReportingSink, patience
+from eventlog.publisher.observer import SILENT, Doing, Observer, ParkedObject, look_at_queue
 from eventlog.publisher.open_context import open_to_publish
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.waiting import (

@@ -19,8 +19,8 @@ from typing import Final
 
 from eventlog.config.load import Config
 from eventlog.model import Answer, Document, Level, Verdict
-from eventlog.publisher.context import SILENT, Doing, Observer, WaitFor
 from eventlog.publisher.health_file import Progress
+from eventlog.publisher.observer import SILENT, Doing, Observer, WaitFor
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.waiting import LONGEST_REST
 from eventlog.registry import sink_named

@@ -21,10 +21,11 @@ from eventlog.core.events import EventOptions, Outgoing
 from eventlog.core.fold import Group
 from eventlog.errors import BadTableKey, ReceiverAway, number_of
 from eventlog.model import Answer, EventType, Level, Origins
-from eventlog.publisher.context import Context, Counters, PublisherOptions, SnapshotProgress
+from eventlog.publisher.context import Context, Counters, PublisherOptions
 from eventlog.publisher.delivery import Answered, Delivered, FlightResult, Judged, Parking, as_flushed, deliver
 from eventlog.publisher.flight import Flight, FlightInfo, pack
 from eventlog.publisher.marks import send_document
+from eventlog.publisher.observer import SnapshotProgress
 from eventlog.publisher.queue import WindowResult
 from eventlog.publisher.read_back import Built, built_flights
 from eventlog.publisher.sinks import Sink

@@ -27,8 +27,8 @@ from eventlog.config.load import Config
 from eventlog.core.event_ids import without_key
 from eventlog.errors import ConfigError
 from eventlog.model import Answer, Document, Level, Verdict
-from eventlog.publisher.context import Doing, Observer
 from eventlog.publisher.flight import FlightInfo
+from eventlog.publisher.observer import Doing, Observer
 from eventlog.publisher.sinks import Sink
 from eventlog.registry import sink_named
 

@@ -19,7 +19,8 @@ from time import monotonic
 from typing import Final, Protocol
 
 from eventlog.errors import AnotherPublisher, ConsumerRuns, DatabaseError, EventlogError, ReceiverAway
-from eventlog.publisher.context import SILENT, Context, Doing, Observer, WaitFor
+from eventlog.publisher.context import Context
+from eventlog.publisher.observer import SILENT, Doing, Observer, WaitFor
 from eventlog.sql.database import Wake
 
 _log = logging.getLogger("eventlog.publisher")

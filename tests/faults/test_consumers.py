@@ -25,10 +25,11 @@ from eventlog.core.record_set import RecordSet
 from eventlog.errors import ConfigError, ConsumerRuns, LogTableError
 from eventlog.model import Answer, Level, LogRow, Verdict
 from eventlog.publisher import daemon
-from eventlog.publisher.context import Context, Counters, Looked, Observer
+from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.cycle import dry_run, recover, run_cycle
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.ledger import SetLedger, are_registered
+from eventlog.publisher.observer import Looked, Observer
 from eventlog.publisher.open_context import open_unlocked
 from eventlog.publisher.queue import WindowReader
 from eventlog.publisher.sinks import Document

@@ -31,7 +31,7 @@ from shared import PATIENCE, execute, statuses, wait_until
 
 from eventlog.errors import AnotherPublisher, DatabaseAway
 from eventlog.publisher import waiting
-from eventlog.publisher.context import SILENT
+from eventlog.publisher.observer import SILENT
 from eventlog.publisher.waiting import StopRequest, keep_connected
 from eventlog.sql import embedded, log_table
 

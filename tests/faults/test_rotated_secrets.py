@@ -18,8 +18,9 @@ from shared import PlainSink, execute, fetch, wait_until
 
 from eventlog.config.load import connection_url, load, with_secrets_of_now
 from eventlog.errors import DatabaseAway
-from eventlog.publisher.context import Context, Counters, Observer, WaitFor
+from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.daemon import publish
+from eventlog.publisher.observer import Observer, WaitFor
 from eventlog.publisher.open_context import open_context
 from eventlog.publisher.waiting import StopRequest
 

@@ -15,8 +15,8 @@ import sqlalchemy as sa
 from publishers import LONG, configuration, make_log, process, publishing, runs, sleeps, write
 from shared import PATIENCE, PlainSink, wait_until
 
-from eventlog.publisher.context import SILENT
 from eventlog.publisher.liveness import ServiceManager, watched_over
+from eventlog.publisher.observer import SILENT
 
 SIGN = "WATCHDOG=1"
 QUICK = {"monitor__patience": 1, "polling_interval": LONG}

@@ -19,22 +19,13 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from eventlog.config.settings import MonitorSettings
 from eventlog.errors import ConfigError, DatabaseError
 from eventlog.model import Answer, Document, Level, Verdict
-from eventlog.publisher.context import (
-    SILENT,
-    Counters,
-    Doing,
-    Looked,
-    Observer,
-    ParkedObject,
-    WaitFor,
-    _Several,
-    join_observers,
-)
+from eventlog.publisher.context import Counters
 from eventlog.publisher.flight import FlightInfo
 from eventlog.publisher.monitor.activity import Activity, Histogram
 from eventlog.publisher.monitor.openmetrics import PublisherMetrics, exposition
 from eventlog.publisher.monitor.server import Monitor, parse_address, serving
 from eventlog.publisher.monitor.status import answers_data, process_status, shape
+from eventlog.publisher.observer import SILENT, Doing, Looked, Observer, ParkedObject, WaitFor, _Several, join_observers
 
 
 @dataclass

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from eventlog.config.load import Config
 from eventlog.errors import ConfigError
-from eventlog.publisher.context import Counters, Observer
+from eventlog.publisher.context import Counters
+from eventlog.publisher.observer import Observer
 
 if TYPE_CHECKING:
     from eventlog.publisher.doctor import Compare

@@ -18,8 +18,9 @@ from datetime import timedelta
 from typing import Final, NamedTuple, Protocol
 
 from eventlog.model import Answer, Document, Level, Verdict
-from eventlog.publisher.context import QUEUE_CAP, Counters, Doing, Looked, Observer, WaitFor, event_age
+from eventlog.publisher.context import Counters
 from eventlog.publisher.flight import FlightInfo
+from eventlog.publisher.observer import QUEUE_CAP, Doing, Looked, Observer, WaitFor, event_age
 
 HISTORY_SECONDS: Final = 3600
 """How far back the curves of the status page go."""

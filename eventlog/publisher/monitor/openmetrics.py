@@ -20,8 +20,8 @@ from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from eventlog import __version__
-from eventlog.publisher.context import Doing
 from eventlog.publisher.monitor.activity import STAGES, Activity, Histogram, JobActivity
+from eventlog.publisher.observer import Doing
 
 _COUNTERS: Final = (
     ("rows_read", "eventlog_rows_read", "Rows read of the log, or changes of a source."),

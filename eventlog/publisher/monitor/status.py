@@ -12,8 +12,9 @@ from typing import Any, Final
 
 from eventlog import __version__
 from eventlog.core.event_ids import is_of_snapshot, without_key
-from eventlog.publisher.context import Counters, Looked
+from eventlog.publisher.context import Counters
 from eventlog.publisher.monitor.activity import Activity, JobActivity, Monitored
+from eventlog.publisher.observer import Looked
 
 VERSION: Final = 1
 HIDDEN: Final = "•••"

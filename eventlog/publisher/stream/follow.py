@@ -35,18 +35,7 @@ from eventlog.errors import (
     number_of,
 )
 from eventlog.model import Answer, Change, ChangeOp, Document, Event, Level, Verdict, differing
-from eventlog.publisher.context import (
-    SILENT,
-    Counters,
-    Doing,
-    Looked,
-    Observer,
-    ParkedObject,
-    PublisherOptions,
-    Reports,
-    WaitFor,
-    stream_summary,
-)
+from eventlog.publisher.context import Counters, PublisherOptions, Reports, stream_summary
 from eventlog.publisher.delivery import (
     Delivered,
     FlightResult,
@@ -58,6 +47,7 @@ from eventlog.publisher.delivery import (
 )
 from eventlog.publisher.health_file import Progress
 from eventlog.publisher.liveness import ReportingSink
+from eventlog.publisher.observer import SILENT, Doing, Looked, Observer, ParkedObject, WaitFor
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.stream import Described, Failure, Mark, Read, SourceAway, Step, Stream
 from eventlog.publisher.stream.pending import ObjectId, Pending, PendingEvent, Place
