@@ -130,7 +130,7 @@ def write_changes(
     and skipped. A file appears whole or not at all.
 
     ``format`` is one of ``eventlog convert --to``. ``options`` are the writer's, as in ``--map``.
-    ``report`` and the errors are those of ``read_changes``.
+    ``report`` and the errors are as in ``read_changes``.
     """
     writer, done = format_named(format), report if report is not None else Report()
     _check_place(format, str(target))
@@ -145,7 +145,7 @@ def write(format: Format, changes: Iterable[Change], target: str, options: Mappi
     """Write changes to a target by the format's ``write``.
 
     A format that can only be published writes the documents that a publisher would send to a file.
-    Then ``options`` are those of publishing, and ``catalog``.
+    Then ``options`` are the options of publishing, and ``catalog``.
     """
     if format.can("write_changes"):
         format.write(changes, target, options, report)
@@ -168,8 +168,8 @@ def write(format: Format, changes: Iterable[Change], target: str, options: Mappi
 
 
 def by_reason(counters: Mapping[str, int]) -> Counter[str]:
-    """Return the counters, with those of single columns (``reason table.column``) added up by
-    reason.
+    """Return the counters, with the counters of single columns (``reason table.column``)
+    added up by reason.
     """
     added: Counter[str] = Counter()
     for name, number in counters.items():

@@ -373,7 +373,7 @@ SUCCESS = Verdict(Level.SUCCESS)
 class Document(NamedTuple):
     """One rendered envelope. ``flight`` and ``envelope`` are its numbers in the in-flight line.
 
-    ``event_ids`` are those of its events, none in a heartbeat. In a format of records ``body`` is
+    ``event_ids`` identify its events; a heartbeat has none. In a format of records ``body`` is
     empty, and ``records`` holds the records of each event, or the verdict of an event without any.
     ``make_events`` makes the events in their public form, for the few sinks that use them.
     ``media_type`` and ``headers`` (names and values) go with ``body`` over HTTP. ``refused`` holds,

@@ -322,8 +322,8 @@ def build_catalog(
 def _former_names(
     was: Mapping[str, Collection[str]], classes: Sequence[ObjectClass], unavailable: dict[str, EventlogError]
 ) -> dict[str, str]:
-    """Return the class of each former name, and add classes to ``unavailable`` whose rows cannot be
-    told apart.
+    """Return the class of each former name, and add classes to ``unavailable`` whose rows cannot
+    be distinguished.
 
     A former name that another class or its child table has now could mean either: both classes
     wait.

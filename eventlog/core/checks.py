@@ -3,8 +3,8 @@
 A checked row is a plain tuple, and it is its own step: *old goes and new comes*. No other object is
 made of it on its way into a document.
 
-``check_rows`` is a hot path. It unpacks rows by position, compares each row's user, table and key
-with those of the row before, remembers classes, keys and attributes by their spelling in
+``check_rows`` is a hot path. It unpacks rows by position, compares each row's user, table
+and key with the row before, remembers classes, keys and attributes by their spelling in
 dictionaries, and catches the errors of all checks in one place. In return one loop holds the checks
 in the order of the specification, and ``_Table`` fills its dictionaries as a side effect.
 """

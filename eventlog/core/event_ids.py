@@ -1,8 +1,8 @@
-"""The event-ids of a log, ``<record_id>[.e<epoch>][.<n>]`` (spec/event-log.md 7.4), and those of a
-snapshot (13.3).
+"""The event-ids of a log, ``<record_id>[.e<epoch>][.<n>]`` (spec/event-log.md 7.4), and the
+event-ids of a snapshot (13.3).
 
-The epoch tells what a record_id meant before the database lost its newest transactions from what it
-means after.
+The epoch distinguishes the meanings of a record_id before and after the database lost its newest
+transactions.
 """
 
 from __future__ import annotations

@@ -111,8 +111,8 @@ class Outgoing(NamedTuple):
     """One event on its way from its rows to the answer.
 
     ``event_id`` follows spec/event-log.md 7.4; ``ids`` are the record_ids of its group, in queue
-    order. ``operation`` None means that its rows make no event and are only marked. ``steps`` are
-    the rows to write, those of one attribute side by side; None means that the event is recorded in
+    order. ``operation`` None means that its rows make no event and are only marked. ``steps``
+    are the rows to write, rows of one attribute side by side; None means that the event is recorded in
     flight and not built yet. ``fates`` None means that every row contributed. ``dropped`` are the
     rows that precedence dropped when the event was first built. ``sendings`` is the number of
     event-ids under which it has been sent. ``place`` is its number in a flight, from 1, if the
@@ -301,7 +301,7 @@ def _steps_of(rows: Sequence[CheckedRow], is_add: bool, options: EventOptions) -
 
     The rows of a repeated attribute stand side by side at the place of the first. In an add only
     the last row of a single-valued attribute counts. Then rows that change nothing are dropped;
-    with noop ``emit`` only those of two NULLs.
+    with noop ``emit`` only rows of two NULLs.
     """
     if len(rows) > 1 and len({attribute for _, _, _, attribute, _, _ in rows}) < len(rows):
         by_attribute: dict[Attribute | None, list[CheckedRow]] = {}

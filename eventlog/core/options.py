@@ -1,4 +1,4 @@
-"""The declaration and the checks of options: those of eventlog.toml and of the formats' readers and
+"""The declaration and the checks of options, in eventlog.toml and of the formats' readers and
 writers; and the options that several of them share.
 
 An option is a field of a frozen dataclass, made by ``option``. Its kind, default, line of help and,

@@ -139,7 +139,7 @@ class _EnvelopeReader:
         changed = None
         if op is ChangeOp.UPDATE and before is not None and after is not None:
             changed = differing(before, after)
-        if op is ChangeOp.REFRESH:  # place and time of a snapshot are those of reading the row
+        if op is ChangeOp.REFRESH:  # place and time of a snapshot concern the reading of the row
             return Change(owner, table, op, own_key, None, after, extras=_extras(source))
         block = payload.get("transaction")
         transaction = block if isinstance(block, Mapping) else {}

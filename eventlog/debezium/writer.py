@@ -121,7 +121,7 @@ class EnvelopeWriter:
 
     ``utc_now`` returns the time of processing, ``ts_ms`` of an envelope. ``count`` is called with
     each column that is filled with NULL although its value is unknown, as a reason of a report. The
-    columns of a table are those of its class in ``catalog``. A table outside of it has the columns
+    columns of a table come from its class in ``catalog``. A table outside of it has the columns
     of each change, typed by their values.
     """
 
@@ -147,7 +147,7 @@ class EnvelopeWriter:
         an insert if the key moves.
 
         ``object_class`` is that of its table, None = unknown. ``whole_row`` reads the present row;
-        it is called if columns of ``after`` are unknown. ``record_ids`` are those of the log's
+        it is called if columns of ``after`` are unknown. ``record_ids`` identify the log's
         rows. Raises NotExpressible, NeedsQueryBack, NeedsRowCodec.
         """
         table = self._table(change, object_class)

@@ -84,9 +84,9 @@ class GbaseFormat(Format):
     is_read_once = True
 
     def read_changes(self, source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
-        """Return the changes of a capture, whose end is declared.
+        """Yield the changes of a capture; its last byte is the declared end.
 
-        Counts in ``report`` what the specification counts; rows that cannot be read are passed over. Raises
+        ``report`` has the counters of the specification; rows that cannot be read are reported and skipped. Raises
         FormatError, ConfigError.
         """
         capture = _Capture(source)

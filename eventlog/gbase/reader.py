@@ -84,7 +84,7 @@ class Committed:
 class StreamReader:
     """A reader of one stream: ``feed`` takes bytes in any cut, ``finish`` declares the end.
 
-    ``counters`` count what was skipped or odd, under the names of the specification. ``on_idle`` is
+    ``counters`` count skipped and odd records, under the names of the specification. ``on_idle`` is
     called at each TIMEOUT record with the sequence of the last data. ``on_bad_row`` is called with
     the error of a row that cannot be read, and the row is left out; without it the error is raised.
     A reader that goes on within a stream needs the ``size_order`` that the ``layouts`` of the
@@ -314,7 +314,7 @@ class StreamReader:
 def _maker(options: ReadOptions, committed: Committed) -> Callable[[Operation, int], Change]:
     """Return the function that makes a change from an operation and its event number.
 
-    All changes of a transaction share what it prepares. ``last_in_transaction`` is False in each.
+    All changes of a transaction share its prepared values. ``last_in_transaction`` is False in each.
     """
     os_user, begin_seq = committed.os_user, committed.begin_seq
     position = f"{committed.commit_seq:016x}:%016x"

@@ -156,7 +156,7 @@ def _call(connection: Connection, function: str, *arguments: object, about: str 
     return answer
 
 
-# --- what the server answers ------------------------------------------------------------------------------------------
+# --- the answers of the server ----------------------------------------------------------------------------------------
 
 _ERROR_NAMES: Final = {
     -83701: "NOCDCDB",

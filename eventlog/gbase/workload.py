@@ -358,7 +358,7 @@ class Workload:
         act()
 
     def _moved(self, work: Work, table: str) -> None:
-        # Directly behind an INSERT of the table, a move could not be told from an update of that
+        # Directly behind an INSERT of the table, a move would look like an update of that
         # row (spec/gbase-cdc.md 4).
         if not work.done or work.done[-1][1][:2] != (ChangeOp.INSERT, table):
             work.move(table, *self._changed(table))
@@ -388,7 +388,7 @@ def stream(seed: int, size: int, switches: Switches | None = None) -> Iterator[b
     """Yield a stream of about ``size`` bytes of random work, made while it is read, in reads of 64
     KiB.
     """
-    # The log files are small, so that the server forgets what was read.
+    # The log files are small, so that the server drops records that were read.
     server = _server_with({"shop:app.item": ITEM, ALL: ALL_TYPES}, switches or Switches(log_size=1 << 20))
     session = open_session(server, max_recs=1 << 20)
     workload = Workload(server, seed)

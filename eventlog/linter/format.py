@@ -67,7 +67,7 @@ class PlaceOptions(CheckedOptions):
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions(PlaceOptions):
-    """Options of a source beside those of the reader.
+    """Options of a source, which the reader's options complement.
 
     ``catalog`` is accepted because a conversion gives it to both sides; a queue describes its
     tables itself.
@@ -81,7 +81,7 @@ class SourceOptions(PlaceOptions):
 
 @dataclass(frozen=True, slots=True)
 class TargetOptions(PlaceOptions):
-    """Options of a target beside those of the writer. Tables that a database lacks are created."""
+    """Options of a target, which the writer's options complement. Tables that a database lacks are created."""
 
     files: str = option("csv", STRING, "form of the files in a directory: csv, jsonl or parquet")
 

@@ -174,7 +174,7 @@ def group_reader(
     change nothing. The current row is the row that was read back, as ``build_event`` takes it, if
     precedence asks for one. It is ``UNREAD`` without a connection: then ``after`` is None,
     ``extras["columns"]`` names the columns to read, and ``extras["known"]`` holds the values of the
-    log. Time and user are those of the group's first row. The function raises FormatError naming
+    log. Time and user come from the group's first row. The function raises FormatError naming
     that row.
     """
     read_moment = moment_reader(time_zone)

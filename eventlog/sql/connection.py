@@ -214,8 +214,8 @@ def _connect_by(
     translated: Callable[[OSError], DatabaseError],
     made: Callable[[Any], None] = lambda _: None,
 ) -> None:
-    """Let an engine connect with the driver arguments of a dialect (``given``), None = those of
-    SQLAlchemy.
+    """Let an engine connect with the driver arguments of a dialect (``given``), None = SQLAlchemy's
+    arguments.
 
     ``translated`` makes the error to raise in place of a socket error. Some drivers pass these
     through, and SQLAlchemy knows only the drivers' own errors. ``made`` is called with each

@@ -56,8 +56,8 @@ class Again(NamedTuple):
 class ConsumerLine(NamedTuple):
     """The line of a consumer. Times are UTC.
 
-    ``begins`` is where it began, ``moved`` when its set last changed. ``requeued`` is what it is
-    asked to send again; these rows are still in the set. ``loaded`` is the progress of its snapshot
+    ``begins`` is where it began, ``moved`` when its set last changed. ``requeued`` is the
+    request to send rows and objects again; these rows are still in the set. ``loaded`` is the progress of its snapshot
     (spec/event-log.md 13.3), None = it has no snapshot any more.
     """
 

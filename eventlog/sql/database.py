@@ -166,7 +166,7 @@ class SqlDatabase(ABC):
         """Return the driver arguments for connecting within ``timeout`` seconds."""
 
     def driver_arguments(self, url: URL) -> Mapping[str, object] | None:
-        """Return the driver arguments for a URL that replace those of SQLAlchemy; None = these are
+        """Return the driver arguments for a URL that replace SQLAlchemy's; None = these are
         right.
 
         Raises ConfigError for a URL that means nothing to the driver.
@@ -185,7 +185,7 @@ class SqlDatabase(ABC):
         """Raise ConfigError or DatabaseError for a URL that cannot lead to a log."""
 
     def is_there(self, url: URL) -> bool:
-        """Return False for a database that is not made yet, as far as that can be told without a session."""
+        """Return False for a database that does not exist yet, as far as that is visible without a session."""
         return True
 
     def prepare(self, url: URL) -> None:
@@ -387,8 +387,8 @@ class SqlDatabase(ABC):
         """
 
     # The parts of a log's tables (spec/triggers.md 7, spec/event-log.md 10). The statements of
-    # ``before_...`` and ``after_...`` run beside Alembic's own; those of ``drop_...`` drop what
-    # does not go with a table.
+    # ``before_...`` and ``after_...`` run beside Alembic's own; the statements of ``drop_...``
+    # drop objects that dropping a table leaves.
 
     column_types: ClassVar[Mapping[str, TypeEngine[Any]]]
     """The column types by role.
@@ -426,7 +426,7 @@ class SqlDatabase(ABC):
         return f"CREATE INDEX {index} ON {table} (record_id) WHERE status = 'N'"
 
     def before_log(self, log: LogTable) -> Sequence[str]:
-        """Return the statements that make what the log's own columns need."""
+        """Return the statements that make the objects that the log's own columns need."""
         return ()
 
     def drop_before_log(self, log: LogTable) -> Sequence[str]:
@@ -434,7 +434,7 @@ class SqlDatabase(ABC):
         return ()
 
     def after_log(self, log: LogTable) -> Sequence[str]:
-        """Return the statements that make what the log needs beyond its columns, such as the key
+        """Return the statements that make the objects of the log beyond its columns, such as the key
         quoting function.
         """
         return ()
@@ -445,7 +445,7 @@ class SqlDatabase(ABC):
 
     @abstractmethod
     def after_companions(self, log: LogTable) -> Sequence[str]:
-        """Return the statements that make what the companions need, and the source of flight
+        """Return the statements that make the objects that the companions need, and the source of flight
         numbers.
         """
 
@@ -454,13 +454,13 @@ class SqlDatabase(ABC):
         return [f"DROP SEQUENCE {self.qualified(log.schema, log.flight_sequence)}"]
 
     def after_resync(self, log: LogTable, index: str) -> Sequence[str]:
-        """Return the statements that make what the table of positions needs. ``index`` is the name
+        """Return the statements that make the objects of the table of positions. ``index`` is the name
         of its index.
         """
         return ()
 
     def after_consumers(self, log: LogTable, index: str) -> Sequence[str]:
-        """Return the statements that make what the table of consumers needs. ``index`` is the name
+        """Return the statements that make the objects of the table of consumers. ``index`` is the name
         of its index.
         """
         return ()
@@ -522,7 +522,7 @@ class SqlDatabase(ABC):
     """
 
     def after_epoch(self, log: LogTable) -> Sequence[str]:
-        """Return the statements that make what the table of the epoch needs."""
+        """Return the statements that make the objects of the table of the epoch."""
         return ()
 
     def server_parts(self, conn: Connection, log: LogTable) -> Mapping[str, str]:

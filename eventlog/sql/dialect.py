@@ -112,7 +112,7 @@ class Dialect(SqlDatabase):
     wake: Wake | None = None
     """The means by which a writer wakes a sleeping publisher, None = the publisher polls only."""
 
-    # The log. Its statements are those of ``log_sql`` (spec/event-log.md 8.1, 8.4).
+    # The log. Its statements are in ``log_sql`` (spec/event-log.md 8.1, 8.4).
 
     log_sql: ClassVar[Mapping[str, str]]
     """The statements of log.sql by name, with ``{words}``: ``{log}``, ``{fields}``, the fields of
@@ -226,8 +226,8 @@ class Dialect(SqlDatabase):
         """Yield the rows N with an event_time up to ``until``, ordered by that time (NULL first)
         and record_id.
 
-        ``until`` is a text of the log's clock. The lists are those of ``window_chunks``. ``after``
-        None = from the first row on; ``leave_user`` and ``value_bytes`` are those of ``Window``.
+        ``until`` is a text of the log's clock. The lists are as in ``window_chunks``. ``after``
+        None = from the first row on; ``leave_user`` and ``value_bytes`` are as in ``Window``.
         """
         after_time, after_id = after or (None, 0)
         parameters: dict[str, object] = {
@@ -563,8 +563,8 @@ class Dialect(SqlDatabase):
 
 
 def _part_size(total: int, rows: int, at_least: int) -> int:
-    """Return the number of rows of each part of a log; ``rows`` and ``at_least`` are those of
-    ``Dialect.log_parts``.
+    """Return the number of rows of each part of a log; ``rows`` and ``at_least`` are as
+    in ``Dialect.log_parts``.
     """
     return -(-total // max(-(-total // rows), min(at_least, -(-total // _WORTH_IT))))
 

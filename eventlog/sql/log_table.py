@@ -29,7 +29,7 @@ class LogTable:
     """A log table with its columns found. ``columns`` are the real names in the order of
     ``LogRow``'s fields.
 
-    ``types`` are those of the columns, empty if unknown. ``max_identifier`` (bytes) is the
+    ``types`` are the types of the columns, empty if unknown. ``max_identifier`` (bytes) is the
     database's, for the companions' names. ``upper`` says that those end in upper case, since the
     database keeps unquoted names so.
     """
@@ -244,7 +244,7 @@ def locate_log(
 
     ``name`` may be ``schema.table``; otherwise the table is searched in ``schema``, by default the
     connection's current one: exactly, then without case. ``layout``, ``column_map`` and
-    ``column_sort`` are those of ``find_columns``. Raises LogTableError that names the missing table
+    ``column_sort`` are as in ``find_columns``. Raises LogTableError that names the missing table
     or column, ConfigError for an invalid name.
     """
     inspector = sa.inspect(conn)

@@ -7,7 +7,7 @@ written twice. Each batch reads it anew, under a lock of its line, so two proces
 share the work. The line is deleted with the last batch. The log itself cannot hold the position,
 since its last row may be published and deleted at any time.
 
-Deleted objects are found by what the log knows: ``history``, ``known``, ``write_deleted``.
+Deleted objects are found by the rows of the log: ``history``, ``known``, ``write_deleted``.
 """
 
 from __future__ import annotations
@@ -270,7 +270,7 @@ def existing(
 def history(
     conn: Connection, log: LogTable, catalog: Catalog, cls: ObjectClass
 ) -> tuple[tuple[str, ...], int, str | None]:
-    """Return what the log has of a class: its names there, the number of its rows, and their
+    """Return the log's knowledge of a class: its names there, the number of its rows, and their
     earliest event_time.
 
     Rows of its child tables count, and so do rows of any status.

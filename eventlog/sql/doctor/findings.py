@@ -243,7 +243,7 @@ def judge_deferrable(catalog: Catalog, plan: TriggerPlan | None) -> Iterator[Fin
 
 
 def judge_refused(refused: Iterable[str]) -> Iterator[Finding]:
-    """Judge watches for which no triggers can be made, whoever applies them."""
+    """Judge watches for which no triggers can be made, by any user."""
     for sentence in refused:
         yield error("watch_refused", f"its triggers stay as they are: {sentence}", "eventlog triggers plan")
 

@@ -1,9 +1,9 @@
 """The log, its companions and its functions as Alembic migrations, run from code.
 
-There are two branches, so that each knows what it made: ``companions`` (the tables of
+There are two branches, so that each knows its own objects: ``companions`` (the tables of
 spec/event-log.md 10) and ``log`` (the table itself, its trigger and the key quoting function).
-``--companions-only`` runs the first alone, for a log that another program made. A downgrade removes
-what was upgraded and nothing else. The table ``<log>_version`` beside the log holds the revisions
+``--companions-only`` runs the first alone, for a log that another program made. A downgrade
+removes the objects of the upgrade and nothing else. The table ``<log>_version`` beside the log holds the revisions
 that it has reached. ``operations`` and ``autogenerate`` do the same in a user's own migrations.
 """
 
@@ -89,11 +89,11 @@ def downgrade(
     sql: TextIO | None = None,
     dialect_name: str | None = None,
 ) -> None:
-    """Remove what the migrations after ``revision`` made: with ``base`` the log, its rows and its
+    """Remove the objects that the migrations after ``revision`` made: with ``base`` the log, its rows and its
     companions.
 
-    A log that another program made stays. ``companions_only`` matters only with ``sql``, where no
-    database shows what was upgraded. The other arguments are those of ``upgrade``.
+    A log that another program made stays. ``companions_only`` matters only with ``sql``, where
+    no database shows the upgrade. The other arguments are as in ``upgrade``.
     """
     if sql is not None:
         dialect = _dialect(target, dialect_name)

@@ -33,7 +33,7 @@ if context.is_offline_mode():
         transactional_ddl=False,  # the whole script is one transaction: Dialect.prologue, epilogue
         **shared,
     )
-    # No program reads what a script returns, and on Oracle RETURNING needs a variable.
+    # No program reads the results of a script, and on Oracle RETURNING needs a variable.
     context.get_context().dialect.insert_returning = False
     with context.begin_transaction():
         context.run_migrations()

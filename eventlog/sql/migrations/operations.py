@@ -51,8 +51,8 @@ class WatchDefinition:
 
     ``log`` and ``log_schema`` name the log. ``schema`` is that of the watched tables, None if the
     database has no schemas. ``tables`` are the class's own table and its child tables or base
-    tables; None = as the database has them when the migration runs. ``facts`` are what the dialect
-    needs to know of them besides.
+    tables; None = as the database has them when the migration runs. ``facts`` hold all else
+    that the dialect needs to know of them.
     """
 
     watch: WatchedTable
@@ -224,8 +224,8 @@ class _LogOperation(MigrateOperation):
     """An operation on a log, with all that making it, or bringing it up to date, needs.
 
     ``log`` has the form of ``log_table`` in the configuration; ``schema`` None is the connection's
-    current one. ``revisions`` are those of eventlog's own migrations, one for each branch; none =
-    the newest. ``before`` are the revisions that the log had reached; none = there was no log.
+    current one. ``revisions`` belong to eventlog's own migrations, one for each branch; none
+    = the newest. ``before`` are the revisions that the log had reached; none = there was no log.
     """
 
     name: ClassVar[str]
@@ -275,8 +275,8 @@ class CreateEventLogOp(_LogOperation):
         """Make the log and its companion tables (spec/event-log.md 1, 10), or bring them up to
         ``revisions``.
 
-        ``schema`` None is the connection's current one. ``revisions`` are those of eventlog's own
-        migrations, one for each branch. Name them, as autogenerate does, so that the migration does
+        ``schema`` None is the connection's current one. ``revisions`` belong to eventlog's
+        own migrations, one for each branch. Name them, as autogenerate does, so that the migration does
         the same with a later eventlog; none = the newest. ``before`` are the revisions that the log
         had reached, for the reverse. Raises LogTableError, DatabaseError.
         """
@@ -306,7 +306,7 @@ class DropEventLogOp(_LogOperation):
         revisions.
 
         Unwatch its tables first: triggers without a log make the application's statements fail. The
-        arguments are those of ``create_event_log``.
+        arguments are as in ``create_event_log``.
         """
         operations.invoke(cls(log, schema, revisions, before))
 
@@ -325,11 +325,11 @@ class WatchTableOp(_WatchOperation):
         """Make the triggers that log a table, its child tables, or a view's base tables
         (spec/triggers.md 1 to 3).
 
-        ``style``, ``capture``, ``columns``, ``exclude``, ``base`` and the others are those of
-        ``[[watch]]``. ``log`` and ``log_schema`` name the log, by default ``eventlog`` in the
+        ``style``, ``capture``, ``columns``, ``exclude``, ``base`` and the others are as
+        in ``[[watch]]``. ``log`` and ``log_schema`` name the log, by default ``eventlog`` in the
         watched table's schema. ``schema`` is that of the table, None = the connection's current
         one. ``tables`` are the tables as they are at this place in the migrations, None = they are
-        reflected when it runs. ``facts`` are what the database's SQL depends on besides.
+        reflected when it runs. ``facts`` hold all else that the database's SQL depends on.
         ``template_version`` is that of the SQL templates; 1 is the only one. Autogenerate writes
         these, and with them a migration does the same at any later time. Raises TriggerError,
         ConfigError, DatabaseError.

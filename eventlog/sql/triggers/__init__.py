@@ -1,7 +1,7 @@
 """Triggers: the plan that brings a database to the declared triggers, with a subclass of
 ``Triggers`` for each database.
 
-``watch`` defines a watch, ``declared`` what the tables of a watch log, ``marked`` the triggers
+``watch`` defines a watch, ``declared`` the rows that its tables log, ``marked`` the triggers
 whose own text contains the hash of what they were compiled from. See spec/triggers.md 2, 9, 10.
 """
 
@@ -106,8 +106,8 @@ class TriggerPlan:
     """The actions that bring the database to the declared state. ``warnings`` and ``not_captured``
     are sentences for people.
 
-    ``refused`` are sentences on impossible watches. Their triggers stay as they are, and so do
-    those of tables that no watch names, since these may be the same tables under another name.
+    ``refused`` are sentences on impossible watches. Their triggers stay as they are, and
+    so do the triggers of tables that no watch names, since these may be the same tables under another name.
     """
 
     actions: tuple[Action, ...]

@@ -1,4 +1,4 @@
-"""The declarations of triggers: what the tables of watched classes log (spec/triggers.md 1, 2, 3).
+"""The declarations of triggers: the rows that tables of watched classes log (spec/triggers.md 1, 2, 3).
 
 This module contains no SQL text: a dialect renders ``ClassTriggers`` and ``ChildTriggers`` to SQL.
 """
@@ -254,7 +254,7 @@ def _base_table(database: Database, name: str) -> _BaseTable | None:
 class _Source:
     """A table with the columns of a class's key, in its order, and the columns of its attributes.
 
-    ``names`` maps columns to attributes; in a class's own table only those of another name.
+    ``names`` maps columns to attributes; in a class's own table only columns of another name.
     """
 
     table: Table

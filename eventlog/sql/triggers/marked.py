@@ -145,8 +145,8 @@ def behind_marker(text: str) -> str:
 
 
 class MarkedTriggers(Triggers):
-    """Triggers that contain, in a comment of their own text, the hash of what was compiled
-    (``MARKER``).
+    """Triggers that contain, in a comment of their own text, the hash of the compiled
+    text (``MARKER``).
 
     Their names belong to a schema, and they stay with their table when it is renamed. A database of
     this kind provides the text of its triggers, the way to read them, and the sentences on what
@@ -154,7 +154,7 @@ class MarkedTriggers(Triggers):
     """
 
     replaces: bool = False
-    """True if CREATE replaces a trigger of the same name, so that one exists at every moment."""
+    """True if CREATE replaces a trigger with its name, so that one exists at every moment."""
     quote: Callable[[str], str] = staticmethod(quote_identifier)
     """The function that writes a name as an SQL identifier."""
     blank_digest: str = ""

@@ -83,8 +83,8 @@ def exclusions(
 def excluded_columns(
     database: Database, watch: WatchedTable, tables: Collection[str] | None = None
 ) -> Mapping[str, Collection[str]]:
-    """Return the columns that one watch leaves out, by table. Arguments and errors are those of
-    ``exclusions``.
+    """Return the columns that one watch leaves out, by table. Arguments and errors are as
+    in ``exclusions``.
     """
     present = {table.name: table for table in database.tables}
     table = match_name(watch.table, present)
@@ -237,8 +237,8 @@ def matching_tables(
 
 
 def internal_tables(database: Database, log: LogTable) -> frozenset[str]:
-    """Return the tables of a schema that no pattern matches: this log's, those of other logs, and
-    versions of migrations.
+    """Return the tables of a schema that no pattern matches: this log's tables, tables of
+    other logs, and versions of migrations.
 
     They are recognized by their columns, since a log may have any name.
     """
