@@ -108,7 +108,7 @@ def _against_to_xml(bench: common.Server, directory: Path, rows: int, ours: Sequ
 def _to_xml_job(url_file: str, out: str) -> None:
     from pyspark.sql import functions as f
 
-    from eventlog.spark.log_source import register
+    from eventlog.spark import register
     from eventlog.spark.session import open_session
 
     spark = open_session("local[2]")

@@ -21,7 +21,7 @@ AT_A_TIME: Final = 10_000
 cache.
 """
 
-_FAMILY = (0, 1, 2, 2, 0, 1, 2, 1, 2)
+FAMILY = (0, 1, 2, 2, 0, 1, 2, 1, 2)
 """The family of each event type: 1 = add {1, 5, 7}, 2 = modify {2, 3, 6, 8}, 0 = delete, which
 never folds.
 """
@@ -43,8 +43,8 @@ def fold(rows: Iterable[CheckedRow], fold_distance: int, fold_span: int) -> list
         group = newest.get(object_id)
         if group is not None:
             last_id, last_type, _, _, _, _ = group[-1]
-            family = _FAMILY[event_type]
-            if family and family == _FAMILY[last_type] and abs(record_id - last_id) <= fold_distance:
+            family = FAMILY[event_type]
+            if family and family == FAMILY[last_type] and abs(record_id - last_id) <= fold_distance:
                 first_id, _, _, _, _, _ = group[0]
                 if not fold_span or abs(record_id - first_id) <= fold_span:
                     group.append(row)

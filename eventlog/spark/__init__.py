@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from eventlog.spark.change_frame import read_captures
     from eventlog.spark.change_tables import find_change_tables, live_view, read_change_table, read_rows
     from eventlog.spark.convert import convert as convert_captures
-    from eventlog.spark.log_source import register
     from eventlog.spark.messages import read_messages, write_messages
     from eventlog.spark.session import SparkFailed
+    from eventlog.spark.sources import register
 
 __all__ = [
     "BacklogReport",
@@ -47,7 +47,7 @@ _HOMES: Final = {
     "read_change_table": ("change_tables", "read_change_table"),
     "read_messages": ("messages", "read_messages"),
     "read_rows": ("change_tables", "read_rows"),
-    "register": ("log_source", "register"),
+    "register": ("sources", "register"),
     "run_backlog": ("backlog", "run"),
     "write_messages": ("messages", "write_messages"),
 }

@@ -117,7 +117,7 @@ def batch_of(
     if columns is not None:
         for name in _IMAGES:
             images = [getattr(change, name) for change in changes]
-            data[name] = _structs(images, columns, changes, nulled)
+            data[name] = structs_of(images, columns, changes, nulled)
             known = frozenset(columns.names)
             data[f"{name}_present"] = [None if image is None else sorted(known & image.keys()) for image in images]
     arrays = [
@@ -145,9 +145,13 @@ def _text(value: Any) -> str:
     return json.dumps(value) if has_half_characters else text  # which a string of Spark cannot hold
 
 
-def _structs(
+def structs_of(
     images: Sequence[Row | None], columns: t.StructType, changes: Sequence[Change], nulled: Accumulator[int] | None
 ) -> pa.Array:
+    """Return rows as structs of columns. ``changes``: those that they are of; ``nulled`` as of ``read_captures``.
+
+    Raises FormatError for a value that the type of its column does not hold.
+    """
     arrays, fields = [], []
     for field in columns.fields:
         kind = arrow_type(field.dataType)

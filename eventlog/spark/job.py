@@ -23,7 +23,7 @@ from sqlalchemy import Connection
 
 from eventlog.changes.publishing import NoWriter
 from eventlog.config.load import Config
-from eventlog.config.settings import SinkSettings
+from eventlog.config.settings import MonitorSettings, SinkSettings, SourceSettings
 from eventlog.core.catalog import Catalog, Database
 from eventlog.errors import EventlogError
 from eventlog.publisher.configured_classes import catalog_of
@@ -135,7 +135,8 @@ _FIRST: Final = attrgetter("first")
 def without_settings_of_others(config: Config) -> Config:
     """The configuration as workers get it: without sinks, sources and secrets."""
     database = replace(config.database, url=None, url_file=None, password=None)
-    return replace(config, database=database, sink=SinkSettings(), sources={}, warnings=(), url_of_file=None)
+    config = replace(config, sink=SinkSettings(), source=SourceSettings(), monitor=MonitorSettings())
+    return replace(config, database=database, sources={}, warnings=(), url_of_file=None)
 
 
 _catalogs: dict[str, Catalog] = {}

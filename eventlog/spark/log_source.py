@@ -95,15 +95,10 @@ _TYPES: Final = {"record_id": LongType(), "event_type": LongType(), "event_time"
 SCHEMA: Final = StructType([StructField(name, _TYPES.get(name, StringType())) for name in LogRow._fields])
 
 
-def register(spark: SparkSession) -> None:
-    """Make ``format("eventlog")`` known to a session; none of its settings is changed.
-
-    The database does what ``where`` says of status and record_id if ``spark.sql.python.filterPushdown.enabled`` is true
-    now: where it is not, Spark refuses a source that takes filters. The options ``status``, ``first`` and ``last``
-    reach the database in both cases.
-    """
+def log_source(spark: SparkSession) -> type[DataSource]:
+    """Return the source for a session: it takes filters where the session hands them to sources."""
     takes_filters = spark.conf.get(_PUSHDOWN, "false") == "true"
-    spark.dataSource.register(FilteredLogDataSource if takes_filters else EventLogDataSource)
+    return FilteredLogDataSource if takes_filters else EventLogDataSource
 
 
 class EventLogDataSource(DataSource):

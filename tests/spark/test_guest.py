@@ -17,10 +17,9 @@ from pyspark.sql import DataFrame, SparkSession
 from shared import url_of
 
 from eventlog.errors import ConfigError
-from eventlog.spark import change_frame, change_tables
+from eventlog.spark import change_frame, change_tables, register
 from eventlog.spark.captures import captures
 from eventlog.spark.convert import convert as convert_captures
-from eventlog.spark.log_source import register
 from eventlog.spark.messages import read_messages, write_messages
 from eventlog.spark.session import context_of, open_session, running_session, tune_collector
 
@@ -113,7 +112,7 @@ import os, sys
 from pyspark.sql import SparkSession
 from eventlog.config.load import load
 from eventlog.spark.backlog import Request, run
-from eventlog.spark.log_source import register
+from eventlog.spark import register
 
 spark = SparkSession.builder.remote("local[2]").getOrCreate()
 settings = lambda: dict(spark.conf.getAll)

@@ -11,7 +11,8 @@ from backlog_job import LOG, fetch, log_rows, random_rows
 from pyspark.sql import DataFrame, SparkSession, datasource
 
 from eventlog.model import LogRow
-from eventlog.spark.log_source import Place, place_for, register, without_secrets, worker_url
+from eventlog.spark import register
+from eventlog.spark.log_source import Place, place_for, without_secrets, worker_url
 from eventlog.sql.connection import connect, dialect_of
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.log_table import locate_log

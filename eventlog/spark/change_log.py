@@ -1,0 +1,543 @@
+"""The log of a stream of changes: what its driver asks, and what its tasks read (spec/spark-changes.md).
+
+The driver asks the server for ranges of record_ids, and for counts. Rows are read by tasks, each by a connection that
+its worker keeps, so that a batch of a few rows costs no connection.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from eventlog.changes.publishing import NoWriter
+from eventlog.config.load import Config, connection_url, load
+from eventlog.config.settings import DEFAULT_FORMAT
+from eventlog.core.catalog import Catalog, Database
+from eventlog.core.checks import CheckedRow, check_rows
+from eventlog.core.event_ids import epoch_suffix
+from eventlog.core.record_set import Range, RecordSet
+from eventlog.errors import ConfigError, DatabaseAway, DatabaseError, LogTableError, number_of
+from eventlog.model import QUEUE_FIELDS, TIMED_FIELDS, QueueRow
+from eventlog.publisher.catalog_watcher import CATALOG_INTERVAL
+from eventlog.publisher.configured_classes import DeclaredTables, available_catalog, class_schema, declared_tables
+from eventlog.publisher.context import Context, Counters, PublisherOptions
+from eventlog.publisher.ledger import SetLedger
+from eventlog.publisher.open_context import find_log, publisher_options, settle_epoch
+from eventlog.spark.change_offsets import Offset, between, common, length, within
+from eventlog.spark.change_parts import Folding, held_back
+from eventlog.spark.job import without_settings_of_others
+from eventlog.sql import consumers
+from eventlog.sql.connection import as_database_errors, connect, describe, dialect_of, refuse_pooling
+from eventlog.sql.dialect import Dialect
+from eventlog.sql.epoch import differing, read_epoch, read_removed
+from eventlog.sql.log_table import LogTable, check_rights
+from eventlog.sql.record_ranges import count_rows, shown_ranges
+from eventlog.sql.windows import Window
+
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
+_BEGINS: Final = {EARLIEST: consumers.FIRST, LATEST: consumers.NOW}
+_FLAGS: Final = {"format.type": DEFAULT_FORMAT}
+"""Events are folded, and shown, as the default format has them, whatever a publisher sends."""
+
+
+class RowsRemoved(DatabaseError):
+    """Rows of the log that a stream has not read were removed from it."""
+
+    code = "rows_removed"
+    cure = (
+        "Give the query a checkpoint of its own and begin anew; with the option consumer purge keeps what it has not "
+        "read."
+    )
+
+
+class OtherEpoch(DatabaseError):
+    """A checkpoint speaks of record_ids of another epoch of the log (spec/event-log.md 7.4)."""
+
+    code = "other_epoch"
+    cure = "Give the query a checkpoint of its own, and write its target anew: the log was put back meanwhile."
+
+
+def read_config(file: str | None) -> Config:
+    """Return the configuration as this process finds it: the file, if it is there, and the environment."""
+    path = None if file is None else Path(file)
+    return load(path if path is not None and path.exists() else None, os.environ, _FLAGS)
+
+
+# --- what driver and tasks share --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Classes:
+    """What rows are read by, as it travels to the tasks: without secrets."""
+
+    declared: DeclaredTables
+    database: Database
+    log: LogTable
+    options: PublisherOptions
+
+    def catalog(self) -> Catalog:
+        """Build the classes."""
+        return available_catalog(self.declared, self.database, self.log)
+
+
+class Packed(NamedTuple):
+    """Classes as bytes, and what tells them from others: a task unpacks those that its worker does not know yet."""
+
+    digest: str
+    content: bytes
+
+
+def pack(classes: Classes) -> Packed:
+    """Return the classes for tasks."""
+    content = pickle.dumps(classes)
+    return Packed(hashlib.sha256(content).hexdigest(), content)
+
+
+_known: dict[str, tuple[Classes, Catalog]] = {}
+
+
+def unpack(packed: Packed) -> tuple[Classes, Catalog]:
+    """Return the classes of tasks, built once a process."""
+    if packed.digest not in _known:
+        _known.clear()
+        classes: Classes = pickle.loads(packed.content)  # noqa: S301 - of our driver, by the way that tasks go
+        _known[packed.digest] = classes, classes.catalog()
+    return _known[packed.digest]
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+_queue_row: Final[Callable[[tuple[Any, ...]], QueueRow]] = itemgetter(slice(len(QUEUE_FIELDS)))
+_PERPETRATOR: Final = TIMED_FIELDS.index("perpetrator")
+_EVENT_TIME: Final = TIMED_FIELDS.index("event_time")
+
+
+class RowReader:
+    """Reads the good rows of a batch. ``rows``: the ranges of the batch.
+
+    ``counted``: how many rows were read of the part that is asked for, bad ones too. ``origins``: event_time and
+    perpetrator of the good rows that have been read, by record_id; None = nobody asks for them.
+    """
+
+    __slots__ = ("_catalog", "_conn", "_dialect", "_log", "_part", "_user", "counted", "origins", "rows")
+
+    def __init__(
+        self,
+        conn: Connection,
+        dialect: Dialect,
+        classes: Classes,
+        catalog: Catalog,
+        rows: Sequence[Range],
+        part: Range,
+        *,
+        with_origins: bool,
+    ) -> None:
+        self.rows, self.counted = rows, 0
+        self.origins: dict[int, tuple[str | None, str | None]] | None = {} if with_origins else None
+        self._conn, self._dialect, self._log = conn, dialect, classes.log
+        self._catalog, self._part, self._user = catalog, part, classes.options.driver_user
+
+    def __call__(self, first: int, last: int) -> Iterator[list[CheckedRow]]:
+        """Return the good rows from one record_id to another, in pieces."""
+        ranges = within(self.rows, first, last)
+        if not ranges:
+            return
+        is_own = self._part[0] <= first and last <= self._part[1]
+        fields = QUEUE_FIELDS if self.origins is None else TIMED_FIELDS
+        window = Window(1, None, None, gaps=ranges)
+        for rows in self._dialect.read_fields(self._conn, self._log, window, fields):
+            if is_own:
+                self.counted += len(rows)
+            queue_rows: Any = rows
+            if self.origins is not None:
+                self.origins.update((row[0], (row[_EVENT_TIME], row[_PERPETRATOR])) for row in rows)
+                queue_rows = map(_queue_row, rows)
+            yield check_rows(queue_rows, self._catalog, self._user).good
+
+
+# --- a task's connection ----------------------------------------------------------------------------------------------
+
+_IDLE_SECONDS: Final = 2.0
+"""A connection that was not used for longer is asked whether it still is one."""
+
+
+class _Kept:
+    """The connection that this process keeps. ``file``: of the configuration."""
+
+    def __init__(self, file: str | None) -> None:
+        self.file, self.pid, self.used = file, os.getpid(), time.monotonic()
+        url = connection_url(read_config(file).database)
+        self.dialect, self.engine = dialect_of(url), connect(url)
+        with as_database_errors(self.engine):
+            self.connection = self.engine.connect()
+
+    def serves(self, file: str | None) -> bool:
+        """Return True if it is a connection of this process, by the same configuration, that the server knows."""
+        if self.file != file or self.pid != os.getpid():
+            return False
+        if time.monotonic() - self.used < _IDLE_SECONDS:
+            return True
+        try:
+            self.connection.exec_driver_sql("SELECT 1")
+            self.connection.rollback()
+        except SQLAlchemyError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Close it, whatever its state."""
+        if self.pid == os.getpid():
+            with suppress(SQLAlchemyError):
+                self.connection.close()
+
+
+_kept: list[_Kept] = []
+
+
+@contextmanager
+def kept_connection(file: str | None) -> Iterator[tuple[Connection, Dialect]]:
+    """Give the connection that this process keeps; one whose block fails is kept no longer.
+
+    Raises DatabaseError for what fails in the block too.
+    """
+    if not (_kept and _kept[0].serves(file)):
+        forget_connection()
+        _kept.append(_Kept(file))
+    kept = _kept[0]
+    try:
+        with as_database_errors(kept.connection):
+            yield kept.connection, kept.dialect
+            kept.connection.rollback()
+    except BaseException:
+        forget_connection()
+        raise
+    kept.used = time.monotonic()
+
+
+def forget_connection() -> None:
+    """Close the connection that this process keeps, if it keeps one."""
+    while _kept:
+        _kept.pop().close()
+
+
+# --- the driver -------------------------------------------------------------------------------------------------------
+
+_MOST_LOOKS: Final = 64
+"""Looks at the open writers that wait for these to end."""
+
+
+@dataclass(slots=True)
+class ChangeLog:
+    """A log as the driver of a stream knows it, by one connection.
+
+    ``looks``: the highest record_id at a moment, and who had written the log and was open right after it: when all of
+    these have ended, no row up to it can still appear (spec/event-log.md 13.1). They are forgotten with the connection.
+    ``line``: what a consumer's line says is done; None without a consumer.
+    """
+
+    file: str | None
+    consumer: str | None = None
+    starting: str = EARLIEST
+    looks: list[tuple[int, frozenset[str]]] = field(default_factory=list)
+    line: RecordSet | None = None
+    epoch: str = ""
+    _open: tuple[Engine, Connection, Dialect, LogTable] | None = None
+    _config: Config | None = None
+    _classes: tuple[Classes, Catalog, Packed] | None = None
+    _compared: float = 0.0
+    _fingerprint: str | None = None
+
+    # the connection
+
+    @contextmanager
+    def _session(self) -> Iterator[tuple[Connection, Dialect, LogTable]]:
+        """Give the connection, made anew if there is none; a block that fails loses it. Ends the transaction."""
+        if self._open is None:
+            self._connect()
+        assert self._open is not None
+        engine, conn, dialect, log = self._open
+        try:
+            with as_database_errors(engine):
+                yield conn, dialect, log
+                conn.commit()
+        except BaseException:
+            self.close()
+            raise
+
+    def _connect(self) -> None:
+        config = self._config = read_config(self.file)
+        if config.publisher.handle_future_events:
+            raise ConfigError(
+                "publisher.handle_future_events does not go with format eventlog-changes, which reads rows by number"
+            )
+        url = connection_url(config.database)
+        dialect, engine = dialect_of(url), connect(url)
+        with ExitStack() as stack, as_database_errors(engine):
+            conn = stack.enter_context(engine.connect())
+            log = find_log(conn, dialect, config)
+            self.looks.clear()
+            if self.consumer is None:
+                self._enter_unnamed(conn, dialect, log)
+            else:
+                self._enter_as_consumer(conn, dialect, log, config, self.consumer)
+                refuse_pooling(conn, dialect, describe(url))
+            conn.commit()
+            stack.pop_all()
+        self._open = engine, conn, dialect, log
+
+    def _enter_unnamed(self, conn: Connection, dialect: Dialect, log: LogTable) -> None:
+        consumers.check_possible(conn, dialect, log)
+        check_rights(
+            conn, dialect, log, missing=dialect.lacking(conn, log, log.name, ("SELECT",), log.column("status"))
+        )
+        line = read_epoch(conn, log)
+        if reasons := differing(line.server, dialect.server_parts(conn, log)):
+            raise OtherEpoch(
+                f"the log {log} may have been put back to an earlier state: {'; '.join(reasons)}; its publisher, or a "
+                "consumer of it, has to note that first"
+            )
+        self.epoch = line.epoch
+
+    def _enter_as_consumer(
+        self, conn: Connection, dialect: Dialect, log: LogTable, config: Config, consumer: str
+    ) -> None:
+        ledger = SetLedger(consumer, _BEGINS.get(self.starting, self.starting))
+        ledger.check_rights(conn, dialect, log, deletes=False)
+        dialect.begin_publishing(conn)
+        server = dialect.server_parts(conn, log)
+        ledger.lock(conn, dialect, log)
+        options = publisher_options(config, dialect.current_user(conn), dialect.fold_name)
+        context = Context(conn, dialect, log, _NO_CLASSES, options, NoWriter(), Counters(), ledger=ledger)
+        self.epoch = settle_epoch(context, server)
+        line = consumers.read_consumer(conn, log, consumer)
+        assert line is not None  # it was registered under the lock
+        self.line = line.done
+
+    def close(self) -> None:
+        """Close the connection, and so give the consumer free."""
+        if self._open is not None:
+            _, conn, _, _ = self._open
+            self._open = None
+            with suppress(SQLAlchemyError):
+                conn.close()
+
+    # the classes
+
+    def classes(self) -> tuple[Classes, Catalog, Packed]:
+        """Return what rows are read by, compared with the tables now and then."""
+        if self._classes is None or time.monotonic() - self._compared > CATALOG_INTERVAL:
+            with self._session() as (conn, dialect, log):
+                self._read_classes(conn, dialect, log)
+        assert self._classes is not None
+        return self._classes
+
+    def _read_classes(self, conn: Connection, dialect: Dialect, log: LogTable) -> None:
+        self._compared = time.monotonic()
+        if self._classes is not None:
+            fingerprint = dialect.fingerprint(conn, self._classes[1])
+            if fingerprint is not None and fingerprint == self._fingerprint:
+                return
+        assert self._config is not None
+        database = dialect.reflect(conn, class_schema(self._config))
+        declared = declared_tables(self._config, database, log)
+        declared = declared._replace(config=without_settings_of_others(declared.config))
+        options = publisher_options(self._config, dialect.current_user(conn), dialect.fold_name)
+        # As for every consumer: nobody's changes are loopback unless a user is named (spec/event-log.md 13.5).
+        if self._config.publisher.driver_user is None:
+            options = replace(options, driver_user=None)
+        options = replace(options, events=replace(options.events, id_suffix=epoch_suffix(self.epoch)))
+        classes = Classes(declared, database, log, options)
+        self._classes = classes, classes.catalog(), pack(classes)
+        self._fingerprint = dialect.fingerprint(conn, self._classes[1])
+
+    # where it begins
+
+    def first(self) -> Offset:
+        """Return the offset of a query that has read nothing. Raises ConfigError for rows that were removed."""
+        with self._session() as (conn, dialect, log):
+            if self.line is not None:
+                return Offset(self.epoch, self.line.copy())
+            if self.starting == LATEST:
+                return Offset(self.epoch, consumers.first_set(conn, dialect, log, consumers.NOW))
+            removed = read_removed(conn, log)
+            if self.starting != EARLIEST:
+                first = int(self.starting)
+                if removed >= first:
+                    raise ConfigError(
+                        f"starting = {first}: rows up to record_id {removed} were removed from the log {log}; start "
+                        'behind it, or with "earliest" (what the log still holds)'
+                    )
+                return Offset(self.epoch, RecordSet(first - 1))
+            # Of what lies below, all that is there is to be read, and nothing else.
+            done = RecordSet(removed)
+            done.discard(shown_ranges(conn, dialect, log, [(1, removed)] if removed else []))
+            return Offset(self.epoch, done)
+
+    # how far it goes
+
+    def latest(self, start: Offset, most_rows: int | None = None, target: Offset | None = None) -> Offset:
+        """Return the end of the next batch; ``start`` itself if there is nothing to read.
+
+        ``most_rows``: that the batch has at most; what is open at its end is held back then.
+        ``target``: the stream goes no further. Raises RowsRemoved, OtherEpoch.
+        """
+        try:
+            return self._latest(start, most_rows, target)
+        except DatabaseAway:
+            return self._latest(start, most_rows, target)  # by another connection
+
+    def _latest(self, start: Offset, most_rows: int | None, target: Offset | None) -> Offset:
+        with self._session() as (conn, dialect, log):
+            self._check_epoch(start)
+            self._check_removed(conn, dialect, log, start)
+            end = target.done if target is not None else self._seen(conn, dialect, log, start.done, most_rows)
+            rows = [] if end is None else between(start.done, end)
+            number, last = count_rows(conn, dialect, log, rows, most_rows)
+            if end is None or not number:
+                return start
+            if number == most_rows:
+                return self._cut(conn, dialect, log, start, rows, most_rows, last)
+            return Offset(self.epoch, end, number)
+
+    def _seen(
+        self, conn: Connection, dialect: Dialect, log: LogTable, done: RecordSet, most_rows: int | None
+    ) -> RecordSet | None:
+        """Return ``done`` and what can be read now; None if that is nothing."""
+        top = consumers.highest_row(conn, log) or 0
+        if not done.ranges and top <= done.floor:
+            self.looks.clear()
+            return None
+        # After the highest record_id: who has drawn a number up to it is among the writers, or can be seen by now.
+        writers = dialect.open_writers(conn, log)
+        if writers is None:
+            raise LogTableError(f"the database does not tell any more who has written the log {log}")
+        if not writers:
+            ended = top
+        else:
+            ended = max((last for last, before in self.looks if before.isdisjoint(writers)), default=0)
+        self.looks = [look for look in self.looks if look[0] > ended]
+        if writers and len(self.looks) < _MOST_LOOKS:
+            self.looks.append((top, writers))
+        end = done.copy()
+        if ended:
+            end.add([(1, ended)])
+        # What others have not ended yet is taken row by row, as one statement sees it.
+        end.add(shown_ranges(conn, dialect, log, end.gaps(dialect.last_record_id), most_rows))
+        return end
+
+    def _cut(
+        self,
+        conn: Connection,
+        dialect: Dialect,
+        log: LogTable,
+        start: Offset,
+        rows: Sequence[Range],
+        most_rows: int,
+        last: int,
+    ) -> Offset:
+        """Return the end of a full window, without what is open at ``last``; read on while the first group is open."""
+        if self._classes is None:
+            self._read_classes(conn, dialect, log)
+        assert self._classes is not None
+        classes, catalog, _ = self._classes
+        limit, is_full = most_rows, True
+        while is_full:
+            options = classes.options
+            read = RowReader(conn, dialect, classes, catalog, within(rows, 1, last), (1, 0), with_origins=False)
+            held = held_back(read, last, Folding(options.fold_distance, options.fold_span, rows[0][0], last))
+            kept = within(rows, 1, last)
+            if held is not None:
+                kept = [*within(rows, 1, held.first - 1), *((one, one) for one in held.ids)]
+            number, _ = count_rows(conn, dialect, log, kept)
+            if number:
+                done = start.done.copy()
+                done.add(kept)
+                return Offset(self.epoch, done, number)
+            limit += most_rows
+            number, last = count_rows(conn, dialect, log, rows, limit)
+            is_full = number == limit
+        done = start.done.copy()
+        done.add(rows)
+        return Offset(self.epoch, done, number)
+
+    def _check_epoch(self, offset: Offset) -> None:
+        if offset.epoch != self.epoch:
+            raise OtherEpoch(
+                f"the checkpoint is of epoch {offset.epoch or 'none'} of the log, which is at epoch "
+                f"{self.epoch or 'none'} now: record_ids may mean other rows"
+            )
+
+    def _check_removed(self, conn: Connection, dialect: Dialect, log: LogTable, start: Offset) -> None:
+        """Raise RowsRemoved unless all is there that nobody protects and that was removed elsewhere."""
+        removed = read_removed(conn, log)
+        bare = start.done.gaps(removed)
+        if bare and self.line is not None:
+            bare = common(bare, self.line.spans)
+        if bare and count_rows(conn, dialect, log, bare)[0] < length(bare):
+            raise RowsRemoved(
+                f"rows of the log {log} up to record_id {removed} were removed, and the stream has read to "
+                f"{bare[0][0] - 1}: what lies between may be lost to it"
+            )
+
+    # a batch
+
+    def parts(self, start: Offset, end: Offset, most_rows: int) -> list[tuple[Range, int]]:
+        """Return the parts of a batch and how many rows each has. Raises RowsRemoved, OtherEpoch."""
+        with self._session() as (conn, dialect, log):
+            self._check_epoch(end)
+            rows = between(start.done, end.done)
+            if not rows:
+                return []
+            first, last = rows[0][0], rows[-1][1]
+            cuts = [(first, last)]
+            if length(rows) > most_rows:
+                found = dialect.log_parts(conn, log, None, first, last, most_rows, 1)
+                begins = [first, *(part.first for part in found[1:])]
+                cuts = list(zip(begins, [*(begin - 1 for begin in begins[1:]), last], strict=True))
+            parts = [(cut, count_rows(conn, dialect, log, within(rows, *cut))[0]) for cut in cuts]
+            number = sum(count for _, count in parts)
+            if number != end.rows:
+                raise RowsRemoved(
+                    f"{number_of(end.rows - number, 'row')} of {end.rows:,} between record_id {first} and {last} of "
+                    f"the log {log} were removed before the stream has read them"
+                )
+            return [(cut, count) for cut, count in parts if count]
+
+    def move(self, end: Offset) -> None:
+        """Note in the consumer's line that all up to an offset is done. It never goes back (spec/spark-changes.md 4)."""
+        if self.consumer is None:
+            return
+        with self._session() as (conn, dialect, log):
+            self._check_epoch(end)
+            assert self.line is not None
+            done = self.line.copy()
+            done.add(end.done.spans)
+            # Rows that are put back by hand are not read once more: a checkpoint only grows.
+            consumers.pop_requeued(conn, log, self.consumer)
+            if done.encode() != self.line.encode():
+                consumers.write_done(conn, dialect, log, self.consumer, done, moved=True)
+            self.line = done
+
+
+_NO_CLASSES: Final = Catalog(None, (), {})
+
+
+def check_counted(counted: int, expected: int, part: Range) -> None:
+    """Raise RowsRemoved if a part has other rows than when the batch was made."""
+    if counted != expected:
+        raise RowsRemoved(
+            f"record_ids {part[0]} to {part[1]} have {number_of(counted, 'row')}, and had {expected:,} when the batch "
+            "was made: rows were removed while the stream read them"
+        )

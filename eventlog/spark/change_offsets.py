@@ -1,0 +1,71 @@
+"""The offsets of a stream of changes, and what of a log lies between two of them (spec/spark-changes.md 3)."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
+from typing import Any, Final, NamedTuple
+
+from eventlog.core.record_set import Range, RecordSet, decode
+from eventlog.errors import ConfigError
+
+_last: Final = itemgetter(1)
+
+
+class Offset(NamedTuple):
+    """What a stream has read. ``epoch``: of the log; ``rows``: how many the batch has that ends here."""
+
+    epoch: str
+    done: RecordSet
+    rows: int = 0
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the offset as Spark keeps it."""
+        return {"epoch": self.epoch, "done": self.done.encode(), "rows": self.rows}
+
+
+def offset_of(value: Mapping[str, Any]) -> Offset:
+    """Return the offset of its JSON form. Raises ConfigError for what is none."""
+    try:
+        return Offset(str(value["epoch"]), decode(value["done"]), int(value["rows"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise ConfigError(
+            f"the checkpoint holds no offset of format eventlog-changes ({error!r}): give the query another one"
+        ) from None
+
+
+def between(start: RecordSet, end: RecordSet) -> list[Range]:
+    """Return the ranges of ``end`` that are not in ``start``, in ascending order."""
+    return common(start.gaps(end.top), end.spans)
+
+
+def common(some: Sequence[Range], others: Sequence[Range]) -> list[Range]:
+    """Return what two ascending lists of ranges have in common."""
+    found: list[Range] = []
+    i = j = 0
+    while i < len(some) and j < len(others):
+        first, last = max(some[i][0], others[j][0]), min(some[i][1], others[j][1])
+        if first <= last:
+            found.append((first, last))
+        if some[i][1] < others[j][1]:
+            i += 1
+        else:
+            j += 1
+    return found
+
+
+def within(ranges: Sequence[Range], first: int, last: int) -> list[Range]:
+    """Return what of ascending ranges lies between two record_ids."""
+    begin = bisect_left(ranges, first, key=_last)
+    found: list[Range] = []
+    for low, high in ranges[begin:]:
+        if low > last:
+            break
+        found.append((max(low, first), min(high, last)))
+    return found
+
+
+def length(ranges: Iterable[Range]) -> int:
+    """Return how many record_ids the ranges have."""
+    return sum(last - first + 1 for first, last in ranges)

@@ -1,0 +1,209 @@
+"""The rows of format ``eventlog-changes``: their schema, and events as Arrow batches of them (spec/spark-changes.md 1).
+
+Columns are built as flat lists with offsets, not as a list or a map for each row: Arrow takes a flat list of texts five
+times as fast as it takes lists of pairs. What that costs is that the loops below fill several lists at once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import types as t
+
+from eventlog.changes.events import outgoing_reader
+from eventlog.changes.publishing import EventWriter, Publishing, time_reader
+from eventlog.config.publishing import chosen_format, publish_options, value_options
+from eventlog.core.catalog import Catalog, ObjectClass, row_of
+from eventlog.core.events import Outgoing
+from eventlog.core.typed import to_text, values_of
+from eventlog.core.values import ColumnType, Kind
+from eventlog.model import Change, Value
+from eventlog.publisher.flight import Flight
+from eventlog.spark.change_frame import structs_of
+from eventlog.spark.change_log import Classes
+from eventlog.spark.session import arrow_schema
+
+_TEXTS: Final = t.MapType(t.StringType(), t.StringType())
+_XDS: Final = "xds"
+AT_ONCE: Final = 5_000
+"""Events of a batch of Arrow."""
+
+
+def schema_of(columns: t.StructType | None, *, with_document: bool) -> t.StructType:
+    """Return the columns. ``columns``: those of the one class that is asked for, in place of maps of texts."""
+    image = _TEXTS if columns is None else columns
+    fields = [
+        t.StructField("position", t.LongType(), False),
+        t.StructField("event_id", t.StringType(), False),
+        t.StructField("record_ids", t.ArrayType(t.LongType(), False), False),
+        t.StructField("class", t.StringType(), False),
+        t.StructField("operation", t.StringType(), False),
+        t.StructField("key", _TEXTS, False),
+        t.StructField("before", image),
+        t.StructField("after", image),
+        t.StructField("changed", t.ArrayType(t.StringType(), False)),
+        t.StructField("commit_time", t.TimestampType()),
+        t.StructField("perpetrator", t.StringType()),
+    ]
+    if with_document:
+        fields.append(t.StructField(_XDS, t.StringType(), False))
+    return t.StructType(fields)
+
+
+def columns_of(object_class: ObjectClass) -> t.StructType:
+    """Return the columns of a class, with the types of the catalogue as Spark has them."""
+    columns = row_of(object_class).columns
+    found = [t.StructField(one.name, spark_type(one.type)) for one in columns]
+    many = [one for one in object_class.attributes if one.multi_valued]
+    found += [t.StructField(one.name, t.ArrayType(spark_type(one.column.type))) for one in many]
+    return t.StructType(found)
+
+
+def spark_type(kind: ColumnType) -> t.DataType:
+    """Return the type of Spark that holds the values of a column; text where there is none."""
+    match kind.kind:
+        case Kind.INTEGER:
+            return t.LongType() if kind.bits else t.DecimalType(38, 0)
+        case Kind.EXACT:
+            precision, scale = (*kind.sizes, 0, 0)[:2]
+            fits = 0 < precision <= 38 and 0 <= scale <= precision
+            return t.DecimalType(precision, scale) if fits else t.StringType()
+        case Kind.APPROXIMATE:
+            return t.DoubleType()
+        case Kind.BOOLEAN:
+            return t.BooleanType()
+        case Kind.BINARY:
+            return t.BinaryType()
+        case Kind.DATE:
+            return t.DateType()
+        case Kind.TIMESTAMP:
+            return t.TimestampNTZType()
+        case Kind.TIMESTAMPTZ:
+            return t.TimestampType()
+        case _:
+            return t.StringType()
+
+
+class Rows:
+    """Makes rows of events. ``columns``: of the one class that is asked for, None = maps of texts."""
+
+    __slots__ = ("_catalog", "_columns", "_document", "_read", "_schema", "_time_of")
+
+    def __init__(
+        self, classes: Classes, catalog: Catalog, columns: t.StructType | None, *, with_document: bool
+    ) -> None:
+        config = classes.declared.config
+        self._catalog, self._columns = catalog, columns
+        self._schema = arrow_schema(schema_of(columns, with_document=with_document))
+        self._read = outgoing_reader(catalog, value_options(config))
+        self._time_of = time_reader(classes.options.event_time_zone)
+        self._document: EventWriter[Any] | None = None
+        if with_document:
+            self._document = chosen_format(config).publish(publish_options(config), Publishing(layout="lines"))
+
+    def batches(
+        self, events: Sequence[Outgoing], origins: Mapping[int, tuple[str | None, str | None]]
+    ) -> Iterator[pa.RecordBatch]:
+        """Return events, which all have an operation, as batches. ``origins``: of their first rows at least."""
+        for start in range(0, len(events), AT_ONCE):
+            yield self._batch(events[start : start + AT_ONCE], origins)
+
+    def _batch(
+        self, events: Sequence[Outgoing], origins: Mapping[int, tuple[str | None, str | None]]
+    ) -> pa.RecordBatch:
+        read = self._read
+        changes = [read(event, None, None) for event in events]
+        first_ids = [event.ids[0] for event in events]
+        times: dict[str | None, datetime | None] = {}
+        moments = []
+        for record_id in first_ids:
+            text, _ = origins[record_id]
+            if text not in times:
+                times[text] = self._time_of(text)
+            moments.append(times[text])
+        columns: dict[str, Any] = {
+            "position": first_ids,
+            "event_id": [event.sent_id for event in events],
+            "record_ids": _lists(pa.int64(), (event.ids for event in events)),
+            "class": [change.table for change in changes],
+            "operation": [str(event.operation) for event in events],
+            "key": _maps(dict(change.key or ()) for change in changes),
+            "changed": _lists(
+                pa.string(), (None if change.changed is None else sorted(change.changed) for change in changes)
+            ),
+            "commit_time": pa.array(moments, self._schema.field("commit_time").type),
+            "perpetrator": [origins[record_id][1] for record_id in first_ids],
+            "before": self._images([change.before for change in changes], changes),
+            "after": self._images([change.after for change in changes], changes),
+        }
+        if self._document is not None:
+            columns[_XDS] = self._documents(events)
+        arrays = [
+            columns[one.name] if isinstance(columns[one.name], pa.Array) else pa.array(columns[one.name], one.type)
+            for one in self._schema
+        ]
+        # Of maps and lists Arrow knows names of members, which differ from Spark's.
+        cast = [array.cast(one.type) for array, one in zip(arrays, self._schema, strict=True)]
+        return pa.RecordBatch.from_arrays(cast, schema=self._schema)
+
+    def _images(self, images: Sequence[Mapping[str, Value] | None], changes: Sequence[Change]) -> pa.Array:
+        if self._columns is None:
+            return _maps(images)
+        return structs_of(images, self._columns, changes, None)
+
+    def _documents(self, events: Sequence[Outgoing]) -> list[str]:
+        writer = self._document
+        assert writer is not None
+        pieces = writer.write(self._catalog, Flight(0, {}), events)
+        return [writer.body([piece]).decode().rstrip("\n") for piece in pieces]
+
+
+def _lists(kind: pa.DataType, lists: Iterable[Sequence[Any] | None]) -> pa.Array:
+    """Return lists as an array; None is NULL."""
+    flat: list[Any] = []
+    offsets: list[int] = []
+    missing: list[bool] = []
+    for one in lists:
+        offsets.append(len(flat))
+        missing.append(one is None)
+        if one is not None:
+            flat += one
+    offsets.append(len(flat))
+    return pa.ListArray.from_arrays(
+        pa.array(offsets, pa.int32()),
+        pa.array(flat, kind),
+        mask=pa.array(missing) if any(missing) else None,
+    )
+
+
+def _maps(images: Iterable[Mapping[str, Value] | None]) -> pa.Array:
+    """Return rows as maps of texts, by column; None is NULL, and so is a value that is."""
+    names: list[str] = []
+    texts: list[str | None] = []
+    offsets: list[int] = []
+    missing: list[bool] = []
+    for image in images:
+        offsets.append(len(names))
+        missing.append(image is None)
+        if image is not None:
+            names += image
+            texts += [value if value is None or value.__class__ is str else _text(value) for value in image.values()]
+    offsets.append(len(names))
+    return pa.MapArray.from_arrays(
+        pa.array(offsets, pa.int32()),
+        pa.array(names, pa.string()),
+        pa.array(texts, pa.string()),
+        mask=pa.array(missing) if any(missing) else None,
+    )
+
+
+def _text(value: Value) -> str:
+    """Return a value as the log has it; the values of a multi-valued attribute as a list of JSON."""
+    if value.__class__ is tuple:
+        return json.dumps([None if one is None else to_text(one) for one in values_of(value)], ensure_ascii=False)
+    assert value is not None
+    return to_text(value)

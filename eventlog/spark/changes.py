@@ -1,0 +1,322 @@
+"""``format("eventlog-changes")``: the events of a log as a DataFrame or a stream, one row an event
+(spec/spark-changes.md).
+
+Events are folded by the functions of the publisher. The driver plans by ranges of record_ids, and tasks read them.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import types as t
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+
+from eventlog.config.kinds import CONSUMER
+from eventlog.core.catalog import Attribute, ObjectClass
+from eventlog.core.events import CurrentRow, build_event, decide
+from eventlog.core.options import STRING, Kind, Option, nearest, parse_boolean, parse_value, unknown
+from eventlog.core.record_set import Range
+from eventlog.errors import ConfigError, together, with_location
+from eventlog.spark.change_log import (
+    EARLIEST,
+    LATEST,
+    ChangeLog,
+    Packed,
+    RowReader,
+    check_counted,
+    kept_connection,
+    unpack,
+)
+from eventlog.spark.change_offsets import Offset, between, offset_of
+from eventlog.spark.change_parts import Folding, groups_of_part
+from eventlog.spark.change_rows import Rows, columns_of, schema_of
+from eventlog.spark.log_source import PARTITION_ROWS
+from eventlog.spark.session import tune_collector
+
+try:
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxRows,
+        SupportsTriggerAvailableNow,
+    )
+
+    HAS_STREAMS = True
+except ImportError:  # before PySpark 4.2
+    HAS_STREAMS = False
+    SupportsTriggerAvailableNow = object  # type: ignore[misc, assignment]
+
+FORMAT: Final = "eventlog-changes"
+
+# --- options ----------------------------------------------------------------------------------------------------------
+
+
+def _parse_starting(value: Any) -> str:
+    text = str(value)
+    if text in (EARLIEST, LATEST):
+        return text
+    if not re.fullmatch(r"[1-9]\d{0,17}", text, re.ASCII):
+        raise ValueError
+    return text
+
+
+def _parse_rows(value: Any) -> int:
+    number = int(value)
+    if number < 1:
+        raise ValueError
+    return number
+
+
+_ROWS: Final = Kind(_parse_rows, "a number, 1 or more")
+_FLAG: Final = Kind(parse_boolean, "true | false")
+OPTIONS: Final[Mapping[str, Option]] = {
+    "config": Option(None, STRING, "the configuration file, on every node, or none where the environment says all"),
+    "class": Option(None, STRING, "one class, whose before and after are structs"),
+    "xds": Option(False, _FLAG, "a column with the XDS document of the event"),
+    "starting": Option(EARLIEST, Kind(_parse_starting, "earliest | latest | a record_id"), "where a new query begins"),
+    "maxRowsPerBatch": Option(None, _ROWS, "rows of the log that a batch of a stream has at most"),
+    "partitionRows": Option(PARTITION_ROWS, _ROWS, "rows of the log that a task reads at most"),
+    "consumer": Option(None, CONSUMER, "the consumer of the log that a stream is"),
+}
+"""The options by name."""
+
+_BY_FOLDED: Final = {name.lower(): name for name in OPTIONS}  # Spark folds the case of names
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeOptions:
+    """The options of a reader, checked."""
+
+    config: str | None
+    class_name: str | None
+    with_document: bool
+    starting: str
+    most_rows: int | None
+    partition_rows: int
+    consumer: str | None
+
+
+def read_options(given: Mapping[str, str]) -> ChangeOptions:
+    """Return checked options (spec/spark-changes.md 5). Raises one ConfigError, of one line, for all that is wrong."""
+    errors: list[ConfigError] = []
+    values = {name: declared.default for name, declared in OPTIONS.items()}
+    for folded, text in given.items():
+        name = _BY_FOLDED.get(folded.lower())
+        if name is None:
+            errors.append(unknown(folded, nearest(folded, OPTIONS)))
+            continue
+        try:
+            values[name] = parse_value(OPTIONS[name], text, name)
+        except ConfigError as error:
+            errors.append(error)
+    file = values["config"]
+    if file is not None and not Path(file).is_file():
+        errors.append(ConfigError(f"config = {file!r}: there is no such file where the driver runs"))
+    if errors:
+        raise with_location(together(errors), f"options of format {FORMAT}")
+    return ChangeOptions(*(values[name] for name in OPTIONS))
+
+
+# --- tasks ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What a task reads: a range of record_ids of a batch, and how many rows are in it.
+
+    ``rows``: the ranges of the whole batch, since a part reads beyond its ends.
+    """
+
+    packed: Packed
+    rows: Sequence[Range]
+    part: Range
+    count: int
+
+
+def _partitions(log: ChangeLog, options: ChangeOptions, start: Offset, end: Offset) -> list[InputPartition]:
+    parts = log.parts(start, end, options.partition_rows)
+    if not parts:
+        return []
+    _, _, packed = log.classes()
+    rows = between(start.done, end.done)
+    return [InputPartition(_Part(packed, rows, part, count)) for part, count in parts]
+
+
+def _read(schema: t.StructType, options: ChangeOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    """Return the rows of a part of a batch."""
+    tune_collector()
+    task: _Part = partition.value
+    classes, catalog = unpack(task.packed)
+    columns = schema["after"].dataType if options.class_name is not None else None
+    assert columns is None or isinstance(columns, t.StructType)
+    rows = Rows(classes, catalog, columns, with_document=options.with_document)
+    settings = classes.options
+    how = Folding(settings.fold_distance, settings.fold_span, task.rows[0][0], task.rows[-1][1])
+    with kept_connection(options.config) as (conn, dialect):
+        reader = RowReader(conn, dialect, classes, catalog, task.rows, task.part, with_origins=True)
+
+        def query_back(
+            object_class: ObjectClass, keys: Sequence[str], attributes: Sequence[Attribute]
+        ) -> Mapping[str, CurrentRow]:
+            return dialect.query_back(conn, catalog.schema, object_class, keys, attributes)
+
+        for groups in groups_of_part(reader, task.part, how):
+            decided = decide(groups, query_back)
+            built = [build_event(group, settings.events, decision, row) for group, decision, row in decided]
+            events = [
+                event
+                for event in built
+                if event.operation is not None
+                and (options.class_name is None or event.object_id[0].name == options.class_name)  # type: ignore[index]
+            ]
+            if events:
+                yield from rows.batches(events, reader.origins or {})
+        check_counted(reader.counted, task.count, task.part)
+
+
+# --- the source -------------------------------------------------------------------------------------------------------
+
+
+class ChangesDataSource(DataSource):
+    """The events of a log: the options stand in ``OPTIONS``."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        self._checked = read_options(dict(options))
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def schema(self) -> t.StructType:
+        checked = self._checked
+        log = ChangeLog(checked.config)
+        try:
+            _, catalog, _ = log.classes()
+        finally:
+            log.close()
+        if checked.class_name is None:
+            return schema_of(None, with_document=checked.with_document)
+        found = {one.name: one for one in catalog.classes}
+        if checked.class_name not in found:
+            raise ConfigError(
+                f"options of format {FORMAT}: class = {checked.class_name!r} is no class that the configuration names: "
+                f"there are {', '.join(sorted(found))}"
+            )
+        return schema_of(columns_of(found[checked.class_name]), with_document=checked.with_document)
+
+    def reader(self, schema: t.StructType) -> DataSourceReader:
+        if self._checked.consumer is not None or self._checked.most_rows is not None:
+            name = "consumer" if self._checked.consumer is not None else "maxRowsPerBatch"
+            raise ConfigError(f"options of format {FORMAT}: {name} is of readStream, which keeps what it has read")
+        return ChangesReader(schema, self._checked)
+
+    def streamReader(self, schema: t.StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        if not HAS_STREAMS:
+            raise ConfigError(f"a stream of format {FORMAT} needs PySpark 4.2 or later; read serves with this one")
+        return ChangesStreamReader(schema, self._checked)
+
+
+class ChangesReader(DataSourceReader):
+    """All events of the log, as it is when the reading begins."""
+
+    def __init__(self, schema: t.StructType, options: ChangeOptions) -> None:
+        self._schema, self._options = schema, options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return the parts of what the log shows now."""
+        log = ChangeLog(self._options.config, starting=self._options.starting)
+        try:
+            start = log.first()
+            parts = _partitions(log, self._options, start, log.latest(start))
+        finally:
+            log.close()
+        return parts or [InputPartition(None)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Return the events of a part."""
+        if partition.value is None:
+            return iter(())
+        return _read(self._schema, self._options, partition)
+
+
+# --- the stream -------------------------------------------------------------------------------------------------------
+
+_SHORTEST_WAIT: Final = 0.01
+_LONGEST_WAIT: Final = 0.25
+"""Seconds that a look at a log waits which has had nothing new for a while: Spark asks a hundred times a second."""
+
+
+class ChangesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """The events of the log as they come. The object of the driver's process holds a connection."""
+
+    _log: ChangeLog | None = None
+    _wait: float = 0.0
+    _is_bounded: bool = False
+    _target: Offset | None = None
+
+    def __init__(self, schema: t.StructType, options: ChangeOptions) -> None:
+        self._schema, self._options = schema, options
+
+    def __getstate__(self) -> Any:
+        return self._schema, self._options  # what travels to the tasks
+
+    def __setstate__(self, state: Any) -> None:
+        self._schema, self._options = state
+
+    @property
+    def log(self) -> ChangeLog:
+        """The log of this stream."""
+        if self._log is None:
+            self._log = ChangeLog(self._options.config, self._options.consumer, self._options.starting)
+        return self._log
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, as those below
+        """Return where a new query begins."""
+        return self.log.first().as_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Return how much a batch has at most."""
+        return ReadAllAvailable() if self._options.most_rows is None else ReadMaxRows(self._options.most_rows)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Take note that the stream is to end where the log ends now."""
+        self._is_bounded = True
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Return where the next batch ends; ``start`` if there is nothing to read."""
+        begin = offset_of(start)
+        most_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        if self._is_bounded and self._target is None:
+            self._target = self.log.latest(begin)
+        if self._wait and not self._is_bounded:
+            time.sleep(self._wait)
+        end = self.log.latest(begin, most_rows, self._target)
+        if end is begin:
+            self._wait = min(max(2 * self._wait, _SHORTEST_WAIT), _LONGEST_WAIT)
+            return start
+        self._wait = 0.0
+        return end.as_json()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Return the parts of a batch."""
+        return _partitions(self.log, self._options, offset_of(start), offset_of(end))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Return the events of a part."""
+        return _read(self._schema, self._options, partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Move the line of the consumer."""
+        self.log.move(offset_of(end))
+
+    def stop(self) -> None:
+        """Close the connection."""
+        if self._log is not None:
+            self._log.close()

@@ -1,0 +1,52 @@
+"""What a log shows of record_ids, as ranges and counts: what a reader asks for that reads rows elsewhere
+(spec/spark-changes.md 3).
+
+No function commits. Rows of reserved letters are passed over, as by every reader of a set.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection
+
+from eventlog.sql.dialect import Dialect
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.windows import Ranges, Window
+
+_RECORD_ID = ("record_id",)
+
+
+def _of(dialect: Dialect, log: LogTable, ranges: Ranges, limit: int | None) -> tuple[str, Window]:
+    """Return the statement that reads the record_ids of ranges, and its window."""
+    window = Window(1, None, limit, gaps=tuple(ranges))
+    return dialect.window_statement(log, window, _RECORD_ID), window
+
+
+def count_rows(
+    conn: Connection, dialect: Dialect, log: LogTable, ranges: Ranges, limit: int | None = None
+) -> tuple[int, int]:
+    """Return how many rows there are in the ranges, the lowest first, at most ``limit``; and the last one's number."""
+    if not ranges:
+        return 0, 0
+    rows, window = _of(dialect, log, ranges, limit)
+    name = dialect.quote(log.column("record_id"))
+    dialect.choose_plans(conn)
+    counted = f"SELECT COUNT(*), MAX({name}) FROM ({rows}) AS shown"  # noqa: S608 - a statement of the dialect
+    ((number, last),) = dialect.fetch(conn, counted, dialect.window_parameters(window))
+    return int(number), int(last or 0)
+
+
+def shown_ranges(
+    conn: Connection, dialect: Dialect, log: LogTable, ranges: Ranges, limit: int | None = None
+) -> list[tuple[int, int]]:
+    """Return the rows that one statement sees in the ranges, the lowest first, at most ``limit``, as ranges."""
+    if not ranges:
+        return []
+    rows, window = _of(dialect, log, ranges, limit)
+    name = dialect.quote(log.column("record_id"))
+    dialect.choose_plans(conn)
+    statement = (
+        f"SELECT MIN({name}), MAX({name}) FROM (SELECT {name}, {name} - ROW_NUMBER() OVER (ORDER BY {name}) AS island "  # noqa: S608
+        f"FROM ({rows}) AS shown) AS numbered GROUP BY island ORDER BY 1"
+    )
+    found = dialect.fetch(conn, statement, dialect.window_parameters(window))
+    return [(int(first), int(last)) for first, last in found]

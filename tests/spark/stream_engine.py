@@ -1,0 +1,89 @@
+"""Spark's contract with a stream's reader, without Java: offsets are written before a batch runs, its commit behind it,
+and a batch that has no commit is run again with the offsets that were written.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+from eventlog.spark.changes import ChangesDataSource
+
+
+def reader_of(**options: object) -> Any:
+    """The reader of a stream with these options."""
+    source = ChangesDataSource({name: str(value) for name, value in options.items()})
+    return source.streamReader(source.schema())
+
+
+class Engine:
+    """``at``: called with the names of places where a kill makes a difference."""
+
+    def __init__(self, reader: Any, place: Path, at: Callable[[str], None] = lambda _: None) -> None:
+        self.reader, self.at = reader, at
+        self.limit = reader.getDefaultReadLimit()
+        assert isinstance(self.limit, ReadAllAvailable | ReadMaxRows)
+        self.offsets, self.commits = place / "offsets", place / "commits"
+        self.offsets.mkdir(parents=True, exist_ok=True)
+        self.commits.mkdir(exist_ok=True)
+        logged = sorted(int(path.name) for path in self.offsets.glob("[0-9]*"))
+        self.number = logged[-1] if logged else 0
+        begin = place / "begin"
+        if not begin.exists():
+            begin.write_text(json.dumps(reader.initialOffset()))
+        self.start = self._logged(self.number - 1) or json.loads(begin.read_text())
+        if (self.commits / str(self.number)).exists():
+            self.start = self._logged(self.number)
+            self.number += 1
+
+    def _logged(self, number: int) -> Any:
+        path = self.offsets / str(number)
+        return json.loads(path.read_text()) if path.exists() else None
+
+    def step(self, sink: Callable[[int, list[dict[str, Any]]], None]) -> bool:
+        """Run a batch if there is one."""
+        end = self._logged(self.number)
+        if end is None:
+            end = json.loads(json.dumps(self.reader.latestOffset(self.start, self.limit)))
+            if end == self.start:
+                return False
+            self.at("before the offsets")
+            written = self.offsets / f".{self.number}"
+            written.write_text(json.dumps(end))
+            written.replace(self.offsets / str(self.number))
+            before = self._logged(self.number - 1)
+            if before is not None:
+                self.reader.commit(before)
+        self.at("behind the offsets")
+        sink(self.number, rows_of(self._read(end)))
+        self.at("before the commit")
+        (self.commits / str(self.number)).write_text("")
+        self.at("behind the commit")
+        self.start, self.number = end, self.number + 1
+        return True
+
+    def _read(self, end: Any) -> Iterator[pa.RecordBatch]:
+        # What goes to a task goes there as bytes.
+        task = pickle.loads(pickle.dumps(self.reader))
+        for partition in self.reader.partitions(self.start, end):
+            yield from task.read(pickle.loads(pickle.dumps(partition)))
+
+    def rest(self) -> list[dict[str, Any]]:
+        """The rows of all batches that there are now."""
+        found: list[dict[str, Any]] = []
+        while self.step(lambda _, rows: found.extend(rows)):
+            pass
+        return found
+
+
+def rows_of(batches: Iterator[pa.RecordBatch]) -> list[dict[str, Any]]:
+    """Rows in the order of the batches; maps as dictionaries."""
+    tables = list(batches)
+    rows = pa.Table.from_batches(tables).to_pylist(maps_as_pydicts="strict") if tables else []
+    return list(rows)

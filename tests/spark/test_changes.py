@@ -1,0 +1,395 @@
+"""The events of a log as rows of ``format("eventlog-changes")`` (spec/spark-changes.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+pytest.importorskip("pyspark.sql.streaming.datasource", reason="a stream needs PySpark 4.2 or later")
+
+from backlog_job import LOG, SCHEMA, Collector, config_of, fetch, log_rows, random_rows
+from pyspark.sql import SparkSession
+from stream_engine import Engine, reader_of, rows_of
+
+from eventlog.cli import run as run_command
+from eventlog.errors import ConfigError, ConsumerRuns
+from eventlog.publisher.context import Counters
+from eventlog.publisher.daemon import publish_once
+from eventlog.publisher.open_context import open_context
+from eventlog.spark import register
+from eventlog.spark.change_log import ChangeLog, OtherEpoch, RowsRemoved, forget_connection
+from eventlog.spark.change_offsets import offset_of
+from eventlog.spark.changes import ChangesDataSource
+from eventlog.sql.connection import dialect_of
+from eventlog.sql.consumers import read_consumer
+from eventlog.sql.log_table import locate_log
+
+
+@pytest.fixture
+def config(log: sa.Engine, tmp_path: Path) -> Iterator[str]:
+    """A configuration of the log. The workers of Spark have the environment that Java was started with."""
+    url = tmp_path / "url"
+    url.write_text(log.url.set(password="secret3").render_as_string(hide_password=False))
+    file = tmp_path / "eventlog.toml"
+    database = f'[database]\nschema_name = "{SCHEMA}"\nurl_file = "{url}"\n'
+    file.write_text(f'{database}[publisher]\ndriver_user = "publisher"\nbatch_size = 1\n')
+    yield str(file)
+    forget_connection()
+
+
+def read_all(**options: object) -> list[dict[str, Any]]:
+    """What ``spark.read`` gives, without Java."""
+    source = ChangesDataSource({name: str(value) for name, value in options.items()})
+    reader = source.reader(source.schema())
+    return [row for partition in reader.partitions() for row in rows_of(reader.read(partition))]
+
+
+def published(log: sa.Engine) -> list[str]:
+    """The documents of a publisher that sends the queue once."""
+    sink = Collector([])
+    with open_context(config_of(log, publisher__batch_size="1"), Counters()) as context, closing(sink):
+        publish_once(context, sink)
+    return [document.rstrip("\n") for document in sink.documents]
+
+
+def execute(log: sa.Engine, statement: str) -> None:
+    with log.begin() as connection:
+        connection.exec_driver_sql(statement)
+
+
+def insert(connection: sa.Connection, key: int, value: str = "x", event_type: int = 2) -> int:
+    """Write a row of the log as a trigger does; its record_id."""
+    return int(
+        connection.exec_driver_sql(
+            f"INSERT INTO {LOG} (event_type, table_name, table_key, column_name, new_value) "
+            f"VALUES ({event_type}, 'usr', 'idu={key}', 'fname', '{value}') RETURNING record_id"
+        ).scalar_one()
+    )
+
+
+def ids_of(rows: list[dict[str, Any]]) -> list[list[int]]:
+    return [row["record_ids"] for row in rows]
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("partition_rows", [10_000, 700, 97])
+def test_the_documents_are_those_of_the_publisher_byte_for_byte(
+    log: sa.Engine, config: str, partition_rows: int
+) -> None:
+    log_rows(log, random_rows(3_000, seed=210))
+    rows = read_all(config=config, xds="true", partitionRows=partition_rows)
+    assert [row["xds"] for row in rows] == published(log)
+
+
+def test_a_row_says_its_event(log: sa.Engine, config: str) -> None:
+    log_rows(log, [
+        (5, 1, "app", "usr", "idu=7", "fname", None, "Ann"),
+        (6, 1, "app", "usr", "idu=7", "age", None, "031"),
+        (7, 2, "other", "usr", "idu=7", "age", "31", "32"),
+        (8, 4, None, "usr", "idu=8", None, None, None),
+    ])  # fmt: skip
+    execute(log, f"UPDATE {LOG} SET event_time = '2026-05-04 03:02:01.5'")
+    add, modify, delete = read_all(config=config)
+    assert add == {
+        "position": 5, "event_id": "5", "record_ids": [5, 6], "class": "usr", "operation": "add",
+        "key": {"idu": "7"}, "before": None, "after": {"idu": "7", "fname": "Ann", "age": "31"}, "changed": None,
+        "commit_time": datetime(2026, 5, 4, 3, 2, 1, 500000, UTC), "perpetrator": "app",
+    }  # fmt: skip
+    assert (modify["before"], modify["after"]) == ({"idu": "7", "age": "31"}, {"idu": "7", "age": "32"})
+    assert (modify["changed"], modify["perpetrator"]) == (["age"], "other")
+    assert (delete["operation"], delete["before"], delete["after"]) == ("delete", {"idu": "8"}, None)
+
+
+def test_with_a_class_images_are_structs_of_its_types(log: sa.Engine, config: str) -> None:
+    log_rows(log, [
+        (1, 1, "app", "usr", "idu=7", "fname", None, "Ann"),
+        (2, 1, "app", "usr", "idu=7", "age", None, "31"),
+        (3, 1, "app", "usr", "idu=7", "photo", None, "qqo="),
+        (4, 1, "app", "usr_phone", "idu=7", "phoneno", None, "555"),
+        (5, 1, "app", "grp", "idg=1+branch=B", "name", None, "x"),
+    ])  # fmt: skip
+    (row,) = read_all(config=config, **{"class": "usr"})
+    assert row["after"] == {
+        "idu": 7, "fname": "Ann", "lname": None, "age": 31, "photo": b"\xaa\xaa", "usr_phone.phoneno": ["555"],
+    }  # fmt: skip
+
+
+# --- options ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"clas": "usr"}, "clas is not known; the nearest known one is class"),
+        ({"class": "nobody"}, "class = 'nobody' is no class that the configuration names"),
+        ({"starting": "soon"}, 'starting = "soon" is not allowed; legal: earliest | latest | a record_id'),
+        ({"maxRowsPerBatch": "0"}, 'maxRowsPerBatch = "0" is not allowed; legal: a number, 1 or more'),
+        ({"consumer": "a b"}, 'consumer = "a b" is not allowed'),
+        ({"config": "/nowhere.toml"}, "config = '/nowhere.toml': there is no such file"),
+    ],
+)
+def test_an_option_that_is_wrong_is_refused_in_one_line(config: str, options: dict[str, str], said: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        reader_of(**{"config": config, **options})
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_what_is_of_a_stream_is_refused_where_all_is_read(config: str) -> None:
+    with pytest.raises(ConfigError, match="consumer is of readStream"):
+        read_all(config=config, consumer="lake")
+
+
+def test_future_events_are_refused(log: sa.Engine, config: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EVENTLOG_PUBLISHER_HANDLE_FUTURE_EVENTS", "true")
+    with pytest.raises(ConfigError, match="handle_future_events does not go with format eventlog-changes"):
+        read_all(config=config)
+
+
+# --- the stream -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("most", [1_000_000, 400, 23])
+def test_batches_of_any_size_give_the_events_of_the_publisher(
+    log: sa.Engine, config: str, tmp_path: Path, most: int
+) -> None:
+    log_rows(log, random_rows(1_500, seed=211))
+    engine = Engine(reader_of(config=config, xds="true", maxRowsPerBatch=most, partitionRows=150), tmp_path / "q")
+    assert [row["xds"] for row in engine.rest()] == published(log)
+    assert (engine.number > 1) == (most < 1_500)
+
+
+def test_every_attempt_of_a_batch_is_alike(log: sa.Engine, config: str, tmp_path: Path) -> None:
+    log_rows(log, random_rows(400, seed=212))
+    reader = reader_of(config=config, xds="true", partitionRows=50)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    attempts = []
+    for _ in range(3):
+        parts = reader.partitions(start, end)
+        attempts.append([row for part in parts for row in rows_of(reader.read(part))])
+        log_rows(log, [(9_000 + len(attempts), 2, "app", "usr", "idu=1", "fname", None, "later")])
+    assert attempts[0] == attempts[1] == attempts[2]
+
+
+def test_a_row_that_commits_late_is_read_in_its_gap(log: sa.Engine, config: str, tmp_path: Path) -> None:
+    engine = Engine(reader_of(config=config), tmp_path / "q")
+    with log.connect() as late, log.connect() as early:
+        insert(late, 1)
+        insert(early, 2)
+        early.commit()
+        assert ids_of(engine.rest()) == [[2]]
+        late.commit()
+        assert ids_of(engine.rest()) == [[1]]
+
+
+def test_a_gap_that_stays_one_leaves_the_set(log: sa.Engine, config: str, tmp_path: Path) -> None:
+    engine = Engine(reader_of(config=config), tmp_path / "q")
+    with log.connect() as lost, log.connect() as other:
+        insert(lost, 1)
+        insert(other, 2)
+        other.commit()
+        assert ids_of(engine.rest()) == [[2]]
+        assert offset_of(engine.start).done.ranges == [(2, 2)]
+        lost.rollback()
+        insert(other, 3)
+        other.commit()
+        assert ids_of(engine.rest()) == [[3]]
+    assert (offset_of(engine.start).done.floor, offset_of(engine.start).done.ranges) == (3, [])
+
+
+def test_a_batch_that_is_cut_holds_back_what_is_open(log: sa.Engine, config: str, tmp_path: Path) -> None:
+    keys = (1, 2, 3, 3, 1)
+    log_rows(log, [(i, 4 if i == 2 else 2, "app", "usr", f"idu={key}", "fname", None, "x")
+                   for i, key in enumerate(keys, 1)])  # fmt: skip
+    engine = Engine(reader_of(config=config, maxRowsPerBatch=4), tmp_path / "q")
+    batches: list[list[list[int]]] = []
+    while engine.step(lambda _, rows: batches.append(ids_of(rows))):
+        pass
+    assert [group for batch in batches for group in batch] == [[1, 5], [2], [3, 4]]
+
+
+def test_it_begins_where_it_is_told(log: sa.Engine, config: str, tmp_path: Path) -> None:
+    log_rows(log, [(i, 2, "app", "usr", f"idu={i}", "fname", None, "x") for i in range(1, 6)])
+    third = Engine(reader_of(config=config, starting=4), tmp_path / "third")
+    latest = Engine(reader_of(config=config, starting="latest"), tmp_path / "latest")
+    assert ids_of(third.rest()) == [[4], [5]]
+    assert latest.rest() == []
+    with log.connect() as writer:
+        insert(writer, 6)
+        writer.commit()
+    assert ids_of(latest.rest()) == [[6]]
+    execute(log, f"UPDATE {LOG}_epoch SET removed = 3")
+    with pytest.raises(ConfigError, match="starting = 3: rows up to record_id 3 were removed"):
+        reader_of(config=config, starting=3).initialOffset()
+
+
+def test_what_the_log_still_holds_is_read_from_the_earliest_row(log: sa.Engine, config: str, tmp_path: Path) -> None:
+    log_rows(log, [(i, 2, "app", "usr", f"idu={i}", "fname", None, "x") for i in (2, 5, 6, 9)])
+    execute(log, f"UPDATE {LOG}_epoch SET removed = 7")
+    assert ids_of(Engine(reader_of(config=config), tmp_path / "q").rest()) == [[2], [5], [6], [9]]
+
+
+def test_rows_that_were_removed_before_they_were_read_are_an_error(log: sa.Engine, config: str, tmp_path: Path) -> None:
+    log_rows(log, [(i, 2, "app", "usr", f"idu={i}", "fname", None, "x") for i in range(1, 11)])
+    engine = Engine(reader_of(config=config, maxRowsPerBatch=4), tmp_path / "q")
+    execute(log, f"UPDATE {LOG} SET event_type = 4")  # so that nothing is open
+    assert engine.step(lambda *_: None)
+    execute(log, f"UPDATE {LOG} SET status = 'S', event_time = '2020-01-01' WHERE record_id < 7")
+    assert run_command(["--config", config, "purge", "--older-than", "1d", "--yes"]) == 0
+    with pytest.raises(
+        RowsRemoved, match=r"rows of the log .* up to record_id 6 were removed, and the stream has read"
+    ):
+        engine.rest()
+
+
+def test_rows_that_are_removed_while_a_batch_runs_are_an_error(log: sa.Engine, config: str) -> None:
+    log_rows(log, [(i, 2, "app", "usr", f"idu={i}", "fname", None, "x") for i in range(1, 11)])
+    reader = reader_of(config=config)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    (part,) = reader.partitions(start, end)
+    execute(log, f"DELETE FROM {LOG} WHERE record_id = 4")
+    with pytest.raises(RowsRemoved, match="record_ids 1 to 10 have 9 rows, and had 10"):
+        rows_of(reader.read(part))
+    with pytest.raises(RowsRemoved, match="1 row of 10 between record_id 1 and 10"):
+        reader.partitions(start, end)
+
+
+def test_a_checkpoint_of_another_epoch_is_refused(log: sa.Engine, config: str, tmp_path: Path) -> None:
+    log_rows(log, random_rows(50, seed=213))
+    Engine(reader_of(config=config), tmp_path / "q").rest()
+    assert run_command(["--config", config, "db", "new-epoch"]) == 0
+    with pytest.raises(OtherEpoch, match="the checkpoint is of epoch none of the log, which is at epoch 2"):
+        Engine(reader_of(config=config), tmp_path / "q").rest()
+
+
+def test_a_checkpoint_of_something_else_is_refused(config: str) -> None:
+    reader = reader_of(config=config)
+    with pytest.raises(ConfigError, match="the checkpoint holds no offset of format eventlog-changes"):
+        reader.latestOffset({"position": 7}, reader.getDefaultReadLimit())
+
+
+# --- a consumer -------------------------------------------------------------------------------------------------------
+
+
+def line_of(log: sa.Engine, name: str = "lake") -> Any:
+    with log.connect() as connection:
+        line = read_consumer(
+            connection, locate_log(connection, dialect_of(log.url), name="eventlog", schema=SCHEMA), name
+        )
+    assert line is not None
+    return line.done
+
+
+def test_a_second_query_of_a_consumer_is_refused(log: sa.Engine, config: str) -> None:
+    first = reader_of(config=config, consumer="lake")
+    first.initialOffset()
+    with pytest.raises(ConsumerRuns, match=r"consumer 'lake' of the log .* runs already"):
+        reader_of(config=config, consumer="lake").initialOffset()
+    first.stop()
+    reader_of(config=config, consumer="lake").initialOffset()
+
+
+def test_commit_moves_the_line_and_never_back(log: sa.Engine, config: str, tmp_path: Path) -> None:
+    log_rows(log, [(i, 4, "app", "usr", f"idu={i}", None, None, None) for i in range(1, 11)])
+    reader = reader_of(config=config, consumer="lake", maxRowsPerBatch=4)
+    engine = Engine(reader, tmp_path / "q")
+    engine.step(lambda *_: None)
+    first = engine.start
+    engine.step(lambda *_: None)
+    assert line_of(log).floor == 4
+    reader.commit(engine.start)
+    assert line_of(log).floor == 8
+    reader.commit(first)
+    assert line_of(log).floor == 8
+
+
+def test_purge_keeps_what_a_consumer_has_not_read(log: sa.Engine, config: str, tmp_path: Path) -> None:
+    log_rows(log, [(i, 4, "app", "usr", f"idu={i}", None, None, None) for i in range(1, 11)])
+    execute(log, f"UPDATE {LOG} SET status = 'S', event_time = '2020-01-01'")
+    engine = Engine(reader_of(config=config, consumer="lake", maxRowsPerBatch=4), tmp_path / "q")
+    engine.step(lambda *_: None)
+    engine.reader.commit(engine.start)
+    assert run_command(["--config", config, "purge", "--older-than", "1d", "--yes"]) == 0
+    assert fetch(log, f"SELECT min(record_id) FROM {LOG}") == [(5,)]
+    assert len(engine.rest()) == 6
+
+
+def test_a_new_checkpoint_begins_where_its_consumer_is(log: sa.Engine, config: str, tmp_path: Path) -> None:
+    log_rows(log, [(i, 4, "app", "usr", f"idu={i}", None, None, None) for i in range(1, 11)])
+    engine = Engine(reader_of(config=config, consumer="lake", maxRowsPerBatch=4), tmp_path / "q")
+    engine.step(lambda *_: None)
+    engine.reader.commit(engine.start)
+    engine.reader.stop()
+    again = Engine(reader_of(config=config, consumer="lake"), tmp_path / "another")
+    assert ids_of(again.rest()) == [[i] for i in range(5, 11)]
+
+
+def test_a_checkpoint_behind_its_consumer_reads_what_is_still_there(
+    log: sa.Engine, config: str, tmp_path: Path
+) -> None:
+    log_rows(log, [(i, 4, "app", "usr", f"idu={i}", None, None, None) for i in range(1, 11)])
+    engine = Engine(reader_of(config=config, consumer="lake"), tmp_path / "q")
+    begin = engine.start
+    engine.rest()
+    engine.reader.commit(engine.start)
+    assert engine.reader.latestOffset(begin, engine.limit)["rows"] == 10
+    execute(log, f"UPDATE {LOG} SET status = 'S', event_time = '2020-01-01'")
+    assert run_command(["--config", config, "purge", "--older-than", "1d", "--yes"]) == 0
+    with pytest.raises(RowsRemoved):
+        engine.reader.latestOffset(begin, engine.limit)
+
+
+# --- Spark ------------------------------------------------------------------------------------------------------------
+
+
+def test_spark_reads_all_events(spark: SparkSession, log: sa.Engine, config: str) -> None:
+    log_rows(log, random_rows(1_000, seed=214))
+    register(spark)
+    frame = spark.read.format("eventlog-changes").options(config=config, xds="true", partitionRows=300).load()
+    assert frame.rdd.getNumPartitions() == 4
+    assert [row.xds for row in frame.orderBy("position").collect()] == published(log)
+
+
+def test_spark_follows_the_log_as_a_consumer_until_its_end(
+    spark: SparkSession, log: sa.Engine, config: str, tmp_path: Path
+) -> None:
+    log_rows(log, random_rows(1_000, seed=215))
+    register(spark)
+    source = spark.readStream.format("eventlog-changes").options(config=config, consumer="lake", xds="true")
+
+    def follow() -> list[str]:
+        found: list[str] = []
+        query = (
+            source.option("maxRowsPerBatch", 300)
+            .load()
+            .writeStream.foreachBatch(lambda frame, _: found.extend(r.xds for r in frame.orderBy("position").collect()))
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        return found
+
+    assert follow() == published(log)
+    log_rows(log, [(9_000, 2, "app", "usr", "idu=1", "fname", None, "later")])
+    assert len(follow()) == 1
+    assert line_of(log).top < 9_000  # what the last run has read is noted by the next one
+
+
+def test_no_plan_and_no_task_holds_a_password(spark: SparkSession, config: str) -> None:
+    register(spark)
+    frame = spark.read.format("eventlog-changes").option("config", config).load()
+    assert "secret3" not in frame._jdf.queryExecution().toString()
+    log = ChangeLog(config)
+    assert b"secret3" not in log.classes()[2].content
+    log.close()
