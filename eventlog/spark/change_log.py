@@ -516,7 +516,7 @@ class ChangeLog:
             return [(cut, count) for cut, count in parts if count]
 
     def move(self, end: Offset) -> None:
-        """Note in the consumer's line that all up to an offset is done. It never goes back (spec/spark-changes.md 4)."""
+        """Note in the consumer's line what is done up to an offset; it never goes back (spec/spark-changes.md 4)."""
         if self.consumer is None:
             return
         with self._session() as (conn, dialect, log):
