@@ -103,7 +103,7 @@ class Rows:
         self._time_of = time_reader(classes.options.event_time_zone)
         self._document: EventWriter[Any] | None = None
         if with_document:
-            self._document = chosen_format(config).publish(publish_options(config), Publishing(layout="lines"))
+            self._document = chosen_format(config).publish(publish_options(config), Publishing(file_layout="lines"))
 
     def batches(
         self, events: Sequence[Outgoing], origins: Mapping[int, tuple[str | None, str | None]]

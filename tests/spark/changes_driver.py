@@ -4,7 +4,7 @@
 
 It runs batches by ``stream_engine`` and writes each to OUT/batch-N.jsonl; OUT/attempts has a line for each attempt of a
 batch: its number and the digest of its rows. At each place where a kill makes a difference it kills itself with the
-probability KILL, and so does a task in the midst of its part. With a file OUT/stop it ends when the log has nothing new.
+probability KILL, and so does a task in the midst of its part. With a file OUT/stop it ends at the end of the log.
 """
 
 from __future__ import annotations
