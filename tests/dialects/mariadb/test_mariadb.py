@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import shutil
 import subprocess
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import mariadb_server
@@ -12,6 +14,7 @@ import pytest
 import sqlalchemy as sa
 from platforms import Logged, Platform
 from shared import Run
+from trigger_log import BrokenOff, broken_off
 
 from eventlog.errors import ConfigError
 from eventlog.sql import migrations
@@ -370,3 +373,56 @@ def test_a_server_that_is_supported_is_let_in(version: str) -> None:
 def test_a_url_without_a_database_is_refused() -> None:
     with pytest.raises(ConfigError, match="names no database"):
         connect("mariadb://u@h")
+
+
+# --- what breaks off --------------------------------------------------------------------------------------------------
+
+
+def runs(platform: Platform, work: Callable[[sa.Connection], object], after: int = 1_000_000) -> bool:
+    """Whether some work comes to its end, if the session fails after so many statements that change something."""
+    with suppress(BrokenOff), connect(platform.engine.url).connect() as conn, broken_off(conn, after):
+        work(conn)
+        conn.commit()
+        return True
+    return False
+
+
+def upgrade(conn: sa.Connection) -> None:
+    migrations.upgrade(conn, log_table="eventlog")
+
+
+def downgrade(conn: sa.Connection) -> None:
+    migrations.downgrade(conn, log_table="eventlog")
+
+
+def test_migrations_that_broke_off_anywhere_are_ended_by_the_next_run(mariadb: Platform) -> None:
+    names = sorted(sa.inspect(mariadb.engine).get_table_names())
+    after = 0
+    while not runs(mariadb, downgrade, after):
+        assert runs(mariadb, downgrade)
+        assert sa.inspect(mariadb.engine).get_table_names() == []
+        ended = runs(mariadb, upgrade, after)
+        assert ended or runs(mariadb, upgrade)
+        assert sorted(sa.inspect(mariadb.engine).get_table_names()) == names
+        after += 1
+    assert after > 9
+    assert runs(mariadb, upgrade)
+    mariadb.run("CREATE TABLE t (k int PRIMARY KEY, v int)")
+    mariadb.watch("t")
+    assert mariadb.logged("INSERT INTO t VALUES (1, 1)") == [(1, KEY, "v", None, "1")]
+
+
+def test_triggers_that_were_applied_by_half_are_completed_by_the_next_run(mariadb: Platform) -> None:
+    mariadb.run("CREATE TABLE t (k int PRIMARY KEY, v int)", "CREATE TABLE u (k int PRIMARY KEY, v int)")
+    plan = mariadb.plan({"table": "t"}, {"table": "u"})
+    after = 0
+    while not runs(mariadb, lambda conn: MariaDBTriggers().apply(conn, plan, 5.0), after):
+        again = mariadb.plan({"table": "t"}, {"table": "u"})
+        mariadb.apply(again)
+        assert mariadb.plan({"table": "t"}, {"table": "u"}).changes == ()
+        mariadb.apply(mariadb.plan())
+        after += 1
+    assert after > 5
+    assert (
+        mariadb.logged("INSERT INTO t VALUES (1, 1)", "INSERT INTO u VALUES (1, 1)") == [(1, KEY, "v", None, "1")] * 2
+    )
