@@ -482,6 +482,22 @@ def _keys(case: Case) -> Iterator[Finding]:
         yield from findings.judge_keys(keys, case.catalog, case.limits)
 
 
+def _gone(case: Case) -> Iterator[Finding]:
+    """Objects that went by a statement that fires no trigger, such as TRUNCATE where that is not captured."""
+    if case.catalog is None or "truncate" in case.dialect.capabilities:
+        return
+    newest = max((int(last) for *_, last in case.ask("statuses", doctor.row, sample=1)), default=0)
+    rows = case.dialect.read_columns(
+        case.conn,
+        case.log,
+        [(max(1, newest - case.limits.rows + 1), newest)],
+        ("record_id", "event_type", "table_name", "table_key"),
+    )
+    for object_class, keys in findings.objects_told(rows, case.catalog).items():
+        there = case.dialect.query_back(case.conn, case.catalog.schema, object_class, keys, ())
+        yield from findings.judge_gone(object_class.name, [key for key in keys if key not in there], case.limits)
+
+
 # --- the checks, in their order ---------------------------------------------------------------------------------------
 
 Checks = Mapping[str, Callable[[Case], Iterable[Finding]]]
@@ -532,4 +548,5 @@ ROW_CHECKS: Final[Checks] = {
     "event_time": _event_time,
     "rows N": _bad_rows,
     "the spelling of keys": _keys,
+    "objects that are gone": _gone,
 }

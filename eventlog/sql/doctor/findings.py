@@ -6,13 +6,13 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
-from eventlog.core.catalog import Catalog, Database, key_columns, match_name
+from eventlog.core.catalog import Catalog, Database, ObjectClass, key_columns, match_name
 from eventlog.core.checks import BadRow
 from eventlog.core.options import toml
 from eventlog.errors import RowError, first_of, number_of
-from eventlog.model import Status
+from eventlog.model import EventType, Status
 from eventlog.sql.doctor import Answer, Finding, Limits, LogTrigger, Numbering, age, error, info, warning
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.resync import Due
@@ -569,6 +569,43 @@ def judge_bad(bad: Sequence[BadRow], checked: int, cut: bool, limits: Limits, co
             f"The first one: {first.message}",
             f"eventlog show {first.record_id}",
             _BAD_MENDS.get(code, "correct the rows"),
+        )
+
+
+_ARRIVES: Final = frozenset({EventType.INSERT_FIELD, EventType.INSERT_FIELD_QUERY_BACK})
+"""What tells of an object that was not there before. INSERT_ROW_QUERY_BACK does not: ``resync --deleted`` writes it
+behind its DELETE_ROW, since the object may have come back meanwhile."""
+
+
+def objects_told(rows: Iterable[Sequence[Any]], catalog: Catalog) -> dict[ObjectClass, list[str]]:
+    """Return the keys of objects of tables that are there by what the log tells.
+
+    Each of ``rows`` holds record_id, event_type, table_name and table_key, in the order of the log.
+    """
+    found: dict[ObjectClass, dict[str, bool]] = {}
+    for _, event_type, table_name, table_key in rows:
+        log_name = catalog.log_name(table_name) if table_name else None
+        if log_name is None or log_name.object_class.is_view or log_name.object_class not in catalog.classes:
+            continue
+        with suppress(RowError):
+            keys = found.setdefault(log_name.object_class, {})
+            key = log_name.object_class.canonical_key(table_key)
+            if event_type == EventType.DELETE_ROW or event_type in _ARRIVES:
+                keys[key] = event_type != EventType.DELETE_ROW
+            else:
+                keys.setdefault(key, True)
+    return {object_class: [key for key, is_there in keys.items() if is_there] for object_class, keys in found.items()}
+
+
+def judge_gone(class_name: str, keys: Sequence[str], limits: Limits) -> Iterator[Finding]:
+    """Objects that the log tells to be there, and that are not."""
+    if keys:
+        yield warning(
+            "objects_gone",
+            f"{number_of(len(keys), 'object')} of class {class_name}, of those in the newest {limits.rows:,} rows, are "
+            f"gone and no row tells it: {first_of(list(keys), limits.shown, 'key')}; a statement that fires no trigger "
+            "took them, such as TRUNCATE",
+            f"eventlog resync {class_name} --deleted",
         )
 
 

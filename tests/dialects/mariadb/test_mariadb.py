@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -225,12 +226,22 @@ def test_what_fires_no_trigger_is_mended_by_resync(mariadb: Platform, run: Run, 
     with mariadb.engine.connect() as conn:
         there = {f"k={k}" for (k,) in conn.exec_driver_sql("SELECT k FROM t")}
     file = str(mariadb.place / "eventlog.toml")
+    gone = {"k=1", "k=2", "k=20"} - there
+
+    def found() -> list[str]:
+        told = json.loads(run("-c", file, "doctor", "--json")[1])["findings"]
+        return [finding["text"] for finding in told if finding["code"] == "objects_gone"]
+
+    (text,) = found()
+    assert text.startswith(f"{len(gone)} object")
+    assert all(key in text for key in gone)
     for command in (["t", "--deleted"], ["t"]):
         code, _, error = run("-c", file, "resync", *command)
         assert code == 0, error
     rows = mariadb.rows()
-    assert {str(row.table_key) for row in rows if row.event_type == 4} == {"k=1", "k=2", "k=20"} - there
+    assert {str(row.table_key) for row in rows if row.event_type == 4} == gone
     assert {str(row.table_key) for row in rows if row.event_type != 4} >= there
+    assert found() == []
 
 
 # --- keys -------------------------------------------------------------------------------------------------------------
