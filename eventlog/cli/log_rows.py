@@ -35,7 +35,6 @@ from eventlog.config.load import Config
 from eventlog.core.event_ids import is_of_snapshot
 from eventlog.errors import ConfigError, number_of
 from eventlog.publisher.context import Counters
-from eventlog.publisher.cycle import recorded_ids
 from eventlog.publisher.explain import (
     LINES_READ,
     Explanation,
@@ -46,14 +45,13 @@ from eventlog.publisher.explain import (
     refusals_data,
     refused,
 )
-from eventlog.publisher.held_rows import read_recorded
 from eventlog.publisher.ledger import SetLedger
 from eventlog.publisher.open_context import find_log, open_unlocked, own_user, publisher_user
+from eventlog.publisher.purge import purge_batch
 from eventlog.publisher.stream.open_source import source_failures
 from eventlog.sql import rows
 from eventlog.sql.consumers import (
     ConsumerLine,
-    done_by_consumers,
     has_table,
     read_consumer,
     read_consumers,
@@ -385,9 +383,7 @@ def purge(context: CommandContext, age: str, size: int, pause: float, yes: bool,
             after = first - 1 if after is None else after
             if after >= last:
                 return None
-            flights, _ = read_recorded(conn, log)
-            consumed = done_by_consumers(conn, dialect, log)
-            return rows.purge_rows(conn, log, after, size, event_time, recorded_ids(flights), consumed, dry=dry)
+            return purge_batch(conn, dialect, log, after, size, event_time, dry=dry)
 
         def next_error_lines(after: int | None) -> rows.Purged | None:
             return rows.purge_errors(conn, log, after, size, event_time, error_time, dry=dry)

@@ -168,6 +168,12 @@ def _known_key(key: tuple[str, ...], image: Row) -> tuple[tuple[str, Value], ...
 
 
 def _after(row: ChangeRow, before: Row | None, table: SourceTable) -> Row:
+    """Return the row after a change. A NULL under a clear bit is not known and left out, unless ``absent_nulls`` says
+    that it is NULL, or the row before has a value there, which it replaces.
+
+    A change says only what its own rows tell (spec/change-model.md 3.3). The live view, which has
+    the object's state at hand, goes by the opposite rule: ``_updated``.
+    """
     mask = row.mask
     if table.absent_nulls == "null" or mask is None:
         return row.data
@@ -398,7 +404,10 @@ def _key(row: Mapping[str, Value], names: Sequence[str]) -> Key:
 
 
 def _updated(row: ChangeRow, previous: Row) -> Row:
-    """A NULL under a clear bit was not captured: the value stays as it was."""
+    """Return an object's state after an update of the live view (spec/qlik.md 6). A NULL under a clear bit was not
+    captured, so the value stays as it was, whatever the row before says: the opposite of ``_after``, which makes a
+    change.
+    """
     mask = row.mask or frozenset()
     updated = {**previous, **dict.fromkeys(mask)}
     for name, value in row.data.items():
