@@ -109,7 +109,7 @@ def convert(
 
 
 def read_changes(format: str, source: str | Path, *, report: Report | None = None, **options: Any) -> Iterator[Change]:
-    """Yield the changes of ``source``, a path or a URL, read while they are iterated over.
+    """Return an iterator over the changes of ``source``, a path or a URL, which reads them one by one.
 
     ``format`` is one of ``eventlog convert --from``. ``options`` are the reader's, as in ``--map``;
     ``catalog`` is a path or the content of a catalogue. ``report`` gets the counters. Changes that

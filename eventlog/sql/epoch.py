@@ -105,7 +105,7 @@ def raise_epoch(
 
 
 def pass_over(conn: Connection, dialect: Dialect, log: LogTable, beyond: int, least: int = 1) -> int:
-    """Draw ``least`` flight numbers, and more until they exceed ``beyond``; return the last."""
+    """Draw ``least`` flight numbers, and more until they reach ``beyond``; return the last."""
     last = dialect.draw_flights(conn, log, least)
     if last < beyond:
         last = dialect.draw_flights(conn, log, beyond - last)
