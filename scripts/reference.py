@@ -9,17 +9,22 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import redirect_stderr, redirect_stdout
 from datetime import UTC, datetime
 from enum import Enum
 from functools import partial
 from html import escape
 from importlib import import_module
 from inspect import cleandoc
+from io import StringIO
 from pathlib import Path
 from pkgutil import walk_packages
+from tempfile import TemporaryDirectory
+from textwrap import dedent
 from types import ModuleType
 from typing import Final
 
@@ -343,6 +348,88 @@ def _cells() -> Iterator[str]:
             yield f"| `{source}` | `{name}` | {takes or 'none'} | {'; '.join(texts)} |"
 
 
+# --- what the trigger functions of PostgreSQL log ---------------------------------------------------------------------
+
+_TRIGGER_EXAMPLE: Final = {
+    "dialect": "postgresql",
+    "schema": "app",
+    "tables": [
+        {
+            "name": "item",
+            "kind": "table",
+            "primary_key": ["id"],
+            "columns": [
+                {"name": "id", "type": "integer"},
+                {"name": "name", "type": "text"},
+                {"name": "price", "type": "numeric"},
+            ],
+        },
+        {
+            "name": "item_tag",
+            "kind": "table",
+            "primary_key": ["id", "tag"],
+            "columns": [{"name": "id", "type": "integer"}, {"name": "tag", "type": "text"}],
+            "foreign_keys": [{"columns": ["id"], "table": "item", "ref_columns": ["id"]}],
+        },
+    ],
+}
+
+_TRIGGER_PARTS: Final = {
+    ("class", "row"): {
+        "delete": ("IF TG_OP = 'DELETE' THEN", "    RETURN NULL;\n    ELSIF"),
+        "truncate": ("ELSIF TG_OP = 'TRUNCATE' THEN", "    RETURN NULL;\n    END IF;"),
+        "update": ("IF TG_OP = 'UPDATE' THEN", "END IF;\n\n    INSERT"),
+        "insert": ("END IF;\n\n(?=    INSERT)", "RETURN NULL;\nEND"),
+    },
+    ("class", "statement"): {
+        "delete": ("IF TG_OP = 'DELETE' THEN", "    RETURN NULL;\n    ELSIF"),
+        "insert": ("ELSIF TG_OP = 'INSERT' THEN", "    RETURN NULL;\n    ELSIF"),
+        "update": ("ELSIF TG_OP = 'UPDATE' THEN", "    RETURN NULL;\n    END IF;"),
+    },
+    ("child", "row"): {
+        "truncate": ("IF TG_OP = 'TRUNCATE' THEN", "    RETURN NULL;\n    END IF;"),
+        "delete": ("IF TG_OP = 'DELETE' THEN", "    RETURN NULL;\n    END IF;"),
+        "update": ("IF TG_OP = 'UPDATE' THEN", "    RETURN NULL;\n    END IF;"),
+        "insert": ("END IF;\n\n(?=    IF new_key)", "RETURN NULL;\nEND"),
+    },
+    ("child", "statement"): {
+        "insert": ("IF TG_OP = 'INSERT' THEN", "ELSIF TG_OP = 'DELETE'"),
+        "delete": ("ELSIF TG_OP = 'DELETE' THEN", "ELSE"),
+        "update": ("ELSE", "END IF;\n    RETURN NULL;\nEND"),
+    },
+}
+"""By template of a body and capture, the operations, each with the expressions of what stands before and behind it."""
+
+
+def _triggers() -> Iterator[str]:
+    """Yield what each template of ``trigger_templates`` renders for a table and its child table."""
+    for capture in ("row", "statement"):
+        functions = dict(zip(("class", "child"), _trigger_functions(capture), strict=True))
+        for kind, function in functions.items():
+            for operation, (before, behind) in _TRIGGER_PARTS[kind, capture].items():
+                name = (
+                    f"{kind}_{operation}.sql.j2"
+                    if operation == "truncate"
+                    else f"{kind}_{operation}_by_{capture}.sql.j2"
+                )
+                found = re.search(f".*\n    {before}(.*?)\n    {behind}", function, re.DOTALL)
+                if found is None:
+                    raise SystemExit(f"{name}: its part of the function is not found")
+                yield from ("", f"`{name}`", "", "```sql", dedent(found[1]).strip("\n"), "```")
+
+
+def _trigger_functions(capture: str) -> list[str]:
+    """Return the texts of the trigger functions of the example, captured by row or by statement."""
+    with TemporaryDirectory() as directory, redirect_stdout(StringIO()) as script, redirect_stderr(StringIO()) as said:
+        catalog, config = Path(directory, "catalog.json"), Path(directory, "eventlog.toml")
+        catalog.write_text(json.dumps(_TRIGGER_EXAMPLE), encoding="utf-8")
+        config.write_text(f'[[watch]]\ntable = "item"\ncapture = "{capture}"\n', encoding="utf-8")
+        command = ["triggers", "show", "--sql", "--dialect", "postgresql", "--catalog", str(catalog)]
+        if cli.run(["--config", str(config), *command]):
+            raise SystemExit(f"`eventlog triggers show` of the example: {said.getvalue()}")
+    return re.findall(r"RETURNS pg_catalog\.trigger\n.*?AS \$eventlog\$(.*?)\$eventlog\$", script.getvalue(), re.DOTALL)
+
+
 PARTS: Final[dict[str, Callable[[], Iterator[str]]]] = {
     "settings": _settings,
     "formats": _formats,
@@ -354,6 +441,7 @@ PARTS: Final[dict[str, Callable[[], Iterator[str]]]] = {
     "spark": partial(_interface, eventlog.spark),
     "rules": _rules,
     "cells": _cells,
+    "triggers": _triggers,
 }
 
 

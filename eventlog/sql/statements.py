@@ -116,26 +116,28 @@ def statements(package: str, file: str) -> Mapping[str, str]:
 
 def template_renderer(
     package: str,
+    folder: str = "",
     filters: Mapping[str, Callable[[str], str]] = MappingProxyType({}),
-    functions: Mapping[str, Callable[..., object]] = MappingProxyType({}),
+    globals: Mapping[str, object] = MappingProxyType({}),
 ) -> Callable[..., str]:
-    """Return the function that renders a template of a dialect's package from its name and values.
+    """Return the function that renders a template of a folder of a dialect's package from its name and values.
 
-    ``filters`` quote texts, ``functions`` make SQL of columns: they quote every value in the text.
+    ``filters`` quote texts, ``globals`` has the functions that make SQL of columns: they quote every value in the text.
     """
 
     @cache
     def environment() -> jinja2.Environment:
         import jinja2  # seldom needed, and slow to load
 
+        files = resources.files(package).joinpath(folder)
         environment = jinja2.Environment(  # noqa: S701 - SQL, quoted by filters
-            loader=jinja2.FunctionLoader(lambda name: resources.files(package).joinpath(name).read_text("utf-8")),
+            loader=jinja2.FunctionLoader(lambda name: files.joinpath(name).read_text("utf-8")),
             undefined=jinja2.StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
         )
         environment.filters |= filters
-        environment.globals |= functions
+        environment.globals |= globals
         return environment
 
     def render(template: str, /, **values: object) -> str:

@@ -337,5 +337,5 @@ def _text_of(template: str, **values: object) -> str:
 _rendered: Final = template_renderer(
     __package__,
     filters={"identifier": quote_identifier, "literal": literal, "in_text": in_text},
-    functions={"is_changed": is_changed, "value_text": value_text, "field": field, "fits": fits, "is_large": is_large},
+    globals={"is_changed": is_changed, "value_text": value_text, "field": field, "fits": fits, "is_large": is_large},
 )

@@ -390,7 +390,7 @@ def _text_of(template: str, **values: object) -> str:
 _rendered: Final = template_renderer(
     __package__,
     filters={"identifier": quote_identifier, "literal": literal},
-    functions={
+    globals={
         "is_changed": _is_changed,
         "is_readable": _is_readable,
         "value_text": value_text,

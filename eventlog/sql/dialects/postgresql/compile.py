@@ -1,7 +1,7 @@
 """What the triggers of a table log, as SQL: functions and CREATE TRIGGER statements (spec/triggers.md 2, 4, 5, 6, 7.1).
 
-Nothing here asks the database. The functions' texts are in the .sql.j2 files beside this module; what creates
-and drops triggers is written here.
+Nothing here asks the database. The functions' texts are in the files of ``trigger_templates``, one for each
+operation; what creates and drops triggers is written here.
 """
 
 from __future__ import annotations
@@ -386,7 +386,7 @@ def _guard(
     caller = literal(f"{qualified(place[0], function)}()")
     may_repeat = isinstance(triggers, ClassTriggers) and triggers.may_repeat
     names_itself = may_repeat or is_child or triggers.table.partitioned or bool(others)
-    values_by_type, value_of_others = key_values_by_type("x.<column>")
+    values_by_type, value_of_others = key_values_by_type("changed_row.<column>")
     table = literal(qualified(*place))
     return {
         "table": table,
@@ -425,23 +425,27 @@ def _class_body(
         return key_text(triggers.log_key, refs, quote)
 
     def stands(refs: Sequence[str], and_also: str | None = None) -> str:
-        """SQL: a row ``t`` with this key is in the table now; ``and_also``: what else holds for it."""
+        """SQL: a row ``standing`` with this key is in the table now; ``and_also``: what else holds for it."""
         conditions = [
-            f"{field('t', column)} {_equality(facts, place, column)} {ref}"
+            f"{field('standing', column)} {_equality(facts, place, column)} {ref}"
             for column, ref in zip(triggers.key, refs, strict=True)
         ]
         if not all(map(is_one_spelling, triggers.key)):
-            text = key_of(fields("t", triggers.key))
+            text = key_of(fields("standing", triggers.key))
             conditions.append(f'({text}) COLLATE pg_catalog."C" = ({key_of(refs)}) COLLATE pg_catalog."C"')
         if and_also is not None:
             conditions.append(and_also)
-        return f"EXISTS (SELECT FROM {table} AS t WHERE {' AND '.join(conditions)})"
+        return f"EXISTS (SELECT FROM {table} AS standing WHERE {' AND '.join(conditions)})"
+
+    def type_of_gone(refs: Sequence[str]) -> str:
+        """SQL: the type of the row that tells of a key that was given up; another row may have the key now."""
+        return f"CASE WHEN {stands(refs)} THEN 6 ELSE 4 END" if triggers.may_repeat else "4"
 
     def owned(child: ChildTriggers) -> tuple[str, str]:
-        """SQL: a child table, and the condition of its rows ``c`` that belong to the OLD row."""
+        """SQL: a child table, and the condition of its rows ``child_row`` that belong to the OLD row."""
         child_place = facts.place_of(child)
         conditions = (
-            _same(facts, place, key, field("OLD", key), child_place, column, field("c", column))
+            _same(facts, place, key, field("OLD", key), child_place, column, field("child_row", column))
             for key, column in zip(child.key, child.owner_columns, strict=True)
         )
         return relation(child_place[0], child.table), " AND ".join(conditions)
@@ -464,6 +468,8 @@ def _class_body(
         names=triggers.log_names,
         insert_type=int(triggers.insert_type),
         update_type=int(triggers.update_type),
+        by_row=triggers.insert_type == 5,
+        by_value=triggers.insert_type == 1,
         by_statement=by_statement,
         may_repeat=triggers.may_repeat,
         is_partitioned=triggers.table.partitioned,
@@ -474,6 +480,7 @@ def _class_body(
         key=triggers.key,
         key_of=key_of,
         stands=stands,
+        type_of_gone=type_of_gone,
         is_there=all_there,
         key_is_changed=" OR ".join(map(_column_is_changed, triggers.key)),
         is_large=_is_large(triggers),
@@ -481,17 +488,18 @@ def _class_body(
 
 
 def _is_large(triggers: ClassTriggers) -> Callable[..., str]:
-    """The function that makes SQL: a value is too large to be logged (spec/triggers.md 6.2), "" if none can be.
+    """Return the function that makes SQL: a value is too large to be logged (spec/triggers.md 6.2), "" if none can be.
 
-    Its arguments are SQL of the columns before and after, or of the columns of a new row alone.
+    None can be either where no value is logged. Its arguments are SQL of the columns before and after, or of the
+    columns of a new row alone.
     """
 
     def large(ref: str) -> str:
         return f"pg_catalog.octet_length({ref}) > {triggers.watch.value_limit}"
 
     def is_large(*rows: Sequence[str]) -> str:
-        conditions = []
-        for place, column in enumerate(triggers.columns):
+        conditions: list[str] = []
+        for place, column in enumerate(triggers.columns if triggers.insert_type == 1 else ()):
             refs = [row[place] for row in rows]
             if column.type.kind is Kind.BINARY:
                 too_large = " OR ".join(map(large, refs))
@@ -513,7 +521,7 @@ def _child_body(facts: Facts, triggers: ChildTriggers, function: str, by_stateme
 
     def owns(refs: Sequence[str]) -> str:
         return " AND ".join(
-            _same(facts, owner_place, key, field("o", key), child, column, ref)
+            _same(facts, owner_place, key, field("owner", key), child, column, ref)
             for (key, column), ref in zip(pairs, refs, strict=True)
         )
 
@@ -525,7 +533,7 @@ def _child_body(facts: Facts, triggers: ChildTriggers, function: str, by_stateme
 
     def standing(refs: Sequence[str]) -> str:
         """SQL: the key of the row's owner if that is in its table now, else NULL."""
-        return f"(SELECT {key_of_owner('o')} FROM {owner} AS o WHERE {owns(refs)} LIMIT 1)"  # noqa: S608 - identifiers
+        return f"(SELECT {key_of_owner('owner')} FROM {owner} AS owner WHERE {owns(refs)} LIMIT 1)"  # noqa: S608 - identifiers
 
     return _rendered(
         "child_body.sql.j2",
@@ -541,6 +549,7 @@ def _child_body(facts: Facts, triggers: ChildTriggers, function: str, by_stateme
         ),
         table=table,
         event_type=int(triggers.event_type),
+        by_value=triggers.event_type == 2,
         attribute=triggers.attribute,
         by_statement=bool(by_statement),
         is_partitioned=triggers.table.partitioned,
@@ -594,12 +603,15 @@ def _dollar_quoted(body: str) -> str:
 
 _rendered: Final = template_renderer(
     __package__,
+    "trigger_templates",
     filters={"identifier": quote_identifier, "literal": literal, "dollar_quoted": _dollar_quoted},
-    functions={
+    globals={
         "is_changed": is_changed,
         "value_text": value_text,
         "field": field,
         "fields": fields,
-        "numbered": lambda row, letter, columns: [f"{row}.{letter}{place}" for place, _ in enumerate(columns, 1)],
+        "numbered": lambda row, prefix, columns: [f"{row}.{prefix}{place}" for place, _ in enumerate(columns, 1)],
+        "all_null": lambda refs: " AND ".join(f"{ref} IS NOT DISTINCT FROM NULL" for ref in refs) or "true",
+        "leaves_here": "\0",
     },
 )

@@ -321,5 +321,5 @@ def _both(*conditions: str | None) -> str | None:
 _rendered: Final = template_renderer(
     __package__,
     filters={"identifier": quote_identifier, "literal": literal},
-    functions={"is_changed": is_changed, "value_text": value_text, "field": field, "both": _both},
+    globals={"is_changed": is_changed, "value_text": value_text, "field": field, "both": _both},
 )
