@@ -285,6 +285,14 @@ def masked(url: str) -> str:
     return parsed.update_query_dict(hidden).render_as_string(hide_password=True).replace("%2A%2A%2A", "***")
 
 
+_WITHOUT_SECRET: Final = re.compile(r"[a-z]+(\+\w+)?://([^:@/?#]*@)?[^:@/?#]*(:[0-9]+)?(/[^@?#]*)?")
+
+
+def is_plain(url: str) -> bool:
+    """Return True if a URL surely holds no password; a probe asks, which cannot wait for a parser to be loaded."""
+    return _WITHOUT_SECRET.fullmatch(url) is not None
+
+
 def secrets_of(url: sa.URL) -> list[str]:
     """The names in the query of a URL that stand for secrets."""
     return [key for key in url.query if "password" in key.lower() or "secret" in key.lower()]

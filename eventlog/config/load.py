@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from eventlog.config.keys import Keys, Target, chosen_types
 from eventlog.config.kinds import URL as DATABASE_URL
-from eventlog.config.kinds import from_directory, masked, read_url, url_of
+from eventlog.config.kinds import from_directory, is_plain, masked, read_url, url_of
 from eventlog.config.publishing import refused_format
 from eventlog.config.settings import (
     CHOSEN,
@@ -328,7 +328,9 @@ def _url_of_file(named: Mapping[tuple[str, str], Sequence[_Setting]]) -> str | N
 
 def _warnings(chosen: Mapping[tuple[str, str], _Setting]) -> Iterator[str]:
     for (section, key), url in chosen.items():
-        if url.target.option.kind is DATABASE_URL and url.layer != _Layer.ENVIRONMENT and "***" in masked(url.value):
+        if url.target.option.kind is not DATABASE_URL or url.layer == _Layer.ENVIRONMENT:
+            continue
+        if not is_plain(url.value) and "***" in masked(url.value):
             password = variable(section, f"{key.removesuffix('url')}password")
             yield f"{url.source} holds a password; {password} or {key}_file keep it out of sight"
 

@@ -41,9 +41,13 @@ def test_help_lists_every_command_and_imports_none() -> None:
 
 
 def test_a_probe_of_the_health_file_loads_nothing_that_speaks_to_a_database(tmp_path: Path) -> None:
-    lines, imported = lines_and_imports("health", "--file", str(tmp_path / "none"))
-    assert "not healthy" in lines[0]
-    assert imported == "[]"
+    config = tmp_path / "eventlog.toml"
+    source = '[source]\ntype = "eventlog"\nconsumer = "search"\n'
+    config.write_text(f'[database]\nurl = "postgresql+psycopg://app@db.example:5432/hr"\n{source}', encoding="utf-8")
+    for first in ((), ("--config", str(config))):
+        lines, imported = lines_and_imports(*first, "health", "--file", str(tmp_path / "none"))
+        assert "not healthy" in lines[0]
+        assert imported == "[]"
 
 
 @pytest.mark.parametrize(
