@@ -89,11 +89,13 @@ def convert(
 ) -> Report:
     """Read ``source`` in one format, write it to ``target`` in another, and return the report.
 
-    ``map``: the options as ``read_options`` takes them. ``strict``: stop at the first thing that cannot be read or
-    written, else it is passed over and counted. ``report``: keep the counters that concern one column apart
-    (spec/change-model.md 5.1), else they are added up by reason. ``progress`` is called with the report so far after
-    every change. Raises FormatError, ConfigError, DatabaseError, OSError; the target is then as it was. NothingWritten
-    is the FormatError of a source of which nothing could be read or written; its ``report`` says why.
+    ``map`` holds the options in the form of ``read_options``. With ``strict`` the first change that
+    cannot be read or written stops the conversion; else such changes are skipped and counted. With
+    ``report`` the counters of single columns stay apart (spec/change-model.md 5.1); else they are
+    added up by reason. ``progress`` is called with the report so far after every change. Raises
+    FormatError, ConfigError, DatabaseError, OSError; the target is then unchanged. NothingWritten
+    is the FormatError of a source of which nothing could be read or written; its ``report`` gives
+    the reasons.
     """
     reader, writer = format_named(source_format), format_named(target_format)
     check_source(source_format, source)
@@ -109,7 +111,8 @@ def convert(
 
 
 def read_changes(format: str, source: str | Path, *, report: Report | None = None, **options: Any) -> Iterator[Change]:
-    """Return an iterator over the changes of ``source``, a path or a URL, which reads them one by one.
+    """Return an iterator over the changes of ``source``, a path or a URL, which reads them one by
+    one.
 
     ``format`` is one of ``eventlog convert --from``. ``options`` are the reader's, as in ``--map``;
     ``catalog`` is a path or the content of a catalogue. ``report`` gets the counters. Changes that

@@ -41,8 +41,8 @@ class EventlogError(Exception):
     """The base of all errors that eventlog raises on purpose; raised itself, an error whose message
     says all.
 
-    ``code`` is stable and fit for programs, ``cure`` says what helps in general: the reference lists both.
-    ``refusals``: the messages one by one, where several things are refused at once.
+    ``code`` is stable and meant for programs, ``cure`` is general advice; the reference lists both.
+    ``refusals`` are the single messages if several things are refused at once.
     """
 
     code: ClassVar[str] = "error"
@@ -83,7 +83,8 @@ class RowError(EventlogError):
 class BadTableKey(RowError):
     """A table_key that does not parse or is not of its class (spec/event-log.md 4.2).
 
-    ``error`` is the code of 4.2 (``empty_part``, ``bad_value``, ...), ``offset`` the code point, from 0.
+    ``error`` is the code of 4.2 (``empty_part``, ``bad_value``, ...), ``offset`` the place of the
+    code point, from 0.
     """
 
     code = "bad_table_key"

@@ -1,5 +1,5 @@
-"""A publisher's events in the format ``cloudevents``: documents for HTTP and files, records for Kafka
-(spec/cloudevents.md 2, 3).
+"""A publisher's events in the format ``cloudevents``: documents for HTTP and files, records for
+Kafka (spec/cloudevents.md 2, 3).
 """
 
 from __future__ import annotations

@@ -19,7 +19,8 @@ def schema_of(
 ) -> Mapping[str, Any]:
     """Return the schema that the data of every event of a class follow.
 
-    ``schema`` is that of its table, None = there is none. ``dataschema`` is the option of this name.
+    ``schema`` is that of its table, None = there is none. ``dataschema`` is the option of this
+    name.
     """
     key = {column.name: value_schema(column.type, encoding) for column in object_class.key}
     columns = {name: _old_and_new(_or_null(one)) for name, one in key.items()}

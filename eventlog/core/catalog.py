@@ -28,7 +28,9 @@ from eventlog.errors import ConfigError, EventlogError, RowError, together
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table or view. ``deterministic`` is False for text whose ``=`` is coarser than its bytes."""
+    """A column of a table or view. ``deterministic`` is False for text whose ``=`` is coarser than
+    its bytes.
+    """
 
     name: str
     type: ColumnType
@@ -384,7 +386,9 @@ def _typed(table: Table, dialect: str, values: ValueOptions) -> Table:
 def _parents(
     database: Database, present: Sequence[Table], tables: Sequence[str] | None, unavailable: dict[str, EventlogError]
 ) -> dict[str, Table]:
-    """Return the tables that are classes by their names, and add the others that are listed to ``unavailable``."""
+    """Return the tables that are classes by their names, and add the others that are listed to
+    ``unavailable``.
+    """
     by_name = {table.name: table for table in present if table.name not in unavailable}
     if tables is None:
         return {name: table for name, table in by_name.items() if key_columns(table)}

@@ -181,7 +181,9 @@ def is_of(perpetrator: str | None, user: str | None) -> bool:
 
 
 def _refuse_unless_replaced(attribute: Attribute, new: str | None, unreadable: BadValue) -> None:
-    """Raise the error of an old value, unless a good new one takes the place of all values (spec/xds.md 4.3)."""
+    """Raise the error of an old value, unless a good new one takes the place of all values
+    (spec/xds.md 4.3).
+    """
     if attribute.multi_valued:
         raise unreadable
     if new is not None:

@@ -111,8 +111,8 @@ class Outgoing(NamedTuple):
     """One event on its way from its rows to the answer.
 
     ``event_id`` follows spec/event-log.md 7.4; ``ids`` are the record_ids of its group, in queue
-    order. ``operation`` None means that its rows make no event and are only marked. ``steps``
-    are the rows to write, rows of one attribute side by side; None means that the event is recorded in
+    order. ``operation`` None means that its rows make no event and are only marked. ``steps`` are
+    the rows to write, rows of one attribute side by side; None means that the event is recorded in
     flight and not built yet. ``fates`` None means that every row contributed. ``dropped`` are the
     rows that precedence dropped when the event was first built. ``sendings`` is the number of
     event-ids under which it has been sent. ``place`` is its number in a flight, from 1, if the

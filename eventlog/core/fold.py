@@ -105,7 +105,9 @@ class RowFolder:
         self._at_a_time = self._enough = at_a_time
 
     def add(self, rows: Sequence[CheckedRow]) -> list[Group]:
-        """Add rows, and return the groups that can leave, if enough rows have come to be worth folding."""
+        """Add rows, and return the groups that can leave, if enough rows have come to be worth
+        folding.
+        """
         self.rows += rows
         if len(self.rows) < self._enough:
             return []

@@ -494,7 +494,9 @@ _CALL: Final = re.compile(r"EXECUTE FUNCTION (cdc_(?!read\()[a-z_]+)\(([?, ]*)\)
 
 
 class EmulatorConnection:
-    """A connection to ``syscdcv1`` of the emulated server, and the transport that reads its sessions."""
+    """A connection to ``syscdcv1`` of the emulated server, and the transport that reads its
+    sessions.
+    """
 
     def __init__(self, server: CdcServer) -> None:
         self._server = server

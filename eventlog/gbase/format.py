@@ -33,7 +33,9 @@ _CHUNK: Final = 1 << 18
 
 
 class _Capture:
-    """A capture: a file of records, or a directory whose files continue one another in the order of their names."""
+    """A capture: a file of records, or a directory whose files continue one another in the order of
+    their names.
+    """
 
     def __init__(self, source: str) -> None:
         self._source = source
@@ -86,8 +88,8 @@ class GbaseFormat(Format):
     def read_changes(self, source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
         """Yield the changes of a capture; its last byte is the declared end.
 
-        ``report`` has the counters of the specification; rows that cannot be read are reported and skipped. Raises
-        FormatError, ConfigError.
+        ``report`` has the counters of the specification; rows that cannot be read are reported and
+        skipped. Raises FormatError, ConfigError.
         """
         capture = _Capture(source)
         reader = StreamReader(options, on_bad_row=lambda error: report.skip(capture.with_location(error)))

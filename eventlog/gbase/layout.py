@@ -38,7 +38,9 @@ class UnknownType(FormatError):
 
 
 class SchemaMismatch(FormatError):
-    """A table description (TABSCHEM) whose columns disagree with its own counts (spec/gbase-cdc.md 3.1)."""
+    """A table description (TABSCHEM) whose columns disagree with its own counts (spec/gbase-cdc.md
+    3.1).
+    """
 
     code = "schema_mismatch"
     cure = "Capture again. If it repeats, report it with the bytes of the record."

@@ -1,9 +1,9 @@
 """The records of an open transaction, in memory or, above a limit, in a file, and the operations
 that they form after savepoints and update pairs (spec/gbase-cdc.md 4).
 
-Memory is bounded and the loop is fast: an UPDBEF is paired when its UPDAFT arrives, entries beyond the
-limit go to one file, and blocks of entries are read back together. In return ``pair``, ``discard`` and
-``move_to_file`` keep places and sequences right by hand.
+Memory is bounded and the loop is fast: an UPDBEF is paired when its UPDAFT arrives, entries beyond
+the limit go to one file, and blocks of entries are read back together. In return ``pair``,
+``discard`` and ``move_to_file`` keep places and sequences right by hand.
 """
 
 from __future__ import annotations

@@ -25,7 +25,9 @@ from eventlog.model import Value
 
 
 class BadDecimal(ColumnError):
-    """A packed decimal with a digit above 99, or with digits behind the first byte of zero (spec/gbase-cdc.md 3.4)."""
+    """A packed decimal with a digit above 99, or with digits behind the first byte of zero
+    (spec/gbase-cdc.md 3.4).
+    """
 
     code = "bad_decimal"
     cure = "Capture again. If it repeats, report it with the bytes of the row."

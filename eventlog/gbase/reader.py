@@ -59,7 +59,9 @@ class DuplicateBegin(FormatError):
 
 
 class OrphanRecord(FormatError):
-    """A record of a transaction that did not begin, with ``orphans = "raise"`` (spec/gbase-cdc.md 4)."""
+    """A record of a transaction that did not begin, with ``orphans = "raise"`` (spec/gbase-cdc.md
+    4).
+    """
 
     code = "orphan_record"
     cure = 'Begin the capture before the transaction begins, or set `orphans = "skip"`.'
@@ -314,7 +316,8 @@ class StreamReader:
 def _maker(options: ReadOptions, committed: Committed) -> Callable[[Operation, int], Change]:
     """Return the function that makes a change from an operation and its event number.
 
-    All changes of a transaction share its prepared values. ``last_in_transaction`` is False in each.
+    All changes of a transaction share its prepared values. ``last_in_transaction`` is False in
+    each.
     """
     os_user, begin_seq = committed.os_user, committed.begin_seq
     position = f"{committed.commit_seq:016x}:%016x"

@@ -1,8 +1,8 @@
 """Bytes to records, in any cut, and the errors of records; the fields of each record, and how
 records are written (spec/gbase-cdc.md 2, 3).
 
-``Framer.feed`` is a hot path: it keeps its functions in local names and yields bare tuples. In return
-readers have to know the order of fields in ``Frame``.
+``Framer.feed`` is a hot path: it keeps its functions in local names and yields bare tuples. In
+return readers have to know the order of fields in ``Frame``.
 """
 
 from __future__ import annotations
@@ -149,7 +149,9 @@ def at_offset(error: _Error, offset: int) -> _Error:
 
 
 class FramingError(FormatError):
-    """Bytes that are no record (spec/gbase-cdc.md 2); ``offset`` is where the record begins in the stream."""
+    """Bytes that are no record (spec/gbase-cdc.md 2); ``offset`` is where the record begins in the
+    stream.
+    """
 
     code = "framing"
     cure = "Read the capture from its start, and its files in their order."

@@ -295,8 +295,8 @@ _ROWS_MADE: Final = 1000
 
 
 class Workload:
-    """Random transactions on the tables of a server: up to four at once, with savepoints, rollbacks, truncates,
-    rows moved between fragments, and now and then a long one.
+    """Random transactions on the tables of a server: up to four at once, with savepoints,
+    rollbacks, truncates, rows moved between fragments, and now and then a long one.
     """
 
     def __init__(self, server: CdcServer, seed: int) -> None:

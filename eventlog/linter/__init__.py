@@ -1,1 +1,3 @@
-"""Linter DISPATCH_QUEUE: the replication queue of the Linter DBMS, read and written (spec/linter-queue.md)."""
+"""Linter DISPATCH_QUEUE: the replication queue of the Linter DBMS, read and written
+(spec/linter-queue.md).
+"""

@@ -27,8 +27,6 @@ from eventlog.model import Lob, Value
 class RowDecodeError(FormatError):
     """A row image that its codec cannot read (spec/linter-queue.md 6, 7). If ``column`` is None the
     whole image is unreadable. A codec names the column alone, the reader ``schema.table.column``.
-
-    ``column`` None: the whole image. A codec names the column alone, the reader ``schema.table.column``.
     """
 
     code = "row_decode"

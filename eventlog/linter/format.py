@@ -81,7 +81,9 @@ class SourceOptions(PlaceOptions):
 
 @dataclass(frozen=True, slots=True)
 class TargetOptions(PlaceOptions):
-    """Options of a target, which the writer's options complement. Tables that a database lacks are created."""
+    """Options of a target, which the writer's options complement. Tables that a database lacks are
+    created.
+    """
 
     files: str = option("csv", STRING, "form of the files in a directory: csv, jsonl or parquet")
 
@@ -417,8 +419,8 @@ class QueuePoller:
     """A poller of one queue. ``restart_token`` is where a new poller goes on, given as the option
     ``restart``.
 
-    Each poll reads the queue in order in one statement, far enough for ``batch_rows`` new rows,
-    and closes its transaction before it yields the first change. Operations of open transactions stay
+    Each poll reads the queue in order in one statement, far enough for ``batch_rows`` new rows, and
+    closes its transaction before it yields the first change. Operations of open transactions stay
     in memory until their COMMIT is seen. Earlier rows are read over again, since the queue only
     loses rows that have been sent. The table names of ``place`` are matched exactly or else without
     case.

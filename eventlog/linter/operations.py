@@ -61,7 +61,9 @@ class MissingPart(FormatError):
 
 
 class BadLength(FormatError):
-    """LEN1 or LEN2 that is negative, too great or beyond the bytes of DATA (spec/linter-queue.md 4)."""
+    """LEN1 or LEN2 that is negative, too great or beyond the bytes of DATA (spec/linter-queue.md
+    4).
+    """
 
     code = "bad_length"
     cure = "Export LEN1, LEN2 and DATA whole and unchanged."

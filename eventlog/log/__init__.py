@@ -1,1 +1,3 @@
-"""The change format ``eventlog``: rows of an event log in files or in a live table (spec/event-log.md)."""
+"""The change format ``eventlog``: rows of an event log in files or in a live table
+(spec/event-log.md).
+"""

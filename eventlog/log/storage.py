@@ -1,10 +1,10 @@
 """The storage of event log rows: files of JSON lines, CSV or Parquet, and the live table of a
 database; with the options of reader and writer under the names of spec/event-log.md 9.
 
-The columns of a file are found by their standard names, without case, else by ``column_map`` or by position
-(``layout``), as those of a table are (spec/event-log.md 1.3). In CSV a field without quotes and without a character is
-NULL, ``""`` the empty text, as PostgreSQL's COPY writes it; the first line holds the names. A source may be a directory
-of such files, which are read in the order of their names.
+The columns of a file are found by their standard names, without case, else by ``column_map`` or by
+position (``layout``), as in a table (spec/event-log.md 1.3). In CSV an empty field without quotes
+is NULL and ``""`` the empty text, as PostgreSQL's COPY writes it; the first line holds the names. A
+source may be a directory of such files, which are read in the order of their names.
 """
 
 from __future__ import annotations

@@ -56,9 +56,9 @@ class Again(NamedTuple):
 class ConsumerLine(NamedTuple):
     """The line of a consumer. Times are UTC.
 
-    ``begins`` is where it began, ``moved`` when its set last changed. ``requeued`` is the
-    request to send rows and objects again; these rows are still in the set. ``loaded`` is the progress of its snapshot
-    (spec/event-log.md 13.3), None = it has no snapshot any more.
+    ``begins`` is where it began, ``moved`` when its set last changed. ``requeued`` is the request
+    to send rows and objects again; these rows are still in the set. ``loaded`` is the progress of
+    its snapshot (spec/event-log.md 13.3), None = it has no snapshot any more.
     """
 
     name: str
@@ -292,7 +292,9 @@ def _gone(log: LogTable, name: str) -> DatabaseError:
 
 
 _MOST_RANGES: Final = 500
-"""The number of ranges of record_ids in one statement: SQLite accepts an expression of a thousand parts."""
+"""The number of ranges of record_ids in one statement: SQLite accepts an expression of a thousand
+parts.
+"""
 PUT_BACK: Final = "requeued"
 """The code of an error line which says that its row or object is no longer refused."""
 _AGAIN: Final = "to be sent once more"

@@ -185,7 +185,9 @@ class SqlDatabase(ABC):
         """Raise ConfigError or DatabaseError for a URL that cannot lead to a log."""
 
     def is_there(self, url: URL) -> bool:
-        """Return False for a database that does not exist yet, as far as that is visible without a session."""
+        """Return False for a database that does not exist yet, as far as that is visible without a
+        session.
+        """
         return True
 
     def prepare(self, url: URL) -> None:
@@ -393,8 +395,8 @@ class SqlDatabase(ABC):
     column_types: ClassVar[Mapping[str, TypeEngine[Any]]]
     """The column types by role.
 
-    The roles are integer (record_ids, counts), status, event_type, event_time, name (of users, tables, columns), key,
-    value, time (of companions), code, digest, text.
+    The roles are integer (record_ids, counts), status, event_type, event_time, name (of users,
+    tables, columns), key, value, time (of companions), code, digest, text.
     """
     queue_by_expression: bool = False
     """True if the publisher reads by an index of ``CASE status WHEN 'N' THEN record_id END``. It
@@ -434,8 +436,8 @@ class SqlDatabase(ABC):
         return ()
 
     def after_log(self, log: LogTable) -> Sequence[str]:
-        """Return the statements that make the objects of the log beyond its columns, such as the key
-        quoting function.
+        """Return the statements that make the objects of the log beyond its columns, such as the
+        key quoting function.
         """
         return ()
 
@@ -445,8 +447,8 @@ class SqlDatabase(ABC):
 
     @abstractmethod
     def after_companions(self, log: LogTable) -> Sequence[str]:
-        """Return the statements that make the objects that the companions need, and the source of flight
-        numbers.
+        """Return the statements that make the objects that the companions need, and the source of
+        flight numbers.
         """
 
     def drop_after_companions(self, log: LogTable) -> Sequence[str]:
@@ -454,14 +456,14 @@ class SqlDatabase(ABC):
         return [f"DROP SEQUENCE {self.qualified(log.schema, log.flight_sequence)}"]
 
     def after_resync(self, log: LogTable, index: str) -> Sequence[str]:
-        """Return the statements that make the objects of the table of positions. ``index`` is the name
-        of its index.
+        """Return the statements that make the objects of the table of positions. ``index`` is the
+        name of its index.
         """
         return ()
 
     def after_consumers(self, log: LogTable, index: str) -> Sequence[str]:
-        """Return the statements that make the objects of the table of consumers. ``index`` is the name
-        of its index.
+        """Return the statements that make the objects of the table of consumers. ``index`` is the
+        name of its index.
         """
         return ()
 

@@ -452,7 +452,9 @@ class Dialect(SqlDatabase):
     def fetch_answer(
         self, conn: Connection, statement: str, names: Mapping[str, str], binds: Mapping[str, object]
     ) -> Answer:
-        """Run a statement of ``doctor.sql``, in which names stand in braces and binds behind colons."""
+        """Run a statement of ``doctor.sql``, in which names stand in braces and binds behind
+        colons.
+        """
         # A colon in a name must not begin a bind.
         escaped = {key: name.replace(":", "\\:") for key, name in names.items()}
         return conn.execute(sa.text(statement.format(**escaped)), binds).all()

@@ -29,9 +29,10 @@ def start(directory: Path) -> str:
     """Start a PostgreSQL with its data in ``directory`` (made if missing; its parent must exist)
     and return its URL.
 
-    It listens on a socket only, and its superuser is ``postgres`` without a password. A server that already runs there
-    is used as it is. Raises ConfigError for a directory that it cannot be in, and if the extra ``embedded`` is not
-    installed, DatabaseError if it does not start.
+    The server listens only on a socket, and its superuser is ``postgres`` without a password. A
+    server that already runs there is used unchanged. Raises ConfigError for a directory that cannot
+    hold it, and if the extra ``embedded`` is not installed, DatabaseError if the server does not
+    start.
     """
     _check(directory)
     pgserver = _pgserver()
@@ -54,7 +55,9 @@ def start(directory: Path) -> str:
 
 
 def stop(directory: Path) -> None:
-    """Stop the PostgreSQL that this process started in ``directory``, unless another process still uses it."""
+    """Stop the PostgreSQL that this process started in ``directory``, unless another process still
+    uses it.
+    """
     instances: dict[Path, Any] = _pgserver().PostgresServer._instances
     server = instances.get(directory.expanduser().resolve())
     if server is not None:

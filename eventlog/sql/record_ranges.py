@@ -1,7 +1,7 @@
-"""What a log shows of record_ids, as ranges and counts: what a reader asks for that reads rows elsewhere
+"""The visible record_ids of a log, as ranges and counts, for a reader that reads the rows elsewhere
 (spec/spark-changes.md 3).
 
-No function commits. Rows of reserved letters are passed over, as by every reader of a set.
+No function commits. Rows of reserved letters are skipped, as by every reader of a set.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ def _of(dialect: Dialect, log: LogTable, ranges: Ranges, limit: int | None) -> t
 def count_rows(
     conn: Connection, dialect: Dialect, log: LogTable, ranges: Ranges, limit: int | None = None
 ) -> tuple[int, int]:
-    """Return how many rows there are in the ranges, the lowest first, at most ``limit``; and the last one's number."""
+    """Return the number of rows in the ranges, the lowest first, at most ``limit``, and the
+    record_id of the last.
+    """
     if not ranges:
         return 0, 0
     rows, window = _of(dialect, log, ranges, limit)
@@ -38,7 +40,9 @@ def count_rows(
 def shown_ranges(
     conn: Connection, dialect: Dialect, log: LogTable, ranges: Ranges, limit: int | None = None
 ) -> list[tuple[int, int]]:
-    """Return the rows that one statement sees in the ranges, the lowest first, at most ``limit``, as ranges."""
+    """Return the rows that one statement sees in the ranges, the lowest first and at most
+    ``limit``, as ranges.
+    """
     if not ranges:
         return []
     rows, window = _of(dialect, log, ranges, limit)

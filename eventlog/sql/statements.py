@@ -120,9 +120,11 @@ def template_renderer(
     filters: Mapping[str, Callable[[str], str]] = MappingProxyType({}),
     globals: Mapping[str, object] = MappingProxyType({}),
 ) -> Callable[..., str]:
-    """Return the function that renders a template of a folder of a dialect's package from its name and values.
+    """Return the function that renders a template of a folder of a dialect's package from its name
+    and values.
 
-    ``filters`` quote texts, ``globals`` has the functions that make SQL of columns: they quote every value in the text.
+    ``filters`` quote texts, ``globals`` has the functions that make SQL of columns: they quote
+    every value in the text.
     """
 
     @cache

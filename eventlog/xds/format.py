@@ -62,9 +62,9 @@ VALUE_TYPES: Final = frozenset({"string", "int", "state", "octet", "time", "dn"}
 class Document:
     """The content of one envelope.
 
-    ``heartbeat`` is True if it contains a heartbeat status (spec/xds.md 7). ``others`` are the names of
-    the other elements of the input in order. They are no changes (spec/change-model.md 3.2); the caller
-    reports that they were skipped.
+    ``heartbeat`` is True if it contains a heartbeat status (spec/xds.md 7). ``others`` are the
+    names of the other elements of the input in order. They are no changes (spec/change-model.md
+    3.2); the caller reports that they were skipped.
     """
 
     events: tuple[Event, ...]

@@ -120,8 +120,8 @@ def file_form(events: Iterable[str], header: Header, indent: int = 0) -> str:
     """Return one envelope as a document of its own, the declaration on a line of its own
     (spec/xds.md 2).
 
-    ``events`` are written events, as in ``line_form``. ``indent`` is the number of blanks for each level of
-    elements with element children (option ``indent``); 0 = no line breaks.
+    ``events`` are written events, as in ``line_form``. ``indent`` is the number of blanks for each
+    level of elements with element children (option ``indent``); 0 = no line breaks.
     """
     envelope = _envelope(events, header)
     return f"{DECLARATION}\n{_indented(envelope, indent) if indent else envelope}"

@@ -147,7 +147,9 @@ class OpenTransaction(NamedTuple):
 
 
 def oldest_writer(transactions: Iterable[OpenTransaction]) -> OpenTransaction | None:
-    """Return the transaction that has written the log and is open for longest; None if there is none, or unknown."""
+    """Return the transaction that has written the log and is open for longest; None if there is
+    none, or unknown.
+    """
     writers = [each for each in transactions if each.wrote_log and each.seconds is not None]
     return max(writers, key=lambda each: each.seconds or 0.0, default=None)
 

@@ -573,8 +573,9 @@ def judge_bad(bad: Sequence[BadRow], checked: int, cut: bool, limits: Limits, co
 
 
 _ARRIVES: Final = frozenset({EventType.INSERT_FIELD, EventType.INSERT_FIELD_QUERY_BACK})
-"""What tells of an object that was not there before. INSERT_ROW_QUERY_BACK does not: ``resync --deleted`` writes it
-behind its DELETE_ROW, since the object may have come back meanwhile."""
+"""The types that show that an object is new. INSERT_ROW_QUERY_BACK is none of them: ``resync
+--deleted`` writes it behind its DELETE_ROW, since the object may have come back meanwhile.
+"""
 
 
 def objects_told(rows: Iterable[Sequence[Any]], catalog: Catalog) -> dict[ObjectClass, list[str]]:

@@ -2,9 +2,10 @@
 
 There are two branches, so that each knows its own objects: ``companions`` (the tables of
 spec/event-log.md 10) and ``log`` (the table itself, its trigger and the key quoting function).
-``--companions-only`` runs the first alone, for a log that another program made. A downgrade
-removes the objects of the upgrade and nothing else. The table ``<log>_version`` beside the log holds the revisions
-that it has reached. ``operations`` and ``autogenerate`` do the same in a user's own migrations.
+``--companions-only`` runs the first alone, for a log that another program made. A downgrade removes
+the objects of the upgrade and nothing else. The table ``<log>_version`` beside the log holds the
+revisions that it has reached. ``operations`` and ``autogenerate`` do the same in a user's own
+migrations.
 """
 
 from __future__ import annotations
@@ -89,11 +90,11 @@ def downgrade(
     sql: TextIO | None = None,
     dialect_name: str | None = None,
 ) -> None:
-    """Remove the objects that the migrations after ``revision`` made: with ``base`` the log, its rows and its
-    companions.
+    """Remove the objects that the migrations after ``revision`` made: with ``base`` the log, its
+    rows and its companions.
 
-    A log that another program made stays. ``companions_only`` matters only with ``sql``, where
-    no database shows the upgrade. The other arguments are as in ``upgrade``.
+    A log that another program made stays. ``companions_only`` matters only with ``sql``, where no
+    database shows the upgrade. The other arguments are as in ``upgrade``.
     """
     if sql is not None:
         dialect = _dialect(target, dialect_name)

@@ -275,8 +275,8 @@ class CreateEventLogOp(_LogOperation):
         """Make the log and its companion tables (spec/event-log.md 1, 10), or bring them up to
         ``revisions``.
 
-        ``schema`` None is the connection's current one. ``revisions`` belong to eventlog's
-        own migrations, one for each branch. Name them, as autogenerate does, so that the migration does
+        ``schema`` None is the connection's current one. ``revisions`` belong to eventlog's own
+        migrations, one for each branch. Name them, as autogenerate does, so that the migration does
         the same with a later eventlog; none = the newest. ``before`` are the revisions that the log
         had reached, for the reverse. Raises LogTableError, DatabaseError.
         """

@@ -106,8 +106,8 @@ class TriggerPlan:
     """The actions that bring the database to the declared state. ``warnings`` and ``not_captured``
     are sentences for people.
 
-    ``refused`` are sentences on impossible watches. Their triggers stay as they are, and
-    so do the triggers of tables that no watch names, since these may be the same tables under another name.
+    ``refused`` are sentences on impossible watches. Their triggers stay as they are, and so do the
+    triggers of tables that no watch names, since these may be the same tables under another name.
     """
 
     actions: tuple[Action, ...]

@@ -1,4 +1,5 @@
-"""The declarations of triggers: the rows that tables of watched classes log (spec/triggers.md 1, 2, 3).
+"""The declarations of triggers: the rows that tables of watched classes log (spec/triggers.md 1, 2,
+3).
 
 This module contains no SQL text: a dialect renders ``ClassTriggers`` and ``ChildTriggers`` to SQL.
 """

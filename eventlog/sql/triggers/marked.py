@@ -52,7 +52,9 @@ _Claims = Mapping[TableName, TableName]
 
 @dataclass(frozen=True, slots=True)
 class CompiledTrigger:
-    """One trigger as SQL. ``digest`` is the hash of ``statement``, which contains it (``MARKER``)."""
+    """One trigger as SQL. ``digest`` is the hash of ``statement``, which contains it
+    (``MARKER``).
+    """
 
     name: str
     operation: str

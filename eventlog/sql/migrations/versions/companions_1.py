@@ -1,16 +1,19 @@
 """The tables beside a log: failures, flights, resyncs, the epoch, consumers (spec/event-log.md 7.4,
 10, 11, 13).
 
-Grants: the publisher's user needs INSERT on ``<log>_error``; SELECT, INSERT, UPDATE, DELETE on ``<log>_inflight``;
-USAGE on the sequence ``<log>_flight``; SELECT, INSERT, UPDATE on ``<log>_epoch``. Who runs ``eventlog resync`` needs
-SELECT, INSERT, UPDATE, DELETE on ``<log>_resync``, and INSERT on the log; who runs ``eventlog db new-epoch`` the rights
-on ``<log>_epoch``. A consumer's user needs SELECT on the log; the publisher's rights on ``<log>_error``,
-``<log>_inflight``, the sequence and ``<log>_epoch``; SELECT, INSERT, UPDATE on ``<log>_consumer``. Nobody else needs
-any right on them; people who look into failures, SELECT on ``<log>_error`` and ``<log>_inflight``.
+Grants: the publisher's user needs INSERT on ``<log>_error``; SELECT, INSERT, UPDATE, DELETE on
+``<log>_inflight``; USAGE on the sequence ``<log>_flight``; SELECT, INSERT, UPDATE on
+``<log>_epoch``. The user of ``eventlog resync`` needs SELECT, INSERT, UPDATE, DELETE on
+``<log>_resync``, and INSERT on the log; the user of ``eventlog db new-epoch`` the rights on
+``<log>_epoch``. A consumer's user needs SELECT on the log; the publisher's rights on
+``<log>_error``, ``<log>_inflight``, the sequence and ``<log>_epoch``; SELECT, INSERT, UPDATE on
+``<log>_consumer``. People who look into failures need SELECT on ``<log>_error`` and
+``<log>_inflight``. No other user needs any right on these tables.
 
-A log that somebody else made gets the trigger that wakes a sleeping publisher here (``--companions-only``), and only if
-this session has the rights of the log's owner: without them the publisher looks for rows every ``polling_interval``
-seconds, and says so. Printed SQL has it always, for the owner to run.
+A log that another program made gets the trigger that wakes a sleeping publisher here
+(``--companions-only``), and only if this session has the rights of the log's owner. Without them
+the publisher looks for rows every ``polling_interval`` seconds, and says so. Printed SQL always has
+the trigger, for the owner to run.
 """
 
 from __future__ import annotations

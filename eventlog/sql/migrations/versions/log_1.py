@@ -1,11 +1,13 @@
-"""The log: its table, the index that the publisher reads by, its functions and the trigger that wakes a publisher.
+"""The log: its table, the index that the publisher reads by, its functions and the trigger that
+wakes a publisher.
 
 Rules: spec/event-log.md 1.1 and spec/triggers.md 4, 7, 8.
 
-Grants: the publisher's user needs SELECT and UPDATE (status) on the log, and DELETE with ``delete_from_log``. The owner
-of the trigger functions needs INSERT; the application's users need no right at all, since the functions run with their
-owner's (spec/triggers.md 7.1). Nobody needs a right to be notified: the function that notifies runs with its
-owner's rights for every writer of the log.
+Grants: the publisher's user needs SELECT and UPDATE (status) on the log, and DELETE with
+``delete_from_log``. The owner of the trigger functions needs INSERT; the application's users need
+no right at all, since the functions run with their owner's (spec/triggers.md 7.1). Nobody needs a
+right to be notified: the function that notifies runs with its owner's rights for every writer of
+the log.
 """
 
 from __future__ import annotations
