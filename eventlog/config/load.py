@@ -253,7 +253,9 @@ def _contradictions(config: Config, chosen: Mapping[tuple[str, str], _Setting]) 
     if config.publisher.retry_max < config.publisher.retry_initial:
         yield ConfigError(f"publisher.retry_max = {toml(config.publisher.retry_max)} is less than retry_initial = "
                           f"{toml(config.publisher.retry_initial)}")  # fmt: skip
-    if is_set(config, "format.type"):  # the default goes with everything, and most commands do without loading it
+    sink = sink_named(config.sink.type)
+    # The default goes with all that keeps bodies whole, and most commands do without loading it.
+    if is_set(config, "format.type") or sink.divided_by(config.sink.options):
         try:
             why = refused_format(config)
         except ConfigError as error:
@@ -261,7 +263,6 @@ def _contradictions(config: Config, chosen: Mapping[tuple[str, str], _Setting]) 
         else:
             if why is not None:
                 yield ConfigError(why)
-    sink = sink_named(config.sink.type)
     for wrong in sink.contradictions(config.sink.options, lambda key: config.sources[f"sink.{key}"]):
         yield ConfigError(wrong)
     source = source_named(config.source.type)

@@ -78,8 +78,16 @@ def refused_format(config: Config) -> str | None:
     if not chosen.can("publish"):
         raise ConfigError(f"{config.sources['format.type']}: {chosen.lacks('publish')}")
     options = publish_options(config)
-    refused = chosen.refusal(options, taken_by_sink(config))
+    publishing = taken_by_sink(config)
+    refused = chosen.refusal(options, publishing)
     if refused is None:
+        divided_by = sink_named(config.sink.type).divided_by(config.sink.options)
+        if divided_by and config.publisher.batch_size > 1 and chosen.publish(options, publishing).is_framed:
+            return (
+                f"{config.sources[f'sink.{divided_by}']} has class, and a line of the format {chosen.name} holds all "
+                "events of an envelope: set publisher.batch_size = 1, name a format whose lines are events, or leave "
+                "class out"
+            )
         return None
     name, why = refused
     place, value = f"format.{chosen.name}.{name}", getattr(options, name, None)

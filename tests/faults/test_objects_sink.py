@@ -183,6 +183,7 @@ def test_refused_keys_are_a_clear_error_that_shows_none(store: Store) -> None:
         ({"location": "/a/path"}, {}, r"it is no URI such as s3://bucket/prefix"),
         ({"location": "s3://A:b@bucket/x"}, {}, "keys do not belong here; set EVENTLOG_SINK_ACCESS_KEY"),
         ({"location": "s3://b/x", "partition_by": ["month"]}, {}, "a list of class and day"),
+        ({"location": "s3://b/x", "partition_by": ["class"]}, {}, "a line of the format xds holds all events"),
         ({"location": "gs://b/x", "region": "eu"}, {}, r"sink\.region is for s3://"),
         ({"location": "s3://b/x"}, {"EVENTLOG_SINK_ACCESS_KEY": "A"}, "are needed both, or neither"),
         ({"location": "s3://b/x", "access_key": "A"}, {}, "a secret does not belong in this file"),
@@ -195,6 +196,12 @@ def test_wrong_options_are_refused_and_no_key_is_shown(
     with pytest.raises(ConfigError, match=message) as refused:
         load(path, environ)
     assert "A:b" not in str(refused.value)
+
+
+def test_envelopes_of_one_event_are_divided_by_class_in_any_format(tmp_path: Path) -> None:
+    sink = {"type": "objects", "location": "s3://b/x", "partition_by": ["class"]}
+    path = write_config(tmp_path, "sqlite:///x.db", sink=sink, publisher={"batch_size": 1})
+    assert load(path, {}).sink.options.partition_by == ("class",)
 
 
 # With a publisher

@@ -98,6 +98,13 @@ class Sink(ABC):
                 yield f"{source_of('type')}: {cls.name} needs sink.{name}, {what}"
 
     @classmethod
+    def divided_by(cls, options: Any) -> str | None:
+        """Return the option by which bodies are divided, so that each of their lines must be one event; None if they
+        stay whole.
+        """
+        return None
+
+    @classmethod
     def patience(cls, options: Any) -> float:
         """Return the seconds that a document may be on its way until it counts as not received."""
         return 30.0

@@ -103,6 +103,10 @@ class ObjectsSink(Sink):
                     yield f"{source_of(name)} is for s3://..., not for {options.location}"
 
     @classmethod
+    def divided_by(cls, options: ObjectOptions) -> str | None:
+        return "partition_by" if "class" in options.partition_by else None
+
+    @classmethod
     def patience(cls, options: ObjectOptions) -> float:
         return options.timeout
 
