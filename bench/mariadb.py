@@ -4,7 +4,8 @@ Capture: one INSERT, UPDATE and DELETE of every row of a table; CPU seconds of t
 statement without a trigger, a changed row. The floor is a trigger of one INSERT of constants into the log.
 
 Drain: `eventlog publish --once` to files. The floor: SELECT ... INTO OUTFILE of the ten columns in record_id order, and
-one UPDATE of their status. All is run in turn, round after round, on one server in a directory of its own.
+one UPDATE of their status. Then the parts of a Spark job are made, by one statement. All is run in turn, round after
+round, on one server in a directory of its own.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import common
@@ -143,6 +145,20 @@ def drain(bench: Bench, rows: int, rounds: int) -> None:
     print(f"\nCPU ratio, client and server: {common.spread(ratios)}")
 
 
+def parts(bench: Bench) -> None:
+    """What a Spark job's first session takes to tell the others which rows N there are."""
+    with bench.engine.connect() as conn:
+        log = locate_log(conn, DIALECT, name="eventlog")
+        conn.rollback()
+        DIALECT.export_snapshot(conn)
+        before, begun = bench.cpu(), time.perf_counter()
+        found = DIALECT.log_parts(conn, log, None, 1, 2**63 - 1, 200_000, 4)
+        seconds, cpu = time.perf_counter() - begun, bench.cpu() - before
+        conn.rollback()
+    rows, runs = sum(part.rows for part in found), sum(len(part.ids or ()) for part in found)
+    print(f"\nParts of {rows} rows ({len(found)}, of {runs} runs): {seconds:.2f} s, {cpu:.2f} s of the server's CPU")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=20_000, help="rows of a bulk statement (default %(default)s)")
@@ -155,6 +171,7 @@ def main() -> None:
             print(f"MariaDB {conn.exec_driver_sql('SELECT VERSION()').scalar_one()}, {common.python()}")
         capture(bench, options.rows, options.rounds)
         drain(bench, options.drained, options.rounds)
+        parts(bench)
 
 
 if __name__ == "__main__":

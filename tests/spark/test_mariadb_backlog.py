@@ -18,9 +18,8 @@ from shared import execute, fetch, statuses, url_of
 from eventlog import cli
 from eventlog.config.load import Config, load
 from eventlog.errors import DatabaseError
-from eventlog.spark import backlog
+from eventlog.spark import backlog, register
 from eventlog.spark.job import Job
-from eventlog.spark.log_source import register
 from eventlog.spark.session import SparkFailed
 
 TABLES = (
