@@ -20,6 +20,7 @@ from urllib.parse import unquote
 
 from sqlalchemy import URL
 
+from eventlog.config.kinds import split_statements
 from eventlog.config.settings import installed_options, installed_sections
 from eventlog.core.options import Option, toml
 from eventlog.errors import ConfigError, XdsError
@@ -293,7 +294,7 @@ def _settings(parameters: _Parameters) -> Iterator[Setting]:
         if tag == "column-position-comparator":
             text = _COMPARATORS.get(text.rpartition(".")[2], text)
         try:
-            value = _parsed(option, text)
+            value = split_statements(text) if tag == "post-poll-stmt" else _parsed(option, text)
         except ValueError as error:
             reason = f" ({error})" if str(error) else ""
             parameters.refuse(tag, f"{toml(_plain(text))} is not legal here{reason}; legal: {option.kind.legal}")

@@ -48,8 +48,8 @@ _COMMENT_ENDS: Final = re.compile(r"/\*|\*/")
 
 
 def split_statements(sql: str) -> tuple[str, ...]:
-    """SQL split at ``;`` outside quotes and comments (spec/event-log.md 9); statements of nothing but blanks and
-    comments are left out.
+    """Return the statements of an export's ``post-poll-stmt``: SQL split at ``;`` outside quotes and
+    comments (spec/event-log.md 9), without those of nothing but blanks and comments.
 
     Quotes are ``'``, ``"``, a backtick, and PostgreSQL's ``E''`` and ``$tag$``; comments ``--`` and ``/* */``,
     which may be nested. Raises ValueError for a quote or comment that does not end.
@@ -89,13 +89,6 @@ def _end_of_comment(sql: str, begin: int) -> int:
     if first is None:
         raise ValueError(f"the comment at offset {begin} does not end")
     return first
-
-
-def _parse_statements(value: Any) -> tuple[str, ...]:
-    texts = [value] if isinstance(value, str) else value
-    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise ValueError
-    return tuple(statement for text in texts for statement in split_statements(text))
 
 
 def _parse_column_map(value: Any) -> Mapping[str, str]:
@@ -255,7 +248,6 @@ REFERENCES: Final = Kind(
 SECRET: Final = Kind(STRING.parse, "text", confidential=True)
 TOKEN: Final = Kind(_parse_token, "characters of ASCII without blanks, one or more", confidential=True)
 TIMES: Final = Kind(_parse_times, "hh:mm:ss, comma-separated")
-STATEMENTS: Final = Kind(_parse_statements, "SQL, split at ; outside quotes and comments")
 COLUMN_MAP: Final = Kind(_parse_column_map, f"a column for each of {', '.join(LogRow._fields)}", _pairs_of_text)
 PUBLICATION_MODE: Final = Kind(_parse_publication_mode, "1 only", int)
 BASE: Final = Kind(_parse_mapping, "{ base table = { base column = view column, ... }, ... }")

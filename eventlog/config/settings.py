@@ -17,7 +17,6 @@ from eventlog.config.kinds import (
     COLUMN_MAP,
     PUBLICATION_MODE,
     SECRET,
-    STATEMENTS,
     TIMES,
     TOKEN,
     URL,
@@ -32,6 +31,7 @@ from eventlog.core.options import (
     PATH,
     STRING,
     TEXT,
+    TEXTS,
     CheckedOptions,
     Option,
     choice,
@@ -100,8 +100,9 @@ class PublisherSettings:
     )  # fmt: skip
     notify: bool = option(True, BOOLEAN, "be woken by the database where it can", idm=False)
     post_poll_statements: tuple[str, ...] = option(
-        (), STATEMENTS, "SQL to run after a cycle that sent something", aliases=("post-poll-stmt",)
-    )
+        (), TEXTS, "statements of SQL to run after a cycle that sent something", aliases=("post-poll-stmt",),
+        example=["CALL app.published()"],
+    )  # fmt: skip
     batch_size: int = shared(options.BATCH_SIZE)
     query_limit: int = option(
         10000, integer(0, MANY), "rows a cycle, 0 = no limit", aliases=("query-limit", "query limit")

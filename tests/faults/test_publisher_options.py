@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import logging
 import os
 import subprocess
@@ -160,20 +161,20 @@ def notes(log: sa.Engine) -> Callable[[], list[str]]:
     return read
 
 
-STATEMENTS = "INSERT INTO notes VALUES ('a;b %s %'); INSERT INTO notes VALUES ('second')"
+STATEMENTS = ["INSERT INTO notes VALUES ('a;b %s %')", "INSERT INTO notes VALUES ('second')"]
 
 
 def test_post_poll_statements_run_after_a_cycle_that_sent_something(log: sa.Engine, notes: Any) -> None:
-    once(log, post_poll_statements=STATEMENTS)
+    once(log, post_poll_statements=json.dumps(STATEMENTS))
     assert notes() == []
     write(log, 1)
-    once(log, post_poll_statements=STATEMENTS)
+    once(log, post_poll_statements=json.dumps(STATEMENTS))
     assert notes() == ["a;b %s %", "second"]
 
 
 def test_they_run_after_each_window(log: sa.Engine, notes: Any) -> None:
     write(log, 1, 2, 3)
-    once(log, post_poll_statements=STATEMENTS, query_limit=1, fold_distance=0)
+    once(log, post_poll_statements=json.dumps(STATEMENTS), query_limit=1, fold_distance=0)
     assert notes().count("second") == 3
 
 
@@ -182,7 +183,7 @@ def test_one_that_fails_undoes_them_all_and_stops_nothing(
     log: sa.Engine, notes: Any, caplog: pytest.LogCaptureFixture, statement: str
 ) -> None:
     write(log, 1, 2)
-    once(log, post_poll_statements=f"{STATEMENTS}; {statement}", query_limit=1, fold_distance=0)
+    once(log, post_poll_statements=json.dumps([*STATEMENTS, statement]), query_limit=1, fold_distance=0)
     assert notes() == []
     assert statuses(log) == {1: "S", 2: "S"}
     assert caplog.text.count("post_poll_statements failed and were undone") == 2
@@ -191,7 +192,7 @@ def test_one_that_fails_undoes_them_all_and_stops_nothing(
 def test_a_lost_connection_is_no_failed_statement(log: sa.Engine) -> None:
     write(log, 1)
     with pytest.raises(DatabaseAway):
-        once(log, post_poll_statements="SELECT pg_terminate_backend(pg_backend_pid())")
+        once(log, post_poll_statements='["SELECT pg_terminate_backend(pg_backend_pid())"]')
     assert statuses(log) == {1: "S"}
 
 

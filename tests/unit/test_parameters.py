@@ -32,7 +32,7 @@ TABLE: list[tuple[str, tuple[str, ...], Any, Any, str, Any]] = [
     ("publisher.polling_interval", ("polling-interval",), 10, 10, "604800", 604800),
     ("publisher.time_of_day", ("time-of-day",), None, None, '"18:30:00, 06:00:00"', (time(6), time(18, 30))),
     ("publisher.notify", (), False, True, "1", True),
-    ("publisher.post_poll_statements", ("post-poll-stmt",), (), (), "\"SELECT ';'; SELECT 2\"",
+    ("publisher.post_poll_statements", ("post-poll-stmt",), (), (), "[\"SELECT ';'\", 'SELECT 2']",
      ("SELECT ';'", "SELECT 2")),
     ("publisher.batch_size", ("batch-size",), 1, 128, "16", 16),
     ("publisher.query_limit", ("query-limit", "query limit"), 10000, 10000, "0", 0),
@@ -145,7 +145,7 @@ def test_so_is_false(file: File, word: str) -> None:
         "concurrency = 65",
         'time_of_day = "24:00:00"',
         'time_of_day = "6:00:00"',
-        'post_poll_statements = "SELECT \'"',
+        'post_poll_statements = "SELECT 1"',
         'notify = "perhaps"',
         'loopback_rows = "keep"',
         'on_retry = "wait"',
@@ -198,7 +198,7 @@ def test_whose_rows_are_loopback(file: File, lines: str, loopback_user: str | No
 def test_what_the_cycle_is_given(file: File) -> None:
     options = publisher_options(
         file(
-            "[publisher]\nheartbeat_interval = 5\ntime_of_day = '06:00:00'\npost_poll_statements = 'SELECT 1'\n"
+            "[publisher]\nheartbeat_interval = 5\ntime_of_day = '06:00:00'\npost_poll_statements = ['SELECT 1']\n"
             "handle_future_events = true\nevent_time_zone = 'local'\nnotify = false\nconcurrency = 8\n"
             "loopback_rows = 'leave'\non_retry = 'stop'\n[sink]\ntype = 'python'\nfunction = 'x:y'\n"
         ),
