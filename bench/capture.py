@@ -14,6 +14,7 @@ directory. Without it the embedded PostgreSQL is measured, and PgQ is left out.
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import pwd
 import re
@@ -46,6 +47,7 @@ PGQ = Path("/usr/share/postgresql/15/extension/pgq.control")
 BEFORE = "bench_before"
 PUBLISHED = "bench_published"
 CONSUMED = "bench_consumed"
+AWAKE = ", awake"
 
 STYLES: tuple[Style, ...] = ("field", "remove_all", "field_query_back", "row_query_back")
 CAPTURES: tuple[Capture, ...] = ("statement", "row")
@@ -81,6 +83,11 @@ class Variant:
     style: Style = "field"
     capture: Capture | None = None
     schema: str = common.SCHEMA
+
+    @property
+    def is_read(self) -> bool:
+        """Whether processes read its log meanwhile."""
+        return self.schema in (PUBLISHED, CONSUMED)
 
 
 def variants(has_pgq: bool) -> list[Variant]:
@@ -342,33 +349,40 @@ def single_cpu(bench: common.Server, found: list[Variant], batches: int) -> None
         sessions[variant] = session
     bench.run("CHECKPOINT")
     times: dict[tuple[str, str], list[float]] = {}
-    order = list(found)
+    order, others = list(found), itertools.count(10_000_000)
     for batch in range(batches):
         order.append(order.pop(0))
         for operation, statement in SINGLE.items():
             for variant in order:
                 session, text = sessions[variant], statement.format(name=name(variant))
-                for key in range(5):  # the first ones are not counted: another session has had the processor
-                    session.execute(text, (-key - 1 - 5 * batch,))
-                before = on_cpu(session.info.backend_pid)
-                for key in range(BATCH):
-                    session.execute(text, (1_000_000 + batch * BATCH + key,))
-                taken = (on_cpu(session.info.backend_pid) - before) / BATCH
-                times.setdefault((variant.name, operation), []).append(taken)
+                # Readers of the log are asleep at first; those who write keep them awake.
+                for first, readers in ((1_000_000, ""), (2_000_000, AWAKE))[: 2 if variant.is_read else 1]:
+                    begun = time.perf_counter()
+                    while readers and time.perf_counter() - begun < 0.1:
+                        session.execute(SINGLE["insert"].format(name=name(variant)), (next(others),))
+                    for key in range(5):  # the first ones are not counted: another session has had the processor
+                        session.execute(text, (-first - key - 1 - 5 * batch,))
+                    before = on_cpu(session.info.backend_pid)
+                    for key in range(BATCH):
+                        session.execute(text, (first + batch * BATCH + key,))
+                    taken = (on_cpu(session.info.backend_pid) - before) / BATCH
+                    times.setdefault((variant.name + readers, operation), []).append(taken)
     for session in sessions.values():
         session.close()
     low = {key: sorted(values)[len(values) // 5] for key, values in times.items()}
     print(f"\nSingle rows: the server's CPU a transaction, microseconds; {batches} batches of {BATCH}, in turn.\n")
     print("| | " + " | ".join(SINGLE) + " |\n|---|" + "---|" * len(SINGLE))
-    for variant in found:
+    for who in (variant.name + readers for variant in found for readers in ("", AWAKE)):
+        if (who, "insert") not in low:
+            continue
         cells = []
         for operation in SINGLE:
-            added = low[variant.name, operation] - low["no trigger", operation]
-            cell = f"+{added:.1f}" if variant.name != "no trigger" else f"{low[variant.name, operation]:.1f}"
-            if variant.name.startswith("field") and ("PgQ", operation) in low:
+            added = low[who, operation] - low["no trigger", operation]
+            cell = f"+{added:.1f}" if who != "no trigger" else f"{low[who, operation]:.1f}"
+            if who.startswith("field") and ("PgQ", operation) in low:
                 cell += f"; **{added / (low['PgQ', operation] - low['no trigger', operation]):.2f}** of PgQ"
             cells.append(cell)
-        print(f"| {variant.name} | " + " | ".join(cells) + " |", flush=True)
+        print(f"| {who} | " + " | ".join(cells) + " |", flush=True)
 
 
 def on_cpu(pid: int) -> float:
