@@ -44,7 +44,7 @@ def write(log: sa.Engine, number: int, stopped: Event) -> None:
                 connection.rollback()
             else:
                 connection.commit()
-            time.sleep(chance.choice([0, 0.01, 0.02]))
+            time.sleep(chance.choice([0.01, 0.05, 0.1]))
         connection.rollback()
 
 
@@ -77,7 +77,9 @@ def follow(config: Path, out: Path, until: Any, kill: float, *options: str) -> i
         kills += 1
 
 
-@pytest.mark.parametrize("options", [("maxRowsPerBatch=25", "partitionRows=10"), ("consumer=lake", "partitionRows=15")])
+@pytest.mark.parametrize(
+    "options", [("maxRowsPerBatch=25", "partitionRows=10"), ("consumer=lake", "maxRowsPerBatch=60", "partitionRows=15")]
+)
 @pytest.mark.parametrize(
     ("batches", "kills", "writers"),
     [(20, 4, 4), pytest.param(500, 50, 8, marks=[pytest.mark.soak, pytest.mark.timeout(3600)])],

@@ -264,6 +264,26 @@ def test_java_warns_on_standard_error() -> None:
     assert said.stdout == ""
 
 
+def test_modules_of_the_users_directory_do_not_disturb_a_job(log: sa.Engine, tmp_path: Path) -> None:
+    log_rows(log, random_rows(100, seed=34))
+    for name in ("spark", "fold", "session", "backlog", "job", "worker_daemon", "write"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('the module of the user')\n")
+    environment = {
+        **os.environ,
+        "EVENTLOG_DATABASE_URL": log.url.render_as_string(hide_password=False),
+        "EVENTLOG_DATABASE_SCHEMA_NAME": "hr",
+    }
+    for variable in ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"):
+        environment.pop(variable, None)
+    command = [sys.executable, "-c", "import sys; from eventlog.cli import run; sys.exit(run(sys.argv[1:]))"]
+    done = subprocess.run(
+        [*command, "backlog", "--out", tmp_path / "out", "--master", "local[1]"],
+        env=environment, capture_output=True, text=True, cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out" / "_SUCCESS").exists()
+
+
 @pytest.mark.soak
 def test_spark_submit_runs_the_program_whose_result_is_alone_on_standard_output(
     log: sa.Engine, spark: SparkSession, tmp_path: Path
