@@ -244,7 +244,8 @@ class ChangeLog:
 
     ``looks``: the highest record_id at a moment, and who had written the log and was open right after it: when all of
     these have ended, no row up to it can still appear (spec/event-log.md 13.1). They are forgotten with the connection.
-    ``line``: what a consumer's line says is done; None without a consumer.
+    ``line``: what a consumer's line says is done; None without a consumer. ``is_new``: nobody has looked whether rows
+    were removed before the line was written.
     """
 
     file: str | None
@@ -252,6 +253,7 @@ class ChangeLog:
     starting: str = EARLIEST
     looks: list[tuple[int, frozenset[str]]] = field(default_factory=list)
     line: RecordSet | None = None
+    is_new: bool = False
     epoch: str = ""
     _open: tuple[Engine, Connection, Dialect, LogTable] | None = None
     _config: Config | None = None
@@ -317,6 +319,7 @@ class ChangeLog:
         ledger.check_rights(conn, dialect, log, deletes=False)
         dialect.begin_publishing(conn)
         server = dialect.server_parts(conn, log)
+        self.is_new = consumers.read_consumer(conn, log, consumer) is None
         ledger.lock(conn, dialect, log)
         options = publisher_options(config, dialect.current_user(conn), dialect.fold_name)
         context = Context(conn, dialect, log, _NO_CLASSES, options, NoWriter(), Counters(), ledger=ledger)
@@ -369,9 +372,11 @@ class ChangeLog:
         with self._session() as (conn, dialect, log):
             if self.line is not None:
                 return Offset(self.epoch, self.line.copy())
-            if self.starting == LATEST:
-                return Offset(self.epoch, consumers.first_set(conn, dialect, log, consumers.NOW))
             removed = read_removed(conn, log)
+            if self.starting == LATEST:
+                done = consumers.first_set(conn, dialect, log, consumers.NOW)
+                done.add([(1, removed)])
+                return Offset(self.epoch, done)
             if self.starting != EARLIEST:
                 first = int(self.starting)
                 if removed >= first:
@@ -483,8 +488,12 @@ class ChangeLog:
         """Raise RowsRemoved unless all is there that nobody protects and that was removed elsewhere."""
         removed = read_removed(conn, log)
         bare = start.done.gaps(removed)
-        if bare and self.line is not None:
-            bare = common(bare, self.line.spans)
+        if self.line is not None:
+            # A line that was written just now has protected nothing of what a checkpoint from before has to read.
+            was_protected = not self.is_new or start.done.encode() == self.line.encode()
+            self.is_new = False
+            if was_protected:
+                bare = common(bare, self.line.spans)
         if bare and count_rows(conn, dialect, log, bare)[0] < length(bare):
             raise RowsRemoved(
                 f"rows of the log {log} up to record_id {removed} were removed, and the stream has read to "

@@ -349,6 +349,29 @@ def test_a_checkpoint_behind_its_consumer_reads_what_is_still_there(
         engine.reader.latestOffset(begin, engine.limit)
 
 
+def test_a_consumer_that_was_dropped_has_protected_nothing(log: sa.Engine, config: str, tmp_path: Path) -> None:
+    log_rows(log, [(i, 4, "app", "usr", f"idu={i}", None, None, None) for i in range(1, 11)])
+    engine = Engine(reader_of(config=config, consumer="lake", maxRowsPerBatch=4), tmp_path / "q")
+    engine.step(lambda *_: None)
+    engine.reader.stop()
+    assert run_command(["--config", config, "consumers", "drop", "lake", "--yes"]) == 0
+    execute(log, f"UPDATE {LOG} SET status = 'S', event_time = '2020-01-01' WHERE record_id < 7")
+    assert run_command(["--config", config, "purge", "--older-than", "1d", "--yes"]) == 0
+    with pytest.raises(RowsRemoved, match="up to record_id 6 were removed, and the stream has read to 4"):
+        Engine(reader_of(config=config, consumer="lake", maxRowsPerBatch=4), tmp_path / "q").rest()
+
+
+def test_the_latest_row_is_where_a_query_begins_while_others_write(log: sa.Engine, config: str, tmp_path: Path) -> None:
+    log_rows(log, [(i, 2, "app", "usr", f"idu={i}", "fname", None, "x") for i in range(5, 8)])
+    execute(log, f"UPDATE {LOG}_epoch SET removed = 4")
+    with log.connect() as late:
+        number = insert(late, 1)
+        engine = Engine(reader_of(config=config, starting="latest"), tmp_path / "q")
+        assert engine.rest() == []
+        late.commit()
+        assert ids_of(engine.rest()) == [[number]]
+
+
 # --- Spark ------------------------------------------------------------------------------------------------------------
 
 
