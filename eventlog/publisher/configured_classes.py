@@ -20,6 +20,7 @@ from eventlog.core.catalog import (
     match_name,
 )
 from eventlog.core.options import same_fields
+from eventlog.core.values import ValueOptions
 from eventlog.errors import (
     ConfigError,
     EventlogError,
@@ -151,9 +152,14 @@ def catalog_of(config: Config, database: Database, tables: Sequence[str] | None,
     return complete_catalog(_catalog_of(config, database, tables, log, {}))
 
 
-def available_catalog(declared: DeclaredTables, database: Database, log: LogTable) -> Catalog:
-    """Return the classes of a database as ``catalog_of`` does; those that cannot be any are ``unavailable``."""
-    return _catalog_of(declared.config, database, class_names(declared.config)[1], log, declared.refused)
+def available_catalog(
+    declared: DeclaredTables, database: Database, log: LogTable, values: ValueOptions | None = None
+) -> Catalog:
+    """Return the classes of a database as ``catalog_of`` does; those that cannot be any are ``unavailable``.
+
+    ``values``: how values are made texts, None = as the format has them.
+    """
+    return _catalog_of(declared.config, database, class_names(declared.config)[1], log, declared.refused, values)
 
 
 def _catalog_of(
@@ -162,6 +168,7 @@ def _catalog_of(
     tables: Sequence[str] | None,
     log: LogTable,
     refused: Mapping[str, EventlogError],
+    values: ValueOptions | None = None,
 ) -> Catalog:
     settings, present = config.format, [table.name for table in database.tables]
     unavailable = dict(refused)
@@ -175,7 +182,7 @@ def _catalog_of(
     return build_catalog(
         database,
         tables=tables,
-        values=value_options(config),
+        values=values or value_options(config),
         meta_identifiers=settings.meta_identifiers,
         referential=settings.referential,
         emit_keys=settings.emit_keys,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from eventlog.spark.change_frame import read_captures
     from eventlog.spark.change_tables import find_change_tables, live_view, read_change_table, read_rows
     from eventlog.spark.convert import convert as convert_captures
+    from eventlog.spark.delta_copy import DeltaCopy, delta, live_copy
     from eventlog.spark.messages import read_messages, write_messages
     from eventlog.spark.session import SparkFailed
     from eventlog.spark.sources import register
@@ -23,9 +24,12 @@ if TYPE_CHECKING:
 __all__ = [
     "BacklogReport",
     "BacklogRequest",
+    "DeltaCopy",
     "SparkFailed",
     "convert_captures",
+    "delta",
     "find_change_tables",
+    "live_copy",
     "live_view",
     "read_captures",
     "read_change_table",
@@ -39,9 +43,12 @@ __all__ = [
 _HOMES: Final = {
     "BacklogReport": ("backlog", "Report"),
     "BacklogRequest": ("backlog", "Request"),
+    "DeltaCopy": ("delta_copy", "DeltaCopy"),
     "SparkFailed": ("session", "SparkFailed"),
     "convert_captures": ("convert", "convert"),
+    "delta": ("delta_copy", "delta"),
     "find_change_tables": ("change_tables", "find_change_tables"),
+    "live_copy": ("delta_copy", "live_copy"),
     "live_view": ("change_tables", "live_view"),
     "read_captures": ("change_frame", "read_captures"),
     "read_change_table": ("change_tables", "read_change_table"),

@@ -117,7 +117,7 @@ def batch_of(
     if columns is not None:
         for name in _IMAGES:
             images = [getattr(change, name) for change in changes]
-            data[name] = structs_of(images, columns, changes, nulled)
+            data[name] = structs_of(images, columns, changes[0].table, nulled)
             known = frozenset(columns.names)
             data[f"{name}_present"] = [None if image is None else sorted(known & image.keys()) for image in images]
     arrays = [
@@ -146,9 +146,9 @@ def _text(value: Any) -> str:
 
 
 def structs_of(
-    images: Sequence[Row | None], columns: t.StructType, changes: Sequence[Change], nulled: Accumulator[int] | None
-) -> pa.Array:
-    """Return rows as structs of columns. ``changes``: those that they are of; ``nulled`` as of ``read_captures``.
+    images: Sequence[Row | None], columns: t.StructType, table: str | None, nulled: Accumulator[int] | None = None
+) -> pa.StructArray:
+    """Return rows of a table as structs of columns. ``nulled`` as of ``read_captures``.
 
     Raises FormatError for a value that the type of its column does not hold.
     """
@@ -164,7 +164,6 @@ def structs_of(
                     [_without_special(value, field.dataType, nulled) for value in values], field.dataType, kind
                 )
         except _REFUSED as error:
-            table = changes[0].table
             raise FormatError(
                 f"column {field.name!r} of {table!r} has a value that {field.dataType.simpleString()} does not hold: "
                 f"{error}; give the reader a catalog, or the column another type"

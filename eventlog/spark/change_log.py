@@ -22,14 +22,15 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from eventlog.changes.publishing import NoWriter
 from eventlog.config.load import Config, connection_url, load
+from eventlog.config.publishing import value_options
 from eventlog.config.settings import DEFAULT_FORMAT
 from eventlog.core.catalog import Catalog, Database
 from eventlog.core.checks import CheckedRow, check_rows
 from eventlog.core.event_ids import epoch_suffix
 from eventlog.core.record_set import Range, RecordSet
+from eventlog.core.values import ValueOptions
 from eventlog.errors import ConfigError, DatabaseAway, DatabaseError, LogTableError, number_of
 from eventlog.model import QUEUE_FIELDS, TIMED_FIELDS, QueueRow
-from eventlog.publisher.catalog_watcher import CATALOG_INTERVAL
 from eventlog.publisher.configured_classes import DeclaredTables, available_catalog, class_schema, declared_tables
 from eventlog.publisher.context import Context, Counters, PublisherOptions
 from eventlog.publisher.ledger import SetLedger
@@ -75,6 +76,15 @@ def read_config(file: str | None) -> Config:
     return load(path if path is not None and path.exists() else None, os.environ, _FLAGS)
 
 
+def values_of(config: Config, *, with_document: bool) -> ValueOptions:
+    """Return how values are made texts: as XDS has them for its documents, else whole.
+
+    Only XDS loses the fraction of a second, and only XML lacks characters.
+    """
+    values = value_options(config)
+    return values if with_document else replace(values, time_syntax="full", characters="unicode")
+
+
 # --- what driver and tasks share --------------------------------------------------------------------------------------
 
 
@@ -86,10 +96,11 @@ class Classes:
     database: Database
     log: LogTable
     options: PublisherOptions
+    values: ValueOptions
 
     def catalog(self) -> Catalog:
         """Build the classes."""
-        return available_catalog(self.declared, self.database, self.log)
+        return available_catalog(self.declared, self.database, self.log, self.values)
 
 
 class Packed(NamedTuple):
@@ -251,6 +262,7 @@ class ChangeLog:
     file: str | None
     consumer: str | None = None
     starting: str = EARLIEST
+    with_document: bool = False
     looks: list[tuple[int, frozenset[str]]] = field(default_factory=list)
     line: RecordSet | None = None
     is_new: bool = False
@@ -258,7 +270,6 @@ class ChangeLog:
     _open: tuple[Engine, Connection, Dialect, LogTable] | None = None
     _config: Config | None = None
     _classes: tuple[Classes, Catalog, Packed] | None = None
-    _compared: float = 0.0
     _fingerprint: str | None = None
 
     # the connection
@@ -339,15 +350,13 @@ class ChangeLog:
     # the classes
 
     def classes(self) -> tuple[Classes, Catalog, Packed]:
-        """Return what rows are read by, compared with the tables now and then."""
-        if self._classes is None or time.monotonic() - self._compared > CATALOG_INTERVAL:
-            with self._session() as (conn, dialect, log):
-                self._read_classes(conn, dialect, log)
+        """Return what rows are read by, as the tables are now: rows that are there have no column that is not."""
+        with self._session() as (conn, dialect, log):
+            self._read_classes(conn, dialect, log)
         assert self._classes is not None
         return self._classes
 
     def _read_classes(self, conn: Connection, dialect: Dialect, log: LogTable) -> None:
-        self._compared = time.monotonic()
         if self._classes is not None:
             fingerprint = dialect.fingerprint(conn, self._classes[1])
             if fingerprint is not None and fingerprint == self._fingerprint:
@@ -361,7 +370,7 @@ class ChangeLog:
         if self._config.publisher.driver_user is None:
             options = replace(options, driver_user=None)
         options = replace(options, events=replace(options.events, id_suffix=epoch_suffix(self.epoch)))
-        classes = Classes(declared, database, log, options)
+        classes = Classes(declared, database, log, options, values_of(self._config, with_document=self.with_document))
         self._classes = classes, classes.catalog(), pack(classes)
         self._fingerprint = dialect.fingerprint(conn, self._classes[1])
 

@@ -16,7 +16,7 @@ from pyspark.sql import types as t
 
 from eventlog.changes.events import outgoing_reader
 from eventlog.changes.publishing import EventWriter, Publishing, time_reader
-from eventlog.config.publishing import chosen_format, publish_options, value_options
+from eventlog.config.publishing import chosen_format, publish_options
 from eventlog.core.catalog import Catalog, ObjectClass, row_of
 from eventlog.core.events import Outgoing
 from eventlog.core.typed import to_text, values_of
@@ -99,7 +99,7 @@ class Rows:
         config = classes.declared.config
         self._catalog, self._columns = catalog, columns
         self._schema = arrow_schema(schema_of(columns, with_document=with_document))
-        self._read = outgoing_reader(catalog, value_options(config))
+        self._read = outgoing_reader(catalog, classes.values)
         self._time_of = time_reader(classes.options.event_time_zone)
         self._document: EventWriter[Any] | None = None
         if with_document:
@@ -153,7 +153,7 @@ class Rows:
     def _images(self, images: Sequence[Mapping[str, Value] | None], changes: Sequence[Change]) -> pa.Array:
         if self._columns is None:
             return _maps(images)
-        return structs_of(images, self._columns, changes, None)
+        return structs_of(images, self._columns, changes[0].table)
 
     def _documents(self, events: Sequence[Outgoing]) -> list[str]:
         writer = self._document

@@ -196,7 +196,7 @@ class ChangesDataSource(DataSource):
 
     def schema(self) -> t.StructType:
         checked = self._checked
-        log = ChangeLog(checked.config)
+        log = ChangeLog(checked.config, with_document=checked.with_document)
         try:
             _, catalog, _ = log.classes()
         finally:
@@ -231,7 +231,8 @@ class ChangesReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return the parts of what the log shows now."""
-        log = ChangeLog(self._options.config, starting=self._options.starting)
+        options = self._options
+        log = ChangeLog(options.config, starting=options.starting, with_document=options.with_document)
         try:
             start = log.first()
             parts = _partitions(log, self._options, start, log.latest(start))
@@ -274,7 +275,8 @@ class ChangesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def log(self) -> ChangeLog:
         """The log of this stream."""
         if self._log is None:
-            self._log = ChangeLog(self._options.config, self._options.consumer, self._options.starting)
+            options = self._options
+            self._log = ChangeLog(options.config, options.consumer, options.starting, options.with_document)
         return self._log
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, as those below

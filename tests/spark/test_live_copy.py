@@ -1,0 +1,178 @@
+"""A Delta table that follows a table: value by value what the table holds, whatever is killed in between."""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+pytest.importorskip("deltalake", reason="the extra delta is not installed")
+
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from eventlog import cli
+from eventlog.errors import ConfigError
+from eventlog.spark import delta, live_copy
+from eventlog.spark.changes import HAS_STREAMS
+
+pytestmark = pytest.mark.skipif(not HAS_STREAMS, reason="streams need PySpark 4.2")
+
+TABLES = """
+CREATE TABLE acct (
+    branch char(3), no integer, owner text, pay numeric(12, 2), born date, at timestamp, seen timestamptz,
+    open boolean, photo bytea, score double precision, PRIMARY KEY (branch, no)
+);
+CREATE TABLE acct_phone (branch char(3), no integer, phone text, FOREIGN KEY (branch, no) REFERENCES acct
+    ON UPDATE CASCADE ON DELETE CASCADE);
+CREATE TABLE other (id integer PRIMARY KEY, name text);
+CREATE VIEW shown AS SELECT no AS pk_no, owner AS sv_owner FROM acct;
+"""
+CONFIG = """
+[database]
+url = "{url}"
+
+[[watch]]
+table = "acct"
+style = "{style}"
+
+[[watch]]
+table = "other"
+"""
+INSERT = """
+INSERT INTO acct SELECT 'b' || i % 3, i, 'owner <' || i || '>', i / 4.0, date '2000-01-01' + i,
+    timestamp '2001-02-03 04:05:06.789' + i * interval '1 day',
+    timestamptz '2001-02-03 04:05:06+02' + i * interval '1 h', i % 2 = 0,
+    decode('00ff', 'hex'), i / 7.0 FROM generate_series({first}, {last}) AS i
+"""
+
+
+@pytest.fixture
+def database(spark: SparkSession, filled_database: Any) -> Iterator[sa.Engine]:
+    def make(engine: sa.Engine) -> None:
+        run(engine, *TABLES.split(";"))
+
+    with filled_database(make) as made:
+        yield made
+
+
+def run(database: sa.Engine, *statements: str) -> None:
+    with database.connect() as connection:
+        for statement in filter(str.strip, statements):
+            connection.exec_driver_sql(statement.replace("%", "%%"))
+        connection.commit()
+
+
+def installed(database: sa.Engine, directory: Path, style: str = "field") -> Path:
+    file = directory / "eventlog.toml"
+    file.write_text(CONFIG.format(url=database.url.render_as_string(hide_password=False), style=style))
+    for command in (["db", "upgrade"], ["triggers", "apply"]):
+        assert cli.run(["--config", str(file), "--quiet", *command]) == 0
+    return file
+
+
+def source_rows(database: sa.Engine) -> list[dict[str, Any]]:
+    with database.connect() as connection:
+        connection.exec_driver_sql("SET TIME ZONE 'UTC'")
+        rows = connection.exec_driver_sql("SELECT * FROM acct").mappings()
+        return sorted(map(_comparable, rows), key=_place)
+
+
+def copied_rows(place: Path) -> list[dict[str, Any]]:
+    return sorted(map(_comparable, DeltaTable(place).to_pyarrow_table().to_pylist()), key=_place)
+
+
+def _comparable(row: Mapping[str, Any]) -> dict[str, Any]:
+    seen = row["seen"] and row["seen"].astimezone(dt.UTC)
+    return {**row, "branch": row["branch"].rstrip(), "seen": seen}
+
+
+def assert_equal(database: sa.Engine, directory: Path, name: str = "acct") -> None:
+    copied, rows = copied_rows(directory / name), source_rows(database)
+    assert [_place(row) for row in copied] == [_place(row) for row in rows]
+    for one, other in zip(copied, rows, strict=True):
+        assert repr(one) == repr(other)  # as NaN equals nothing
+
+
+def _place(row: dict[str, Any]) -> tuple[Any, Any]:
+    return row["branch"], row["no"]
+
+
+def follow(spark: SparkSession, config: Path, directory: Path, **options: str) -> None:
+    """Bring the copy to what the log holds now."""
+    query = live_copy(
+        spark, config, "acct", delta(directory / "acct"), checkpoint=directory / "checkpoint",
+        trigger={"availableNow": True}, **options,
+    )  # fmt: skip
+    query.awaitTermination()
+
+
+@pytest.mark.parametrize("style", ["field", "remove_all", "row_query_back"])
+def test_the_copy_begins_with_the_table_and_follows_all_that_happens_to_it(
+    spark: SparkSession, database: sa.Engine, tmp_path: Path, style: str
+) -> None:
+    run(database, INSERT.format(first=1, last=30))
+    config = installed(database, tmp_path, style)
+    run(database, "DELETE FROM acct WHERE no = 30", "INSERT INTO other VALUES (1, 'x')")
+    follow(spark, config, tmp_path)
+    assert copied_rows(tmp_path / "acct") == source_rows(database)
+    run(
+        database,
+        INSERT.format(first=100, last=104),
+        "UPDATE acct SET owner = NULL, pay = 7 WHERE no = 1",
+        "UPDATE acct SET score = 'NaN' WHERE no = 2",
+        "UPDATE acct SET no = 1003, owner = 'moved' WHERE no = 3",
+        "DELETE FROM acct WHERE no IN (4, 101)",
+        INSERT.format(first=4, last=4),
+        "INSERT INTO acct_phone VALUES ('b2', 5, '555')",
+        "UPDATE acct SET photo = NULL, seen = NULL, open = NOT open WHERE no BETWEEN 5 AND 9",
+    )
+    follow(spark, config, tmp_path, maxRowsPerBatch="7")
+    assert_equal(database, tmp_path)
+    follow(spark, config, tmp_path)
+    assert_equal(database, tmp_path)
+
+
+def test_a_column_that_the_table_gets_comes_into_the_copy_while_the_query_runs(
+    spark: SparkSession, database: sa.Engine, tmp_path: Path
+) -> None:
+    config = installed(database, tmp_path)
+    run(database, INSERT.format(first=1, last=3))
+    query = live_copy(spark, config, "acct", delta(tmp_path / "acct"), checkpoint=tmp_path / "checkpoint",
+                      trigger={"processingTime": "200 milliseconds"})  # fmt: skip
+    try:
+        wait_until(lambda: (tmp_path / "acct" / "_delta_log").exists() and copied_rows(tmp_path / "acct") != [])
+        run(database, "ALTER TABLE acct ADD COLUMN mail text")
+        assert cli.run(["--config", str(config), "--quiet", "triggers", "apply"]) == 0
+        run(database, "UPDATE acct SET mail = 'm@x' WHERE no = 2", INSERT.format(first=7, last=7))
+        wait_until(lambda: copied_rows(tmp_path / "acct") == source_rows(database))
+    finally:
+        query.stop()
+
+
+def wait_until(is_so: Callable[[], bool], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < end, "it did not come about"
+        time.sleep(0.2)
+
+
+def test_what_no_copy_can_follow_is_refused_before_a_query_starts(
+    spark: SparkSession, database: sa.Engine, tmp_path: Path
+) -> None:
+    config = installed(database, tmp_path)
+    config.write_text(
+        config.read_text() + '\n[[watch]]\nview = "shown"\nbase = { acct = { no = "pk_no", owner = "sv_owner" } }\n'
+    )
+    copy = delta(tmp_path / "t")
+    with pytest.raises(ConfigError, match="class 'nobody' is unknown: the log has acct, other"):
+        live_copy(spark, config, "nobody", copy, checkpoint=tmp_path / "c")
+    with pytest.raises(ConfigError, match="shown is a view"):
+        live_copy(spark, config, "shown", copy, checkpoint=tmp_path / "c")
+    with pytest.raises(ConfigError, match="option starting: a live copy gives it"):
+        live_copy(spark, config, "acct", copy, checkpoint=tmp_path / "c", starting="earliest")

@@ -1,0 +1,212 @@
+"""What a batch of changes says in the end, and how it gets into a Delta table: without Spark."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+pytest.importorskip("deltalake", reason="the extra delta is not installed")
+
+from deltalake import DeltaTable, write_deltalake
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import types as t
+
+from eventlog.config.load import load
+from eventlog.core.typed import value_reader
+from eventlog.core.values import ColumnType, Kind
+from eventlog.spark.delta_copy import (
+    ClassSource,
+    Columns,
+    CopyRefused,
+    DeltaCopy,
+    LastWord,
+    delta,
+    last_words,
+    put_batch,
+)
+
+A, PAY = 'a "quoted" one', "Pay"
+AT = ("at", t.TimestampNTZType(), ColumnType(Kind.TIMESTAMP))
+NAMED = [
+    ("id", t.LongType(), ColumnType(Kind.INTEGER, 64)),
+    (A, t.StringType(), ColumnType(Kind.CHARACTER)),
+    (PAY, t.DecimalType(10, 2), ColumnType(Kind.EXACT)),
+]
+
+
+def columns_of(named: list[tuple[str, t.DataType, ColumnType]]) -> Columns:
+    types = t.StructType([t.StructField(name, kind) for name, kind, _ in named])
+    return Columns(types, {name: value_reader(kind) for name, _, kind in named}, ("id",))
+
+
+Rows = dict[int, dict[str, Any]]
+
+
+class Source(ClassSource):
+    """A class whose rows and columns a test holds, in place of a database."""
+
+    def __init__(self, rows: Rows, columns_now: list[tuple[str, t.DataType, ColumnType]] = NAMED) -> None:
+        super().__init__(load(None, {}), "acct", columns_of(NAMED))
+        self.rows, self.columns_now = {key: dict(row) for key, row in rows.items()}, columns_of(columns_now)
+
+    def objects(self) -> Any:
+        rows = [{"id": key, **row} for key, row in self.rows.items()]
+        return iter([pa.RecordBatch.from_pylist(rows, schema=self.columns.schema)])
+
+    def of(self, *_: object) -> Any:
+        return SimpleNamespace(columns=self.columns_now)
+
+
+def row_of(position: int, operation: str, key: int, after: Mapping[str, Any] | None) -> Any:
+    texts = after and [(name, None if value is None else str(value)) for name, value in after.items()]
+    return {"position": position, "operation": operation, "key": [("id", str(key))], "after": texts}
+
+
+def batch_of(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
+    texts = pa.map_(pa.string(), pa.string())
+    schema = pa.schema([
+        ("position", pa.int64()), ("operation", pa.string()), ("key", texts), ("after", texts),
+        ("commit_time", pa.timestamp("us", "UTC")),
+    ])  # fmt: skip
+    return pa.Table.from_pylist(list(rows), schema=schema)
+
+
+def held_by(copy: DeltaCopy) -> Rows:
+    read = DeltaTable(copy.uri).to_pyarrow_table().to_pylist()
+    assert len({row["id"] for row in read}) == len(read)
+    return {row["id"]: {name: value for name, value in row.items() if name != "id"} for row in read}
+
+
+# --- the last word ----------------------------------------------------------------------------------------------------
+
+
+def test_a_column_that_is_set_to_null_is_told_from_one_that_was_not_captured() -> None:
+    words = last_words([((1,), "modify", {"a": None})])
+    assert words == {(1,): LastWord(is_gone=False, is_whole=False, values={"a": None})}
+
+
+def test_updates_of_one_object_are_put_together() -> None:
+    changes = [((1,), "modify", {"a": 1}), ((1,), "modify", {"b": 2})]
+    assert last_words(changes)[1,].values == {"a": 1, "b": 2}
+
+
+def test_what_is_deleted_and_comes_again_keeps_nothing_of_before() -> None:
+    changes = [((1,), "delete", {}), ((1,), "modify", {"a": 1})]
+    assert last_words(changes) == {(1,): LastWord(is_gone=False, is_whole=True, values={"a": 1})}
+
+
+# --- a Delta table ----------------------------------------------------------------------------------------------------
+
+VALUES = st.sampled_from([None, "", "x", "ü"])
+PAYS = st.sampled_from([None, Decimal("0.00"), Decimal("1.50"), Decimal("-99999999.99")])
+STEPS = st.tuples(
+    st.sampled_from(["put", "patch", "delete", "rekey"]), st.integers(1, 4), VALUES, PAYS,
+    st.sampled_from([(A,), (PAY,), (A, PAY)]), st.integers(5, 7),
+)  # fmt: skip
+
+
+def changes_of(rows: Rows, steps: Iterable[Any], place: int) -> list[Any]:
+    """Do steps to rows; the changes that a log would tell of them."""
+    told: list[Any] = []
+
+    def tell(*change: Any) -> None:
+        told.append(row_of(place + len(told), *change))
+
+    def put(key: int, row: dict[str, Any]) -> None:
+        rows[key] = row
+        tell("add", key, {"id": key, **row})
+
+    for kind, key, a, pay, said, other in steps:
+        if kind == "put" and key not in rows:
+            put(key, {A: a, PAY: pay})
+        elif kind == "patch" and key in rows:
+            new = {name: value for name, value in {A: a, PAY: pay}.items() if name in said}
+            rows[key] = rows[key] | new
+            tell("modify", key, {"id": key, **new})
+        elif kind == "delete" and key in rows:
+            del rows[key]
+            tell("delete", key, None)
+        elif kind == "rekey" and key in rows and other not in rows:
+            row = rows.pop(key)
+            tell("delete", key, None)
+            put(other, row)
+    return told
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    before=st.lists(STEPS, max_size=8),
+    batches=st.lists(st.tuples(st.lists(STEPS, max_size=8), st.integers(1, 2)), min_size=1, max_size=4),
+)
+def test_the_copy_equals_the_table_after_every_batch_however_often_each_comes(
+    tmp_path_factory: pytest.TempPathFactory, before: list[Any], batches: list[tuple[list[Any], int]]
+) -> None:
+    copy, rows, place = delta(tmp_path_factory.mktemp("copy") / "t"), Rows(), 1
+    changes_of(rows, before, place)
+    put_batch(Source(rows), copy, "query", 0, lambda: pytest.fail("a first load reads the class"))
+    assert held_by(copy) == rows
+    for number, (steps, times) in enumerate(batches, 1):
+        changes = changes_of(rows, steps, place)
+        place += len(changes)
+        # Spark gives no order: the places do.
+        for _ in range(times):
+            put_batch(Source({}), copy, "query", number, partial(batch_of, changes[::-1]))
+        assert held_by(copy) == rows
+
+
+def test_what_the_first_load_has_seen_already_may_come_again(tmp_path: Path) -> None:
+    copy, rows = delta(tmp_path / "t"), Rows()
+    early = changes_of(rows, [("put", 1, "x", None, (), 5), ("put", 2, "x", None, (), 5)], 1)
+    late = changes_of(rows, [("patch", 1, "y", None, (A,), 5), ("delete", 2, "", None, (), 5)], 3)
+    put_batch(Source(rows), copy, "query", 0, lambda: batch_of([]))
+    put_batch(Source({}), copy, "query", 1, lambda: batch_of(early))
+    put_batch(Source({}), copy, "query", 2, lambda: batch_of(late))
+    assert held_by(copy) == rows == {1: {A: "y", PAY: None}}
+
+
+def test_a_query_with_a_new_checkpoint_loads_anew(tmp_path: Path) -> None:
+    copy = delta(tmp_path / "t")
+    for number in range(3):
+        put_batch(Source({1: {A: "old", PAY: None}}), copy, "query", number, lambda: batch_of([]))
+    put_batch(Source({2: {A: "new", PAY: None}}), copy, "another", 0, lambda: batch_of([]))
+    assert held_by(copy) == {2: {A: "new", PAY: None}}
+    put_batch(Source({}), copy, "another", 1, lambda: batch_of([row_of(9, "delete", 2, None)]))
+    assert held_by(copy) == {}
+
+
+def test_a_column_that_is_new_is_added_and_is_null_until_it_is_set(tmp_path: Path) -> None:
+    copy = delta(tmp_path / "t")
+    put_batch(Source({1: {A: "x", PAY: None}}), copy, "query", 0, lambda: batch_of([]))
+    at = dt.datetime(2026, 1, 2, 3, 4, 5, 678901)
+    changes = [row_of(1, "add", 2, {"id": 2, A: "y", "at": "2026-01-02T03:04:05.678901", "child.of it": "z"})]
+    put_batch(Source({}, [*NAMED, AT]), copy, "query", 1, lambda: batch_of(changes))
+    assert held_by(copy) == {1: {A: "x", PAY: None, "at": None}, 2: {A: "y", PAY: None, "at": at}}
+
+
+def test_a_commit_says_when_the_newest_of_its_changes_was_committed(tmp_path: Path) -> None:
+    copy, at = delta(tmp_path / "t"), dt.datetime(2026, 1, 2, 3, 4, 5, tzinfo=dt.UTC)
+    put_batch(Source({}), copy, "query", 0, lambda: batch_of([]))
+    changes = [row_of(1, "delete", 1, None) | {"commit_time": at - dt.timedelta(1)}, row_of(2, "add", 1, {A: "x"})]
+    changes[1]["commit_time"] = at
+    put_batch(Source({}), copy, "query", 1, lambda: batch_of(changes))
+    newest, first = DeltaTable(copy.uri).history()
+    assert (newest["batch"], newest["newest_commit_time"]) == ("1", at.isoformat())
+    assert first["batch"] == "0"
+    assert "newest_commit_time" not in first
+
+
+@pytest.mark.parametrize("holds", ["live copy of other, by eventlog", None])
+def test_a_table_of_anything_else_is_refused_and_stays_as_it_is(tmp_path: Path, holds: str | None) -> None:
+    write_deltalake(tmp_path / "t", pa.table({"x": [1]}), description=holds)
+    with pytest.raises(CopyRefused, match=f"holds {holds or 'no live copy'}, and is to hold live copy of acct"):
+        put_batch(Source({}), delta(tmp_path / "t"), "query", 0, lambda: batch_of([]))
+    assert DeltaTable(tmp_path / "t").to_pyarrow_table().to_pydict() == {"x": [1]}
