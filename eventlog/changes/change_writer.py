@@ -1,4 +1,6 @@
-"""The writer of a format that makes its pieces of ``Change`` alone: the shortest way to a format of one's own."""
+"""The writer of a format that makes its pieces from ``Change`` alone: the shortest way to write a
+new format.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,10 @@ from eventlog.model import Level, Verdict
 
 
 class ChangeWriter(EventWriter[P], Generic[P]):
-    """Events to documents by way of ``Change``. A format's writer extends it, with ``piece_of`` and ``body``.
+    """A writer that turns events into documents by way of ``Change``. A format's writer extends it
+    with ``piece_of`` and ``body``.
 
-    What ``piece_of`` refuses with a FormatError or RowError is an error of that event alone.
+    A FormatError or RowError of ``piece_of`` is an error of that event alone.
     """
 
     needs = frozenset({Need.TIMES})

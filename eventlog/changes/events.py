@@ -1,5 +1,7 @@
-"""Event -> Change, how XDS is read into the change model (spec/change-model.md 2, 3.2), and Change -> events, how the
-change model is written as XDS (spec/change-model.md 4).
+"""The conversions between XDS events and changes.
+
+``event_to_change`` reads XDS into the change model (spec/change-model.md 2, 3.2), and
+``change_to_events`` writes the change model as XDS (spec/change-model.md 4).
 """
 
 from __future__ import annotations
@@ -64,18 +66,22 @@ _NO_EXTRAS: Final[Mapping[str, Any]] = {}
 
 
 def event_to_change(event: Event, catalog: Catalog | None = None, values: ValueOptions = _DEFAULTS) -> Change:
-    """The change that an event says (spec/change-model.md 3.2): of a modify the net effect of its steps.
+    """Return the change that an event says (spec/change-model.md 3.2); a modify gives the net
+    effect of its steps.
 
-    ``catalog`` types the values further than XDS does; a class or attribute that it does not know is read without it.
-    ``values``: the ``time_syntax``, ``time_zone`` and ``char_padding`` the event was written with. Before and after
-    hold the key; before is None where no old value is known. Raises FormatError naming the event.
+    ``catalog`` types the values further than XDS does; classes and attributes that the catalogue
+    does not know are read without it. ``values`` are the ``time_syntax``, ``time_zone`` and
+    ``char_padding`` that the event was written with. Before and after hold the key; before is None
+    if no old value is known. Raises FormatError naming the event.
     """
     return _event_reader(catalog, values)(event)
 
 
 @lru_cache(maxsize=16)
 def _event_reader(catalog: Catalog | None, values: ValueOptions) -> Callable[[Event], Change]:
-    """The function behind ``event_to_change`` for many events: what follows from the classes is looked up once."""
+    """Return the function behind ``event_to_change``, which looks up once what follows from the
+    classes.
+    """
     reader_of = lru_cache(maxsize=_MOST_CLASSES)(lambda name: _ClassReader(class_of(catalog, name), values))
 
     def read(event: Event) -> Change:
@@ -89,7 +95,7 @@ def _event_reader(catalog: Catalog | None, values: ValueOptions) -> Callable[[Ev
             raise FormatError(
                 f"{operation} of {class_name!r}, event {event_id!r}, association {shown(association)}: {error}"
             ) from error
-        # Valid by what has made it: not checked again.
+        # The code above makes valid changes only, so they are not checked again.
         return _new(
             Change,
             (schema, class_name, OPERATIONS[operation], key, before, after, changed, event_id or None,
@@ -100,13 +106,17 @@ def _event_reader(catalog: Catalog | None, values: ValueOptions) -> Callable[[Ev
 
 
 ReadOutgoing: TypeAlias = Callable[[Outgoing, datetime | None, str | None], Change]
-"""An event on its way, and commit time and user of its first row, which are not in it -> its change."""
+"""A function from an event of a log, and the commit time and user of its first row, to its change.
+The event itself holds neither time nor user.
+"""
 
 
 def outgoing_reader(catalog: Catalog, values: ValueOptions) -> ReadOutgoing:
-    """As ``event_to_change``, for many events of a log: steps are read as they are, and keys are not parsed again.
+    """Return a function that makes changes of a log's events, as ``event_to_change`` does, for many
+    events. It uses the steps as they are and does not parse keys again.
 
-    The position of a change is the event-id without the number of its sendings. The function raises FormatError.
+    The position of a change is the event-id without the number of its sendings. The function raises
+    FormatError.
     """
     reader_of = lru_cache(maxsize=_MOST_CLASSES)(lambda object_class: _ClassReader(object_class, values))
     schema = catalog.schema
@@ -124,7 +134,7 @@ def outgoing_reader(catalog: Catalog, values: ValueOptions) -> ReadOutgoing:
                 f"{event.operation} of {object_class.name!r}, event {event.sent_id!r}, association "
                 f"{shown(association_of(event))}: {error}"
             ) from error
-        # Valid by what has made it: not checked again.
+        # The code above makes valid changes only, so they are not checked again.
         return _new(
             Change,
             (schema, object_class.name, operation_of(event), key, before, after, changed, event.event_id,
@@ -135,7 +145,7 @@ def outgoing_reader(catalog: Catalog, values: ValueOptions) -> ReadOutgoing:
 
 
 def operation_of(event: Outgoing) -> ChangeOp:
-    """What an event on its way did, as its change says it."""
+    """Return the operation of the change that an event of a log makes."""
     assert event.operation is not None
     return ChangeOp.REFRESH if is_of_snapshot(event.event_id) else OPERATIONS[event.operation]
 
@@ -144,9 +154,9 @@ _OUTSIDE_QUOTES = re.compile(r'(?:[^,"]|"(?:[^"\\]|\\.)*")*', re.DOTALL)
 
 
 def parse_association(text: str) -> tuple[tuple[table_key.Part, ...], str | None, str | None]:
-    """The parts of the key, table and schema of ``<table_key>,table=<class>[,schema=<schema>]`` (spec/xds.md 5.1).
+    """Parse an association ``<table_key>,table=<class>[,schema=<schema>]`` (spec/xds.md 5.1).
 
-    Raises BadTableKey.
+    Returns the parts of the key, the table and the schema. Raises BadTableKey.
     """
     pieces: list[str] = []
     at = 0
@@ -167,7 +177,9 @@ _Images: TypeAlias = tuple[dict[str, Value] | None, dict[str, Value] | None, fro
 
 
 class _ClassReader:
-    """Reads the attributes of a class's events. ``object_class`` None = nothing is known of it."""
+    """A reader of the attributes of a class's events. ``object_class`` is None if the class is
+    unknown.
+    """
 
     __slots__ = ("_attributes", "_readers", "_values", "object_class")
 
@@ -178,7 +190,7 @@ class _ClassReader:
         self._readers: dict[str, _AttributeReader] = {}
 
     def images(self, operation: Operation, key: Key, attributes: Sequence[AttributeSteps]) -> _Images:
-        """The rows before and after, and the columns that were changed."""
+        """Return the rows before and after, and the names of the changed columns."""
         after: dict[str, Value] = dict(key)
         if operation == _IS_DELETE:
             return after, None, None
@@ -208,7 +220,7 @@ class _ClassReader:
         return (before if knows_before else None), after, frozenset(changed)
 
     def images_of(self, event: Outgoing, key: Key) -> _Images:
-        """As ``images``, of an event on its way."""
+        """Return the same as ``images`` for an event of a log."""
         after: dict[str, Value] = dict(key)
         if event.operation == _IS_DELETE:
             return after, None, None
@@ -241,31 +253,36 @@ class _ClassReader:
 
 
 _AttributeReader: TypeAlias = tuple[str, ReadValue, bool | None]
-"""XDS type of an attribute, how its values are read, and whether it has several; None: its steps show that."""
+"""The XDS type of an attribute, the function that reads its values, and whether it is multi-valued.
+None = its steps show whether it is.
+"""
 
 
 def attribute_reader(value_type: str, attribute: Attribute | None, values: ValueOptions) -> ReadValue:
-    """The function that reads the texts of an attribute of this XDS type; None = nothing is known of the attribute."""
+    """Return the function that reads the texts of an attribute of this XDS type. ``attribute`` is
+    None if it is unknown.
+    """
     if attribute is None:
         return xds_value_reader(value_type, None, values)
     if value_type != "dn":
         return xds_value_reader(value_type, attribute.column.type, values)
-    # A reference: the association of the target, whose one key value the column holds (spec/xds.md 6.4).
+    # The column of a reference holds the only key value of its target. The text is the target's
+    # association (spec/xds.md 6.4).
     read = xds_value_reader("string", attribute.column.type, values)
     return lambda text: read(parse_association(text)[0][0].value)
 
 
 _Net: TypeAlias = tuple[bool, Value, Value]
-"""The net effect on an attribute: whether its old value is known, the old value and the new one; of a multi-valued
-attribute tuples of what was removed and of what was added.
+"""The net effect on an attribute: whether its old value is known, the old value and the new one.
+For a multi-valued attribute these are tuples of the removed and of the added values.
 """
 
 
 def net_of_rows(attribute: Attribute, rows: Sequence[CheckedRow], operation: Operation, read: ReadValue) -> _Net:
-    """The net effect of the rows of an attribute of an event on its way."""
-    # Nearly all are one row of one value, which says itself what its steps would: 0.4 us in place of 1.8 a column
-    # (bench/RESULTS.md, "One path to JSON"). test_the_change_of_an_event_on_its_way_is_that_of_its_public_form holds
-    # both equal.
+    """Return the net effect of the rows of one attribute in an event of a log."""
+    # Nearly all attributes have one row of one value, so the row itself gives the net effect: 0.4
+    # us instead of 1.8 us a column (bench/RESULTS.md, "One path to JSON").
+    # test_the_change_of_an_event_on_its_way_is_that_of_its_public_form holds both equal.
     if len(rows) == 1 and not attribute.multi_valued:
         ((_, _, _, _, old, new),) = rows
         assert not isinstance(old, tuple)
@@ -279,7 +296,9 @@ def net_of_rows(attribute: Attribute, rows: Sequence[CheckedRow], operation: Ope
 
 
 def _net_of_one(steps: Sequence[Step], read: ReadValue) -> _Net:
-    """Of a single-valued attribute: the first value removed that was not added before, and what is there at the end."""
+    """Return the net effect of steps on a single-valued attribute: the first value that was removed
+    without having been added, and the value at the end.
+    """
     is_known, old, current = False, None, None
     added: list[Value] = []
     is_first = True
@@ -301,11 +320,13 @@ def _net_of_one(steps: Sequence[Step], read: ReadValue) -> _Net:
 
 
 ValueStep: TypeAlias = tuple[Op, tuple[Value, ...]]
-"""A step of an attribute in values, which its text has or is to have."""
+"""A step of an attribute, with typed values in place of texts."""
 
 
 def net_of_many(steps: Iterable[ValueStep]) -> _Net:
-    """The net effect of steps on a multi-valued attribute; what remove-all-values removes is not known."""
+    """Return the net effect of steps on a multi-valued attribute. The values that remove-all-values
+    removes are unknown.
+    """
     removed: list[Value] = []
     added: list[Value] = []
     is_known = True
@@ -327,11 +348,13 @@ def net_of_many(steps: Iterable[ValueStep]) -> _Net:
 
 @dataclass(frozen=True, slots=True)
 class EventWriting:
-    """How changes are written as events: the options of spec/event-log.md 9, ``values`` those that shape values.
+    """The options of spec/event-log.md 9 by which changes are written as events; ``values`` shapes
+    the values.
 
-    ``existing_keys`` gives the keys that a TRUNCATE deletes; without it a TRUNCATE is refused. ``truncated`` is told
-    the columns (``schema.table.column``) whose fractions of a second are not written, ``null_unchanged`` those that are
-    said to be changed, from NULL to NULL, which no modify says.
+    ``existing_keys`` returns the keys that a TRUNCATE deletes; without it a TRUNCATE is refused.
+    ``truncated`` is called with each column (``schema.table.column``) that loses fractions of a
+    second. ``null_unchanged`` is called with each column that is marked as changed and is NULL
+    before and after, which no modify can say.
     """
 
     values: ValueOptions = _DEFAULTS
@@ -347,12 +370,12 @@ _AS_IT_COMES: Final = EventWriting()
 def change_to_events(
     change: Change, event_id: str, catalog: Catalog | None = None, options: EventWriting = _AS_IT_COMES
 ) -> list[Event]:
-    """The events that say a change (spec/change-model.md 4): none if it changes nothing, several for a new key and for
-    TRUNCATE, whose ids are ``event_id``, ``event_id.2``, ``event_id.3``, ...
+    """Return the events that say a change (spec/change-model.md 4).
 
-    ``catalog`` gives keys that the change does not know, and the types that values are written as. Raises
-    NotExpressible (no key, a value that XDS cannot hold, TRUNCATE without ``existing_keys``), NeedsQueryBack and
-    NeedsRowCodec.
+    A change without effect has no event. A new key and a TRUNCATE may have several, with the ids
+    ``event_id``, ``event_id.2``, ``event_id.3``, ... ``catalog`` provides the key columns that the
+    change lacks, and the types of values. Raises NotExpressible (no key, a value that XDS cannot
+    hold, TRUNCATE without ``existing_keys``), NeedsQueryBack and NeedsRowCodec.
     """
     object_class = class_of_change(catalog, change)
     if change.schema is None and object_class is not None and catalog is not None:
@@ -398,7 +421,9 @@ def _event(
 
 
 def association_text(change: Change, key: Key, object_class: ObjectClass | None) -> str:
-    """The association (spec/xds.md 5.1) of an object of the change's table. Raises NotExpressible as ``key_text``."""
+    """Return the association (spec/xds.md 5.1) of an object of the change's table. Raises
+    NotExpressible as ``key_text`` does.
+    """
     schema = "" if change.schema is None else f",schema={table_key.quote(change.schema)}"
     return f"{key_text(change, key, object_class)},table={table_key.quote(change.table)}{schema}"
 
@@ -411,7 +436,9 @@ def _check_written(change: Change, what: str, text: str) -> None:
 
 
 def _insert(change: Change, object_class: ObjectClass | None, options: EventWriting, key: Key, event_id: str) -> Event:
-    """add; what was queried back as a modify, unless it has nothing to carry (spec/xds.md 4.1, 4.3)."""
+    """Return the add of an inserted row. A row that was queried back becomes a modify, unless it
+    has no columns to write (spec/xds.md 4.1, 4.3).
+    """
     write = partial(_attribute, change, object_class, options)
     of_key = dict(key)
     columns = {name: value for name, value in (change.after or {}).items() if name not in of_key}
@@ -424,7 +451,9 @@ def _insert(change: Change, object_class: ObjectClass | None, options: EventWrit
 
 
 def _update(change: Change, object_class: ObjectClass | None, options: EventWriting) -> list[AttributeSteps]:
-    """Old value and new value where the old one is known, else all removed and the new one (spec/xds.md 4.3)."""
+    """Return the steps of each changed attribute (spec/xds.md 4.3): the old value removed and the
+    new one added if the old one is known, else all values removed and the new one added.
+    """
     before, after = change.before or {}, change.after or {}
     unknown = change.extras.get("changed_unknown") or ()
     attributes = []
@@ -468,12 +497,15 @@ def _attribute(
 def _value_writer(
     attribute: Attribute | None, values: Sequence[Value], options: ValueOptions
 ) -> tuple[str, Callable[[str], str]]:
-    """XDS type of an attribute's values, by its column or else by the values, and log text -> what is written."""
+    """Return the XDS type of an attribute's values, and the function from log text to written text.
+    The column decides the type; without an attribute the values do.
+    """
     if attribute is not None:
         return attribute.value_type, attribute.convert
     types = {type_of(value) for value in values}
     if len(types) == 2 and type_of("") in types and all(is_special(one) for one in values if isinstance(one, str)):
-        # Special times beside one of the calendar.
+        # Special times such as infinity are texts; beside values of one temporal type they take
+        # that type.
         types = {replace(type, special=True) for type in types if type.kind in TEMPORAL} or types
     if len(types) == 1:
         (type,) = types
@@ -482,7 +514,9 @@ def _value_writer(
 
 
 def _loses_fraction(value: Value, value_type: str) -> bool:
-    """Whether parts of a second are not written: of a time never, of a datetime not in whole seconds."""
+    """Return True if parts of a second are lost in the output. A time always loses them, a datetime
+    if its XDS type holds whole seconds.
+    """
     if isinstance(value, time):
         return value.microsecond != 0
     return value_type == "time" and isinstance(value, datetime) and value.microsecond != 0

@@ -1,5 +1,6 @@
-"""What a change format is: the class that each extends, the report of a conversion, and what readers and writers ask
-of a change: its class, key, rows and transaction (spec/change-model.md 1, 4).
+"""The base of change formats: the class that each format extends, the report of a conversion, and
+the functions by which readers and writers find a change's class, key, rows and transaction
+(spec/change-model.md 1, 4).
 
 Each format's package holds one ``FORMAT``, by which ``eventlog.registry`` knows it.
 """
@@ -34,12 +35,13 @@ from eventlog.model import Change, ChangeOp, Row, Value, column_name, differing,
 
 @dataclass(slots=True)
 class Report:
-    """What a conversion did: changes ``read`` and ``written``, and ``counters`` by reason.
+    """The result of a conversion: the changes ``read`` and ``written``, and ``counters`` by reason.
 
-    A counter is named after its reason (``truncate_skipped``), one that concerns a column
-    ``reason table.column`` (``truncated app.item.made_at``). ``strict``: the first thing that cannot be read or written
-    stops it. ``passed_over``: how many things could not be read or written; ``problems``: messages of the first of
-    them with their codes, ``PROBLEMS_KEPT`` at most.
+    A counter is named after its reason (``truncate_skipped``); a counter of one column is named
+    ``reason table.column`` (``truncated app.item.made_at``). With ``strict`` the first input that
+    cannot be read or written stops the conversion. ``passed_over`` counts the inputs that could not
+    be read or written. ``problems`` holds the messages of the first of them with their codes,
+    ``PROBLEMS_KEPT`` at most.
     """
 
     read: int = 0
@@ -50,11 +52,13 @@ class Report:
     passed_over: int = 0
 
     def count(self, reason: str, number: int = 1) -> None:
-        """Count something skipped, lost or odd under its reason."""
+        """Count an input that is skipped, incomplete or unusual under its reason."""
         self.counters[reason] += number
 
     def skip(self, error: EventlogError) -> None:
-        """Go on without what ``error`` refuses, counted under its code and column; raises it if ``strict``."""
+        """Skip the input that ``error`` refuses, and count it under its code and column. Raises
+        ``error`` if ``strict``.
+        """
         if self.strict:
             raise error
         code = error.row_code if isinstance(error, RowError) else error.code
@@ -64,15 +68,16 @@ class Report:
             self.problems.append(f"{error} [{code}]")
 
     def pass_over(self, reason: str, number: int = 1) -> None:
-        """Go on without what is nothing of the format's, counted under its reason."""
+        """Skip input that does not belong to the format, and count it under its reason."""
         self.passed_over += number
         self.count(reason, number)
 
     def refuse_nothing(self, written: int | None = None) -> None:
-        """Raise NothingWritten if something was passed over and nothing written: a writer asks before its target
-        counts, so that a wrong format empties no file (spec/change-model.md 4).
+        """Raise NothingWritten if input was passed over and no change was written.
 
-        ``written``: the changes that are written and not counted yet, None = all are counted.
+        A writer calls this before it commits its target, so that a wrong format empties no file
+        (spec/change-model.md 4). ``written`` is the number of changes that are written and not
+        counted yet, None = all are counted.
         """
         if self.passed_over and not (self.written if written is None else written):
             raise NothingWritten(self)
@@ -82,9 +87,10 @@ PROBLEMS_KEPT: Final = 100
 
 
 class NothingWritten(FormatError):
-    """Input of which no change could be read or written; the target is as it was (spec/change-model.md 4).
+    """An input without a change that can be read or written; the target is unchanged
+    (spec/change-model.md 4).
 
-    ``report`` says what was passed over.
+    ``report`` lists the input that was passed over.
     """
 
     code = "nothing_written"
@@ -104,29 +110,33 @@ _DONE: Final = {
     "publish": "published",
     "tables": "written as tables",
 }
-"""What is done with a format by each of its methods, in words."""
+"""The participle by which messages name each method of a format."""
 
 Block: TypeAlias = Callable[[Change], Iterable[str]]
-"""Gives the lines that show a change to people."""
+"""A function that returns the lines that show a change to people."""
 
 
 class Format:
-    """All that is known of one format. Each format extends it in its own package and says what differs.
+    """One format: its names, options and methods. Each format extends this class in its own package
+    and overrides what differs.
 
-    ``name``: in options and commands; ``title``: for help and pages. ``endings``: of files that documents are
-    written to, by their layout. ``schemes``: of the URLs that it reads and writes beside files, None = those of any
-    database. ``reader_options``, ``writer_options``: the classes that declare its options; ``publish_options``:
-    that of a publisher; ``backlog_options``: that of a backlog job, None = the publisher's, without ``--map``.
-    ``answer``: where an HTTP receiver's answer stands if nothing else is said. ``is_of_rows``: an event is a row of
-    one table, without values of child tables. ``is_numbered``: messages bear numbers that follow one another, which
-    a backlog job gives them last.
+    ``name`` is the format's name in options and commands, ``title`` its name in help and pages.
+    ``endings`` maps layouts of files of documents to file name endings. ``schemes`` are those of
+    the URLs that the format reads and writes beside files, None = those of any database.
+    ``reader_options`` and ``writer_options`` are the classes that declare its options,
+    ``publish_options`` the class for a publisher, and ``backlog_options`` the class for a backlog
+    job, None = the publisher's, without ``--map``. ``answer`` is the default place of an HTTP
+    receiver's answer. ``is_of_rows`` says that an event is a row of one table, without values of
+    child tables. ``is_numbered`` says that messages bear consecutive numbers, which a backlog job
+    assigns last.
 
-    Of files that are read: ``suffixes`` of their names, None = any; ``has_single_files``: they know nothing of each
-    other; ``is_read_once``: front to back, so that a pipe will do. ``is_several_files``: changes are written to
-    several.
+    Four attributes describe the files of a format. ``suffixes`` are those of the names of files to
+    read, None = any. ``has_single_files``: each file stands alone. ``is_read_once``: a file is read
+    from front to back, so that a pipe will do. ``is_several_files``: changes are written to several
+    files.
 
-    What a format can do is a method each, which may be missing: ``read_changes``, ``write_changes``, ``publish``,
-    ``tables``.
+    The methods ``read_changes``, ``write_changes``, ``publish`` and ``tables`` are optional: a
+    format overrides the ones that it supports.
     """
 
     name: ClassVar[str]
@@ -145,20 +155,22 @@ class Format:
     is_read_once: ClassVar[bool] = False
     is_several_files: ClassVar[bool] = False
 
-    # --- a format has some of these ---
+    # --- optional methods: a format overrides some of these ---
 
     def read_changes(self, *arguments: Any, **named: Any) -> Iterator[Change]:
-        """Return the changes of ``source, *options, report``: a path, or a URL where the format has live sources.
+        """Return the changes of ``source, *options, report``. The source is a path, or a URL if the
+        format has live sources.
 
-        Raises FormatError naming what and where. What it can go on without goes to ``Report.skip``; what is skipped
-        and lost is counted in the report.
+        Raises FormatError, which names the error and its place. Input that can be skipped goes to
+        ``Report.skip``; the report counts the skipped and the lost.
         """
         raise self.lacks("read_changes")
 
     def write_changes(self, *arguments: Any, **named: Any) -> None:
-        """Put ``changes`` to a ``target``, with ``*options`` and ``report``: whole or not at all where that is a file.
+        """Write ``changes`` to a ``target``, with ``*options`` and ``report``. A file is written
+        whole or not at all.
 
-        Errors as of ``read_changes``. Counts also the changes that are written.
+        Raises FormatError as ``read_changes`` does. The report counts the written changes, too.
         """
         raise self.lacks("write_changes")
 
@@ -167,93 +179,106 @@ class Format:
         raise self.lacks("publish")
 
     def tables(self) -> None:
-        """Say that a backlog job writes tables of the format: ``eventlog.spark.output.tables`` makes their rows."""
+        """Say that a backlog job writes tables of the format: ``eventlog.spark.output.tables``
+        makes their rows.
+        """
         raise self.lacks("tables")
 
-    # --- what is not as here, a format says ---
+    # --- defaults that a format may override ---
 
     def values(self, options: Any, shared: ValueOptions) -> ValueOptions:
-        """Return how values are made texts for it. ``options``: of publishing; ``shared``: as the configuration says.
+        """Return the options by which values become texts in this format. ``options`` are those of
+        publishing, ``shared`` those of the configuration.
 
-        Only XDS has its types of times, which lose a fraction, and only XML lacks characters.
+        This default writes full times and all of Unicode. Only XDS has types of times that lose a
+        fraction, and only XML lacks characters.
         """
         return replace(shared, time_syntax="full", characters="unicode")
 
     def insert_query_back(self, options: Any) -> str:
-        """Return the element of events that are only read back: here they are inserts (spec/change-model.md 3.1)."""
+        """Return the operation of events that are only read back. The default is an insert
+        (spec/change-model.md 3.1).
+        """
         return "add"
 
     def refusal(self, options: Any, publishing: Publishing) -> tuple[str, str] | None:
-        """Return the option that documents cannot have where ``publishing`` says they go, and why; None if they can
-        go there. Where it is the format itself, the option is ``type``.
+        """Return an option that cannot be combined with the target in ``publishing``, and the
+        reason; None if documents can go there. The option is ``type`` if the format itself is
+        refused.
         """
         return None
 
     def ignored(self, options: Any, publishing: Publishing) -> tuple[str, str] | None:
-        """Return an option that is set and has no effect on what goes where ``publishing`` says, and why, None if there
-        is none.
+        """Return an option that is set and has no effect on the target in ``publishing``, and the
+        reason; None if there is none.
         """
         return None
 
     def options_of_catalog(self, side: str, database: Database) -> Mapping[str, Any] | None:
-        """Return the options that a catalogue stands for on a ``side``, reader or writer, of a format that has no
-        option ``catalog``: options that hold something for each table. None if it has that option.
+        """Return the options that a catalogue stands for on a ``side``, reader or writer, of a
+        format without the option ``catalog``. These options hold an entry for each table. None if
+        the format has the option ``catalog``.
         """
         return None
 
     def lines(self, source: str, options: Mapping[str, Any], report: Report, block: Block) -> Iterator[str]:
-        """Return the lines of text that show a source to people; ``block`` gives those of a change. Errors as of
-        ``read``.
+        """Return the lines of text that show a source to people; ``block`` returns the lines of a
+        change. Raises as ``read`` does.
         """
         for change in self.read(source, options, report):
             yield from block(change)
             yield ""
 
     def is_one_source(self, place: Path, options: Mapping[str, Any]) -> bool | None:
-        """Return whether a directory is read as one, with all files and directories in it, and not each of them;
-        None if it holds nothing of the format.
+        """Return True if a directory is one source with all files and directories in it, False if
+        each of them is a source, None if the directory has no file of the format.
         """
         return False
 
     def is_sorted_first(self, options: Mapping[str, Any]) -> bool:
-        """Return whether rows are sorted before their changes are made, so that large inputs are sorted in bulk."""
+        """Return True if rows are sorted before their changes are made, so that large inputs are
+        sorted in bulk.
+        """
         return False
 
     def is_description(self, file: Path) -> bool:
-        """Return whether a file describes those beside it."""
+        """Return True if a file describes the files beside it."""
         return False
 
     def output_place(self, name: str, options: Mapping[str, Any]) -> str:
-        """Return where the output of a source of this name goes, within a directory of such outputs: a file, a file in
-        a directory, or, of several files, a directory. Raises ConfigError for an option that names one place.
+        """Return the path of the output for a source of this name, within a directory of such
+        outputs: a file, a file in a directory, or a directory for several files. Raises ConfigError
+        for an option that names one place.
         """
         return name if self.is_several_files else f"{name}{self.endings['lines']}"
 
-    # --- asked by all others ---
+    # --- calls from outside the format ---
 
     def can(self, method: str) -> bool:
-        """Return True if the format has this method: one of those above."""
+        """Return True if the format has this optional method."""
         return getattr(type(self), method) is not getattr(Format, method)
 
     def lacks(self, method: str) -> ConfigError:
-        """Return the refusal of what the format has no method for."""
+        """Return the error for a method that the format lacks."""
         return ConfigError(f"the format {self.name} ({self.title}) cannot be {_DONE[method]}: name another one")
 
     def read(self, source: str, options: Mapping[str, Any], report: Report) -> Iterator[Change]:
-        """Return the changes of a source, counted, with the reader's options of ``--map``. Raises ConfigError for
-        these.
+        """Return the changes of a source, counted, with the reader's options of ``--map``. Raises
+        ConfigError for wrong options.
         """
         chosen = parse_all_options(self.reader_options, options, f"the {self.name} reader")
         return counted(self.read_changes(source, *chosen, report), report)
 
     def write(self, changes: Iterable[Change], target: str, options: Mapping[str, Any], report: Report) -> None:
-        """Put changes to a target, with the writer's options of ``--map``. Raises ConfigError for these."""
+        """Write changes to a target, with the writer's options of ``--map``. Raises ConfigError for
+        wrong options.
+        """
         chosen = parse_all_options(self.writer_options, options, f"the {self.name} writer")
         self.write_changes(changes, target, *chosen, report)
 
 
 def counted(changes: Iterable[Change], report: Report) -> Iterator[Change]:
-    """Changes as they are read."""
+    """Yield the changes, and count each in ``report`` as it is read."""
     for change in changes:
         report.read += 1
         yield change
@@ -265,7 +290,8 @@ Written = TypeVar("Written")
 def written(
     changes: Iterable[Change], write: Callable[[Change, str], Sequence[Written]], report: Report
 ) -> Iterator[Written]:
-    """What ``write`` makes of each change and its id, one after the other; a change that it refuses is passed over.
+    """Yield the output of ``write`` for each change and its id, one after the other; a change that
+    it refuses is passed over.
 
     The id is the position of the change, or its number if it has none. Raises NothingWritten.
     """
@@ -287,18 +313,20 @@ def written(
 
 
 def class_of(catalog: Catalog | None, table: str) -> ObjectClass | None:
-    """The class of exactly this name, None without a catalog or if it has none."""
+    """Return the class of exactly this name, None without a catalogue or if the catalogue has
+    none.
+    """
     log_name = None if catalog is None else catalog.log_names.get(table)
     return None if log_name is None or log_name.child is not None else log_name.object_class
 
 
 def may_be_one(schema: str | None, other: str | None) -> bool:
-    """Whether two schemas are one, as far as they are known."""
+    """Return True if two schemas may be the same one; None is an unknown schema."""
     return schema is None or other is None or schema == other
 
 
 def class_of_change(catalog: Catalog | None, change: Change) -> ObjectClass | None:
-    """The class of a change's table, unless the catalogue is of another schema."""
+    """Return the class of a change's table, None if the catalogue describes another schema."""
     if catalog is None or not may_be_one(change.schema, catalog.schema):
         return None
     return class_of(catalog, change.table)
@@ -309,9 +337,9 @@ Key: TypeAlias = tuple[tuple[str, Value], ...]
 
 
 def typed_key(parts: Sequence[table_key.Part], object_class: ObjectClass | None) -> Key:
-    """The key of a table_key's parts: text without a class, else typed and in key order.
+    """Return the key of a table_key's parts: as text without a class, else typed and in key order.
 
-    Raises BadTableKey against the class's key columns.
+    Raises BadTableKey if the parts do not fit the class's key columns.
     """
     if object_class is None:
         return tuple((part.name, part.value) for part in parts)
@@ -320,7 +348,9 @@ def typed_key(parts: Sequence[table_key.Part], object_class: ObjectClass | None)
 
 @lru_cache(maxsize=1024)
 def key_reader(object_class: ObjectClass) -> Callable[[str], Key]:
-    """The function that makes typed keys of the canonical table_keys of the class; it raises BadValue."""
+    """Return the function that makes typed keys of the class's canonical table_keys; it raises
+    BadValue.
+    """
     columns = [(column.name, len(column.name) + 1, value_reader(column.type)) for column in object_class.key]
     (first, start_of_first, read_first), *more = columns
 
@@ -328,7 +358,7 @@ def key_reader(object_class: ObjectClass) -> Callable[[str], Key]:
         if '"' in text:
             texts = {part.name: part.value for part in table_key.parse(text)}
             return tuple([(name, read_value(texts[name])) for name, _, read_value in columns])
-        # Canonical text without quotes, as nearly all is: names and values stand as they are.
+        # Nearly all canonical texts have no quotes, so names and values are taken as they are.
         if not more:
             return ((first, read_first(text[start_of_first:])),)
         parts = zip(columns, text.split("+"), strict=True)
@@ -338,7 +368,8 @@ def key_reader(object_class: ObjectClass) -> Callable[[str], Key]:
 
 
 def with_key(change: Change, object_class: ObjectClass | None) -> Change:
-    """The change with its key, taken from its images by the class's key columns if it does not say it.
+    """Return the change with its key. A missing key is taken from the change's images by the
+    class's key columns.
 
     Raises NotExpressible if the key cannot be known.
     """
@@ -354,7 +385,9 @@ def with_key(change: Change, object_class: ObjectClass | None) -> Change:
 
 
 def old_and_new_key(change: Change) -> tuple[Key, Key]:
-    """The key before and after a change that has one; both are the key where it did not move."""
+    """Return the key before and after a change that has a key. Both are equal if the key did not
+    change.
+    """
     assert change.key is not None
     old = old_key(change) if change.op is ChangeOp.UPDATE else change.key
     assert old is not None
@@ -362,9 +395,9 @@ def old_and_new_key(change: Change) -> tuple[Key, Key]:
 
 
 def key_text(change: Change, key: Key, object_class: ObjectClass | None) -> str:
-    """The canonical table_key (spec/event-log.md 4.3) of a key of the change's table.
+    """Return the canonical table_key (spec/event-log.md 4.3) of a key of the change's table.
 
-    Raises NotExpressible: a NULL or a value that the class's key column cannot hold.
+    Raises NotExpressible for a NULL and for a value that the class's key column cannot hold.
     """
     try:
         parts = [(name, _normal_text(change, name, value)) for name, value in key]
@@ -386,12 +419,14 @@ EXISTING_KEYS: Final = Option(None, ANY, "keys that a TRUNCATE deletes, by table
 
 
 ExistingKeys: TypeAlias = Callable[[str], Iterable[Key] | None]
-"""Table -> the keys of its rows, None if they are not known."""
+"""A function from a table to the keys of its rows, None if they are unknown."""
 
 
 def keys_of(option: Any, catalog: Catalog | None) -> ExistingKeys | None:
-    """The option ``existing_keys`` as a function of the table: as it is, or from a mapping of tables to their keys,
-    each an object of key columns, in key order. Raises ConfigError.
+    """Return the option ``existing_keys`` as a function of the table.
+
+    The option is such a function, or a mapping of tables to their keys, each an object of key
+    columns in key order. Raises ConfigError.
     """
     if option is None:
         return None
@@ -421,7 +456,9 @@ def _key(table: str, key: Any, catalog: Catalog | None) -> Key:
 
 
 def existing_keys(change: Change, keys_of: ExistingKeys | None) -> Iterable[Key]:
-    """The keys that a TRUNCATE deletes. Raises NotExpressible without them (spec/change-model.md 4)."""
+    """Return the keys that a TRUNCATE deletes. Raises NotExpressible if they are unknown
+    (spec/change-model.md 4).
+    """
     keys = None if keys_of is None else keys_of(change.table)
     if keys is None:
         raise NotExpressible(
@@ -435,7 +472,9 @@ def existing_keys(change: Change, keys_of: ExistingKeys | None) -> Iterable[Key]
 
 
 def refuse_without_row(change: Change) -> None:
-    """Raise NeedsRowCodec or NeedsQueryBack for a change whose row is not known (spec/change-model.md 3.1, 3.4)."""
+    """Raise NeedsRowCodec or NeedsQueryBack for a change whose row is unknown (spec/change-model.md
+    3.1, 3.4).
+    """
     is_gone = change.op in (ChangeOp.DELETE, ChangeOp.TRUNCATE)
     if (change.before if is_gone else change.after) is not None or (is_gone and change.key is not None):
         return
@@ -447,14 +486,16 @@ def refuse_without_row(change: Change) -> None:
 
 
 def refused_column(change: Change, column: str, error: RowError) -> NotExpressible:
-    """What a writer raises for a value of a column that has no text in its format."""
+    """Return the error that a writer raises for a column's value that has no text in its format."""
     return NotExpressible(f"{change.op} of {change.table!r}, column {column!r}: {error}", column_name(change, column))
 
 
 def written_columns(change: Change) -> list[str]:
-    """The non-key columns that an UPDATE is written with, in the order of ``after`` (spec/change-model.md 4).
+    """Return the non-key columns that an UPDATE is written with, in the order of ``after``
+    (spec/change-model.md 4).
 
-    Those changed, else those that differ, else all known; and those of ``extras["changed_unknown"]`` that are known.
+    These are the changed columns, else the columns that differ, else all known ones; and the known
+    columns of ``extras["changed_unknown"]``.
     """
     after = change.after or {}
     names = change.changed
@@ -469,11 +510,13 @@ def written_columns(change: Change) -> list[str]:
 
 
 Complete: TypeAlias = Callable[[str | None, str, Key | None], Row | None]
-"""Gives the whole row of (schema, table, key), None if there is none (spec/change-model.md 4)."""
+"""A function that returns the whole row of (schema, table, key), None if there is none
+(spec/change-model.md 4).
+"""
 
 
 FILLED: Final = "filled_null"
-"""The reason under which a column is counted that is not known and that its format writes as NULL."""
+"""The reason under which an unknown column is counted that its format writes as NULL."""
 
 
 def whole_images(
@@ -484,12 +527,14 @@ def whole_images(
     needs_before: bool,
     count: Callable[[str], None],
 ) -> list[dict[str, Value]]:
-    """The rows of a change in a format of whole rows (spec/change-model.md 4): of an UPDATE the old and the new one.
+    """Return the rows of a change in a format of whole rows (spec/change-model.md 4); an UPDATE has
+    the old and the new one.
 
-    ``names``: the columns of the table there. ``complete`` is asked once for what is not known; of a deleted row that
-    is NULL, and ``count`` is told so. ``needs_before``: an UPDATE of which no old row is known has one all the same.
-    Raises NeedsRowCodec, NeedsQueryBack if nothing is known of the row, and NotExpressible naming columns that remain
-    unknown or are none of ``names``.
+    ``names`` are the columns of the table in the target. ``complete`` is called once for unknown
+    columns. Unknown columns of a deleted row are NULL, and ``count`` is called for each. With
+    ``needs_before`` an UPDATE has an old row even if none is known. Raises NeedsRowCodec or
+    NeedsQueryBack if the row is wholly unknown, and NotExpressible naming columns that remain
+    unknown or are not in ``names``.
     """
     table = full_name(change.schema, change.table)
     if change.before is None and change.after is None and "part1" in change.extras:
@@ -527,10 +572,12 @@ def whole_images(
 
 
 def transactions(changes: Iterable[Change]) -> Iterator[Iterator[Change]]:
-    """The changes of one transaction after the other; each is read to its end before the next.
+    """Yield the changes of one transaction after the other. Each must be read to its end before the
+    next.
 
-    A change without a transaction id is a transaction of its own; the end of any other shows by the change behind it,
-    since a TRUNCATE that change tables do not count may come behind the last counted one (spec/change-model.md 4).
+    A change without a transaction id is a transaction of its own. The end of any other transaction
+    shows only by the next change, since a TRUNCATE that change tables do not count may follow the
+    last counted change (spec/change-model.md 4).
     """
     coming = iter(changes)
     following: Change | None = None

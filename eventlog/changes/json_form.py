@@ -1,5 +1,7 @@
-"""What is written in JSON: changes (spec/change-model.md 1.1), as in vectors, logs and the format ``jsonl``, and
-catalogues, the tables of a schema (spec/xds.md 9), as an option of formats, of a source and of commands.
+"""The JSON forms of changes and catalogues.
+
+Changes (spec/change-model.md 1.1) are in vectors, logs and the format ``jsonl``. Catalogues, the
+tables of a schema (spec/xds.md 9), are an option of formats, sources and commands.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ Of = TypeVar("Of")
 
 
 def to_json(change: Change) -> dict[str, Any]:
-    """The JSON object of a change: all its fields in order, what JSON has no type for as text."""
+    """Return the JSON object of a change: all its fields in order, with text for values that JSON
+    has no type for.
+    """
     return {
         "schema": change.schema,
         "table": change.table,
@@ -45,14 +49,15 @@ def to_json(change: Change) -> dict[str, Any]:
 
 
 def dumps(change: Change) -> str:
-    """A change as one line of JSON, without the line break."""
+    """Return a change as one line of JSON, without the line break."""
     return json.dumps(to_json(change), ensure_ascii=False, separators=(",", ":"))
 
 
 def from_json(value: Mapping[str, Any]) -> Change:
-    """The change of a JSON object: members that are missing are None, unknown ones are ignored.
+    """Return the change of a JSON object. Missing members are None, unknown members are ignored.
 
-    Text stays text: JSON does not say whether it was a date or a decimal. Raises FormatError, InvalidChange.
+    Text stays text: JSON does not say whether it was a date or a decimal. Raises FormatError,
+    InvalidChange.
     """
     if not isinstance(value, Mapping):
         raise FormatError(f"a change is a JSON object, not {type(value).__name__}")
@@ -84,7 +89,7 @@ def from_json(value: Mapping[str, Any]) -> Change:
 
 
 def loads(line: str | bytes) -> Change:
-    """The change of one line of JSON. Raises FormatError."""
+    """Return the change of one line of JSON. Raises FormatError."""
     try:
         value = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -93,7 +98,9 @@ def loads(line: str | bytes) -> Change:
 
 
 def typed_change(change: Change, catalog: Catalog | None) -> Change:
-    """A change out of JSON, its values typed by the columns of the catalogue. Raises FormatError."""
+    """Return a change read from JSON with its values typed by the columns of the catalogue. Raises
+    FormatError.
+    """
     object_class = class_of_change(catalog, change)
     if object_class is None:
         return change
@@ -119,7 +126,8 @@ def _typed(types: Mapping[str, ColumnType], name: str, value: Value) -> Value:
 
 
 def value_to_json(value: Value) -> Any:
-    """A value of a column: Decimal, date and time as text, bytes as ``{"hex": "00FF"}``, several values as array.
+    """Return the JSON of a column's value: Decimal, date and time as text, bytes as ``{"hex":
+    "00FF"}``, several values as an array.
 
     The floats that JSON has no number for are the texts NaN, Infinity, -Infinity (spec/xds.md 6.1).
     """
@@ -141,7 +149,7 @@ def value_to_json(value: Value) -> Any:
 
 
 def value_from_json(value: Any) -> Value:
-    """The value of ``value_to_json``; text stays text."""
+    """Return the value of JSON that ``value_to_json`` made; text stays text."""
     if isinstance(value, dict):
         if value.keys() != {"hex"}:
             raise ValueError(f'an object of {", ".join(value) or "nothing"} is no value: bytes are {{"hex": ...}}')
@@ -153,7 +161,7 @@ def value_from_json(value: Any) -> Value:
 
 
 def member(value: Mapping[str, Any], name: str, kind: type[Of]) -> Of | None:
-    """A member of this type, None where it is missing or null. Raises TypeError."""
+    """Return a member of this type, None if it is missing or null. Raises TypeError."""
     part = value.get(name)
     if part is None or (isinstance(part, kind) and (kind is bool or not isinstance(part, bool))):
         return part
@@ -193,14 +201,18 @@ def _extra_from_json(value: Any) -> Any:
 
 
 def utc_text(moment: datetime) -> str:
-    """A moment in UTC (RFC 3339 5.6), the fraction of a second without trailing zeros."""
+    """Return a moment as text in UTC (RFC 3339 5.6), the fraction of a second without trailing
+    zeros.
+    """
     return without_zeros(aware_utc(moment).isoformat().removesuffix("+00:00")) + "Z"
 
 
 # --- catalogues -------------------------------------------------------------------------------------------------------
 
 CatalogOption: TypeAlias = str | Database | Mapping[str, Any] | None
-"""A JSON catalogue: its path, its content (the form of the ``database`` member of spec/xds.md 9), or what it means."""
+"""A JSON catalogue: its path, its content (the form of the ``database`` member of spec/xds.md 9),
+or the parsed Database.
+"""
 
 
 CATALOG: Final = Option(
@@ -211,7 +223,7 @@ CATALOG: Final = Option(
 
 
 def database_of(option: CatalogOption) -> Database | None:
-    """The tables that the option ``catalog`` names, None without it. Raises ConfigError."""
+    """Return the tables that the option ``catalog`` names, None without it. Raises ConfigError."""
     if option is None or isinstance(option, Database):
         return option
     if isinstance(option, Mapping):
@@ -223,15 +235,15 @@ def database_of(option: CatalogOption) -> Database | None:
 
 
 def catalog_of(option: CatalogOption, **building: Any) -> Catalog | None:
-    """The classes of the tables that the option ``catalog`` names, None without it. ``building``: more for
-    ``build_catalog``. Raises ConfigError.
+    """Return the classes of the tables that the option ``catalog`` names, None without it.
+    ``building`` holds further arguments of ``build_catalog``. Raises ConfigError.
     """
     database = database_of(option)
     return None if database is None else complete_catalog(build_catalog(database, **building))
 
 
 def read_catalog(path: Path) -> Mapping[str, Any]:
-    """The content of a catalogue file, or of its member ``database``. Raises ConfigError."""
+    """Return the content of a catalogue file, or of its member ``database``. Raises ConfigError."""
     try:
         value = json.loads(path.read_bytes())
     except OSError as error:
@@ -245,9 +257,10 @@ def read_catalog(path: Path) -> Mapping[str, Any]:
 
 
 def database_from_json(value: Mapping[str, Any]) -> Database:
-    """A database from the form of the ``database`` member of the ``xds/`` cases (spec/xds.md 9).
+    """Return a database from the form of the ``database`` member of the ``xds/`` cases (spec/xds.md
+    9).
 
-    Raises ConfigError that names the member which is missing, unknown or not of its form.
+    Raises ConfigError that names the missing, unknown or malformed member.
     """
     _refuse_unknown("database", value, {"dialect", "schema", "tables"})
     dialect = value.get("dialect")

@@ -1,7 +1,7 @@
-"""How a format is published: events to the documents that sinks take.
+"""The writers that turn events into the documents that sinks take.
 
-A format's ``publish`` gives an ``EventWriter``. The writer makes of each event a *piece*, and of the pieces of an
-envelope the document: a body of bytes, or records of Kafka.
+A format's ``publish`` returns an ``EventWriter``. The writer makes a *piece* of each event, and of
+the pieces of an envelope the document: a body of bytes, or records of Kafka.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from eventlog.errors import BadValue
 from eventlog.model import Change, Document, KafkaRecord, Operation, Origins, Verdict
 
 CurrentRows = Mapping[ObjectId, CurrentRow]
-"""Rows of objects as they are now, by object."""
+"""The current rows of objects, by object."""
 
 
 class Need(Enum):
-    """What a writer needs of the engine beside the events."""
+    """A writer's need of the engine beside the events."""
 
     TIMES = "time and user of the first row of each event: Flight.origins"
     WHOLE_ROWS = "the current row of every event that does not say all its columns: Flight.current_rows"
@@ -33,7 +33,7 @@ class Need(Enum):
 
 
 class FlightState(Protocol):
-    """What a writer is told of the flight that events are sent in."""
+    """The state of the flight that events are sent in, as a writer sees it."""
 
     @property
     def number(self) -> int: ...
@@ -57,13 +57,14 @@ _FULL: Final = ValueOptions("full", characters="unicode")
 
 @dataclass(frozen=True, slots=True)
 class Publishing:
-    """Where the events of a writer come from, and what takes its documents.
+    """The source of a writer's events, and the abilities of the sink that takes its documents.
 
-    ``values``: how values were made texts. ``database``, ``schema``, ``log``: names of what is published. ``topic``:
-    the one that the sink is configured with. ``file_layout``: ``lines``, where documents stand one after the other, or
-    ``documents``, each on its own. ``in_records``: the sink takes records of Kafka; ``in_messages``: each document
-    goes out alone, with answer; ``has_headers``: headers go with it. ``catalog``: the classes of a followed source, for
-    keys and types, None = not known; those of a log come with its events. ``utc_now``: the clock.
+    ``values`` are the options by which values became texts. ``database``, ``schema`` and ``log``
+    name the source, ``topic`` is the configured topic of the sink. ``file_layout`` is ``lines`` if
+    documents follow one another in a file, ``documents`` if each has its own. ``in_records``: the
+    sink takes records of Kafka. ``in_messages``: each document is sent alone and answered.
+    ``has_headers``: headers go with it. ``catalog`` holds the classes of a followed source, for
+    keys and types, None = unknown; the events of a log bring their own. ``utc_now`` is the clock.
     """
 
     values: ValueOptions = _FULL
@@ -83,14 +84,15 @@ P = TypeVar("P")
 
 
 class EventWriter(ABC, Generic[P]):
-    """Events to documents. A format's writer extends it: it has ``write``, ``body`` and ``piece_of``, and
-    says what is not as here.
+    """A writer of events as documents. A format's writer extends it with ``write``, ``body`` and
+    ``piece_of``, and overrides the defaults that differ.
 
-    ``media_type``: that of bodies. ``heartbeat``: the body that is sent when nothing else was for long, empty if the
-    format has no such thing. ``is_framed``: a body is more than its pieces one after the other. ``is_text``: bodies
-    are text in UTF-8. ``is_single``: a document holds one event. ``pieces_are_records``: a piece is the records of its
-    event, with keys of their own. ``joins_new_key``: a change that gives its row another key is one event, else a
-    delete and an insert.
+    ``media_type`` is that of bodies. ``heartbeat`` is the body that is sent after a long silence,
+    empty if the format has none. ``is_framed``: a body is more than its pieces one after the other.
+    ``is_text``: bodies are text in UTF-8. ``is_single``: a document holds one event.
+    ``pieces_are_records``: a piece is the records of its event, with keys of their own.
+    ``joins_new_key``: a change that gives its row another key is one event, else a delete and an
+    insert.
     """
 
     media_type: str = "application/octet-stream"
@@ -105,9 +107,10 @@ class EventWriter(ABC, Generic[P]):
 
     @abstractmethod
     def write(self, catalog: Catalog, flight: FlightState, events: Sequence[Outgoing]) -> list[P | Verdict]:
-        """Return the piece of each event, or the verdict, error, of one that the format cannot hold.
+        """Return the piece of each event, or the error verdict of an event that the format cannot
+        hold.
 
-        Every event has an operation. Raises ReceiverAway, of a registry that does not answer.
+        Every event has an operation. Raises ReceiverAway if a registry does not answer.
         """
 
     @abstractmethod
@@ -115,13 +118,15 @@ class EventWriter(ABC, Generic[P]):
         """Return the body that holds these pieces, one at least."""
 
     def records(self, key: bytes, piece: P) -> tuple[KafkaRecord, ...]:
-        """Return the records of an event. ``key``: its association."""
+        """Return the records of an event. ``key`` is its association."""
         return (KafkaRecord(None, key, self.body([piece]).rstrip(b"\n")),)
 
     def records_of(
         self, pieces: Sequence[P | Verdict], keys: Callable[[], Iterable[bytes]]
     ) -> Sequence[tuple[KafkaRecord, ...] | Verdict]:
-        """Return the records of each event, or its verdict. ``keys``: the associations, made if they are needed."""
+        """Return the records of each event, or its verdict. ``keys`` returns the associations and
+        is called only if they are needed.
+        """
         if self.pieces_are_records:
             return cast("Sequence[tuple[KafkaRecord, ...] | Verdict]", pieces)
         return [
@@ -130,7 +135,7 @@ class EventWriter(ABC, Generic[P]):
         ]
 
     def document(self, catalog: Catalog, flight: FlightState, envelope: int, events: Sequence[Outgoing]) -> Document:
-        """Return the document of an envelope. As ``write``."""
+        """Return the document of an envelope. Raises as ``write`` does."""
         ids, written = sent_ids(events), self.write(catalog, flight, events)
         if self.in_records:
             records = self.records_of(written, lambda: [association_of(event).encode() for event in events])
@@ -156,22 +161,27 @@ class EventWriter(ABC, Generic[P]):
 
     @abstractmethod
     def piece_of(self, change: Change, event_id: str, object_class: ObjectClass | None) -> P | None:
-        """Return the piece of a change, None if the format writes nothing for it. Changes come in their order.
+        """Return the piece of a change, None if the format writes no piece for it. Changes come in
+        order.
 
-        ``object_class``: of the change's table, None = not known. Raises FormatError, RowError; ReceiverAway, of a
-        registry that does not answer.
+        ``object_class`` is the class of the change's table, None = unknown. Raises FormatError and
+        RowError, and ReceiverAway if a registry does not answer.
         """
 
     @property
     def numbered(self) -> str:
-        """What was given out to the changes so far, empty if the format does not number (spec/change-model.md 6.3)."""
+        """The numbers that the changes so far have used, empty if the format does not number
+        (spec/change-model.md 6.3).
+        """
         return ""
 
     def resume(self, numbered: str) -> None:
-        """Go on numbering behind what ``numbered`` was then."""
+        """Continue numbering behind the numbers in ``numbered``, an earlier value of that
+        property.
+        """
 
     def shown(self, piece: P) -> str:
-        """Return the event as it is recorded where it was refused, and shown to people."""
+        """Return the event as text, for the record of a refused event and for people."""
         return self.body([piece]).decode("utf-8", "backslashreplace")
 
     # --- about pieces ---
@@ -185,8 +195,8 @@ class EventWriter(ABC, Generic[P]):
         return ()
 
     def preview(self, catalog: Catalog, flight: FlightState, events: Sequence[Outgoing]) -> str:
-        """Return what a document of these events of a flight would look like, for people: what will be sent, but that
-        a flight which is not recorded has no number yet.
+        """Return a preview for people of the document of these events of a flight. It equals the
+        document that will be sent, except that an unrecorded flight has no number yet.
         """
         return "".join(
             f"# {one.message}\n" if isinstance(one, Verdict) else self.body([one]).decode("utf-8", "backslashreplace")
@@ -194,21 +204,23 @@ class EventWriter(ABC, Generic[P]):
         )
 
     def first(self, flight: int, before: str, raised: datetime | None) -> str:
-        """Return what a flight's line keeps so that its events are numbered alike whenever they are sent
-        (spec/event-log.md 10); empty if the format does not number. ``before``: that of the flight before, empty if
-        none is known; ``raised``: when the log's epoch was drawn, None without one.
+        """Return the numbering that a flight's line keeps, so that its events get the same numbers
+        whenever they are sent (spec/event-log.md 10); empty if the format does not number.
+
+        ``before`` is the value of the flight before, empty if none is known. ``raised`` is when the
+        log's epoch was drawn, None without an epoch.
         """
         return ""
 
     def forget(self) -> None:
-        """Take note that what was given since the last flush may not have come to the receiver."""
+        """Record that pieces since the last flush may not have reached the receiver."""
 
     def close(self) -> None:
-        """Release what the writer holds, such as the connection to a registry."""
+        """Release the writer's resources, such as the connection to a registry."""
 
 
 class NoWriter(EventWriter[None]):
-    """The writer of what writes no documents, such as a job that makes tables."""
+    """The writer of a target without documents, such as a job that makes tables."""
 
     def write(self, catalog: Catalog, flight: FlightState, events: Sequence[Outgoing]) -> list[Verdict | None]:
         return [None] * len(events)
@@ -220,11 +232,14 @@ class NoWriter(EventWriter[None]):
         return None
 
 
-# --- what several formats need of events ------------------------------------------------------------------------------
+# --- functions that several formats share
+# ------------------------------------------------------------------------------
 
 
 def of_first_row(event: Outgoing, texts: Mapping[int, str | None]) -> str | None:
-    """The text of an event's first row; of one that is built again of the first that is still N."""
+    """Return the text of an event's first row, or of its first row that is still N if the event is
+    built again.
+    """
     first = event.ids[0]
     if first in texts:
         return texts[first]
@@ -232,9 +247,10 @@ def of_first_row(event: Outgoing, texts: Mapping[int, str | None]) -> str | None
 
 
 def time_reader(time_zone: str) -> Callable[[str | None], datetime | None]:
-    """A function that reads when an event happened: at the time of its first row, None if that is not known.
+    """Return a function that reads when an event happened: the time of its first row, None if that
+    is unknown.
 
-    ``time_zone``: that of event_time, as of the option.
+    ``time_zone`` is the time zone of event_time, as in the option.
     """
     read = moment_reader(time_zone)
 
@@ -253,16 +269,18 @@ def time_reader(time_zone: str) -> Callable[[str | None], datetime | None]:
 
 
 def row_attributes(cls: ObjectClass) -> tuple[Attribute, ...]:
-    """The attributes that are columns of the class's one row, without its key."""
+    """Return the attributes that are columns of the class's one row, without its key."""
     return tuple(
         one for one in cls.attributes if not one.is_key and not one.multi_valued and one.table == cls.table.name
     )
 
 
 def read_whole_rows(events: Sequence[Outgoing], query_back: QueryBack) -> tuple[list[Outgoing], CurrentRows]:
-    """Events, and the rows of those that do not say all of theirs, read by one statement a class.
+    """Return the events, and the current rows of events that lack columns, read by one statement a
+    class.
 
-    A modify whose object is gone makes no event: its rows are gone, as of spec/event-log.md 7.2.
+    A modify whose object no longer exists makes no event: its rows are gone, as in
+    spec/event-log.md 7.2.
     """
     columns: dict[ObjectClass, tuple[Attribute, ...]] = {}
     keys: dict[ObjectClass, dict[str, None]] = {}
