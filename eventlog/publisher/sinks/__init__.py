@@ -1,7 +1,7 @@
-"""Where documents go. A sink takes a document and answers for its events.
+"""The receivers of documents. A sink takes a document and answers for its events.
 
-Each type of sink is a class in a module of its own here, known by its name to ``eventlog.registry``; packages bring
-further ones by the entry point ``eventlog.sinks``.
+Each type of sink is a class in a module of its own here, known by its name to
+``eventlog.registry``; packages bring further ones by the entry point ``eventlog.sinks``.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ TIMEOUT: Final = Option(
 class Owner(NamedTuple):
     """A log, or a source that is followed. ``name`` is for people.
 
-    ``identity``: a text that no other one has, nor the same when it is made anew, as far as that can be told.
+    ``identity`` is a text that belongs to this owner alone. An owner that is created anew has
+    another one, as far as that can be seen.
     """
 
     identity: str
@@ -48,29 +49,33 @@ class Owner(NamedTuple):
 
 
 class Opening(NamedTuple):
-    """What a sink is opened with beside its options: the format that it gets, and standard output."""
+    """The surroundings that a sink is opened with beside its options: the format of its documents,
+    and standard output.
+    """
 
     format: Format
     stream: TextIO
 
 
 class Sink(ABC):
-    """A receiver of documents. Each type of sink extends it, and says what differs.
+    """A receiver of documents. Each type of sink extends it and states its differences.
 
-    ``name``: as ``sink.type`` has it; ``title``: for help and pages. ``options``: the dataclass
-    that declares its options, which stand in ``[sink]`` beside ``type``; one that is called
-    ``file_layout`` says how documents are laid out, and one called ``topic`` where records go that
-    name no topic. ``needs``: options that it cannot do without, and what each says.
-    ``takes_records``: it takes the records of a document, not its body. ``takes_several``: it may
-    be sent several documents at once, and each goes out alone; a file or a stream is written in
-    order, by one thread, since its lines would mix and its names depend on luck. ``has_headers``:
-    headers go with each document. ``is_terminal``: it writes where people may look. ``span_kind``:
+    ``name`` is the value of ``sink.type``, ``title`` the name in help and pages. ``options`` is the
+    dataclass that declares the options in ``[sink]`` beside ``type``. An option ``file_layout``
+    selects the layout of documents; an option ``topic`` names the topic of records that name none.
+    ``needs`` maps the options that must be set to their meaning.
+
+    ``takes_records``: the sink reads the records of a document instead of its body.
+    ``takes_several``: ``send`` may be called for several documents at once, and each goes out
+    alone. A file or a stream takes one document after the other from one thread, since parallel
+    lines would mix and names would depend on luck. ``has_headers``: headers go with each document.
+    ``is_terminal``: the sink writes to a place where people may look. ``span_kind`` is
     OpenTelemetry's kind of the span of sending.
 
-    ``send`` raises ReceiverAway when there is no usable answer. What has been answered counts only after ``flush``,
-    which makes it durable and is called before rows are marked; it raises ReceiverAway too. A sink that learns only
-    then that an event is refused for good says so: an event-id and its verdict, error, which takes the place of the
-    answer.
+    ``send`` raises ReceiverAway when there is no usable answer. An answer counts only after
+    ``flush``, which makes it durable and is called before rows are marked; it raises ReceiverAway,
+    too. A sink that learns only at ``flush`` that an event is refused for good returns the event-id
+    with a verdict, error, which replaces the answer.
     """
 
     name: ClassVar[str]
@@ -83,58 +88,66 @@ class Sink(ABC):
     is_terminal: ClassVar[bool] = False
     span_kind: ClassVar[str] = "INTERNAL"
 
-    # --- of the type: what its options say ---
+    # --- class methods: they work on the options alone ---
 
     @classmethod
     def open(cls, options: Any, opening: Opening) -> Sink:
-        """Return the sink of these options. Raises ConfigError. Libraries that take time to load are loaded here."""
+        """Return the sink of these options. Raises ConfigError. Slow libraries are loaded here."""
         return cls()
 
     @classmethod
     def contradictions(cls, options: Any, source_of: Callable[[str], str]) -> Iterator[str]:
-        """Yield what no option can say of itself. ``source_of`` says where the option of a name came from."""
+        """Yield the contradictions between options. ``source_of`` returns the place where the
+        option of a name was set.
+        """
         for name, what in cls.needs.items():
             if getattr(options, name) is None:
                 yield f"{source_of('type')}: {cls.name} needs sink.{name}, {what}"
 
     @classmethod
     def divided_by(cls, options: Any) -> str | None:
-        """Return the option by which bodies are divided, so that each of their lines must be one event; None if they
-        stay whole.
+        """Return the option that divides bodies by events, so that each line must be one event;
+        None if bodies stay whole.
         """
         return None
 
     @classmethod
     def patience(cls, options: Any) -> float:
-        """Return the seconds that a document may be on its way until it counts as not received."""
+        """Return the seconds after which a document without an answer counts as not received."""
         return 30.0
 
     @classmethod  # noqa: B027 - most sinks keep nothing
     def claim(cls, options: Any, owner: Callable[[], Owner], newest_flight: Callable[[int], int]) -> None:
-        """Make the place where documents are kept the owner's before anything is written there. Raises ConfigError.
+        """Make the place of the documents the owner's before anything is written there. Raises
+        ConfigError.
 
-        ``newest_flight`` gives the newest number that the owner has drawn; it is told the latest flight whose documents
-        stand there. A receiver that keeps nothing under these numbers is nobody's.
+        ``newest_flight`` receives the latest flight whose documents are there, and returns the
+        newest number that the owner has drawn. A receiver that keeps nothing under these numbers
+        belongs to nobody.
         """
 
-    # --- of one that is open ---
+    # --- methods of an open sink ---
 
     @abstractmethod
     def send(self, document: Document) -> Answer:
-        """Hand a document over, and return the answer to its events. Raises ReceiverAway."""
+        """Send a document and return the answer to its events. Raises ReceiverAway."""
 
     def flush(self) -> Mapping[str, Verdict] | None:
-        """Make durable what was answered; nothing is kept back here."""
+        """Make durable what was answered. This default does nothing, for a sink that buffers
+        nothing.
+        """
         return None
 
     def close(self) -> None:
-        """Let go of what was opened, and drop what was not flushed; there is nothing of either here."""
+        """Close the resources of the sink and drop unflushed documents. This default has
+        neither.
+        """
         return None  # noqa: RET501 - an empty body would be abstract
 
 
 @contextmanager
 def as_receiver_away(path: Path | str) -> Iterator[None]:
-    """Turn what a system raises that does not write there into ReceiverAway."""
+    """Turn the OSError of a failed write into ReceiverAway."""
     try:
         yield
     except OSError as error:
@@ -143,7 +156,9 @@ def as_receiver_away(path: Path | str) -> Iterator[None]:
 
 
 def open_sink(config: Config, stream: TextIO) -> Sink:
-    """The sink that the configuration names; ``stream`` is standard output. Raises ConfigError."""
+    """Return the sink that the configuration names. ``stream`` is standard output. Raises
+    ConfigError.
+    """
     kind: type[Sink] = sink_named(config.sink.type)
     opening = Opening(format_named(config.format.type), stream)
 
@@ -158,7 +173,7 @@ def open_sink(config: Config, stream: TextIO) -> Sink:
 
 
 def _secret_files(config: Config) -> list[Path]:
-    """The files that hold secrets of ``[sink]``."""
+    """Return the files that contain secrets of ``[sink]``."""
     options = config.sink.options
     references = [
         reference
@@ -174,9 +189,10 @@ def _secret_files(config: Config) -> list[Path]:
 
 
 class _Rotated(Sink):
-    """A sink that is opened anew when a file of its secrets has changed and nothing of the one before is pending.
+    """A sink that is opened again when a file of its secrets has changed and no document is
+    pending.
 
-    ``open_now`` opens it with the secrets of now.
+    ``open_now`` opens the sink with the current secrets.
     """
 
     def __init__(self, open_now: Callable[[], Sink], files: Sequence[Path]) -> None:
@@ -212,7 +228,9 @@ class _Rotated(Sink):
             return self._sink
 
     def _look(self) -> list[tuple[int, int, int] | None]:
-        """What tells whether a file, or where a link leads to, is another one or has been written."""
+        """Return a stamp for each file that changes when the file, or the target of a link, is
+        replaced or written.
+        """
         return [_stamp(file) for file in self._files]
 
 

@@ -1,9 +1,10 @@
 """Documents to files, written under a temporary name, fsynced, renamed (spec/event-log.md 10).
 
-A file is named after its flight and its (first) envelope, both recorded in the in-flight line, so that an envelope
-which is sent again replaces itself. Flight numbers are unique in one log only, so the directory remembers whose it is,
-in a file whose name begins with a dot, which consumers pass over. Another log, or one that was made anew and counts its
-flights from 1 again, would replace documents that nobody has taken yet.
+The name of a file has its flight and its (first) envelope, which the in-flight line records, so
+that an envelope which is sent again replaces itself. Flight numbers are unique in one log only. So
+the directory records its owner in a file whose name begins with a dot, which consumers skip.
+Otherwise another log, or a recreated one that counts its flights from 1 again, would replace
+documents that nobody has read yet.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class FileOptions:
 
 
 class FilesSink(Sink):
-    """Writes documents to files of a directory, in one of two layouts."""
+    """A sink that writes documents to files of a directory, in one of two layouts."""
 
     name = "files"
     title = "files of a directory"
@@ -53,7 +54,9 @@ class FilesSink(Sink):
 
 
 class DocumentFiles(FilesSink):
-    """One file an envelope, ``<flight>-<envelope>`` and an ending."""
+    """A sink that writes each envelope to a file of its own, ``<flight>-<envelope>`` and an
+    ending.
+    """
 
     def __init__(self, directory: Path, ending: str = ".xml") -> None:
         self._directory, self._ending = _prepare(directory), ending
@@ -80,10 +83,12 @@ class DocumentFiles(FilesSink):
 
 
 class LineFiles(FilesSink):
-    """One envelope a line, one file a flight, ``<flight>-<first envelope>`` and an ending.
+    """A sink that writes a line for each envelope and a file for each flight, ``<flight>-<first
+    envelope>`` and an ending.
 
-    A flight that is marked in several parts has a file for each part; each is complete before its rows are marked.
-    A part that could not be written to its end is dropped whole, since its last line may be torn.
+    A flight whose rows are marked in several parts has a file for each part. Each file is complete
+    before its rows are marked. A file that could not be written to its end is dropped, since its
+    last line may be torn.
     """
 
     def __init__(self, directory: Path, ending: str = ".xmll") -> None:
@@ -91,7 +96,7 @@ class LineFiles(FilesSink):
         self._file: BinaryIO | None = None
         self._flight = 0
         self._target = directory
-        self._torn = ""  # why the file was not written to its end
+        self._torn = ""  # the reason why the file was not written to its end, "" = it was
 
     def send(self, document: Document) -> Answer:
         if self._file is not None and document.flight != self._flight:
@@ -122,7 +127,9 @@ class LineFiles(FilesSink):
             sync_path(self._directory)
 
     def close(self) -> None:
-        """Drop what was not flushed: its rows are not marked and its envelopes are sent again."""
+        """Drop unflushed documents: their rows are not marked and their envelopes are sent
+        again.
+        """
         self._torn = ""
         if self._file is not None:
             file, self._file = self._file, None
@@ -137,7 +144,7 @@ def _temporary(target: Path) -> Path:
 
 
 def _prepare(directory: Path) -> Path:
-    """Make the directory and remove what a publisher that was killed left half-written."""
+    """Create the directory and remove half-written files of a killed publisher."""
     try:
         make_directory(directory)
         for leftover in directory.glob(".*.part"):
@@ -147,20 +154,23 @@ def _prepare(directory: Path) -> Path:
     return directory
 
 
-# --- whose a directory is ---------------------------------------------------------------------------------------------
+# --- the owner of a directory
+# -----------------------------------------------------------------------------------------
 
 MARKER: Final = ".eventlog-owner"
 _DOCUMENTS: Final = re.compile(r"(\d{12,})-\d{6,}\.(?:xmll?|jsonl?)")
-"""Names of documents: ``stem`` and an ending."""
+"""The names of documents: ``stem`` and an ending."""
 
 
 def claim(directory: Path, owner: Owner, newest_flight: Callable[[int], int]) -> None:
-    """Make the directory the owner's, durably, before anything is written there; it is made if it is not there.
+    """Make the directory the owner's, durably, before anything is written there. A missing
+    directory is created.
 
-    ``newest_flight``: the newest number that the owner has given, asked only if the directory holds documents; it is
-    told the latest flight of these, and a log that was put back draws numbers until they lie beyond it. A directory
-    without a marker is taken over, unless its documents are of flights that the owner has not had. Raises ConfigError
-    for such a directory, for another's, and for one that cannot be written.
+    ``newest_flight`` is called only if the directory has documents. It receives the latest flight
+    of them and returns the newest number that the owner has drawn; a restored log draws numbers
+    until they are beyond it. A directory without a marker becomes the owner's, unless its documents
+    have flights that the owner has not drawn yet. Raises ConfigError for such a directory, for a
+    directory of another owner, and for one that cannot be written.
     """
     try:
         make_directory(directory)
@@ -169,7 +179,7 @@ def claim(directory: Path, owner: Owner, newest_flight: Callable[[int], int]) ->
             _refuse_later_flights(directory, owner, newest_flight)
         if marked is None:
             _write(directory, owner)
-            marked = _read(directory) or owner  # another's, if that was faster
+            marked = _read(directory) or owner  # another owner's, if that one was faster
     except OSError as error:
         raise unwritable(directory, error) from error
     if marked.identity != owner.identity:
@@ -192,7 +202,7 @@ def _refuse_later_flights(directory: Path, owner: Owner, newest_flight: Callable
 
 
 def _read(directory: Path) -> Owner | None:
-    """Whose the directory is, None = it is not known."""
+    """Return the owner of the directory, None if the directory has no marker."""
     path = directory / MARKER
     try:
         content = json.loads(path.read_bytes())
@@ -213,7 +223,7 @@ def _write(directory: Path, owner: Owner) -> None:
         file.write(json.dumps(owner._asdict(), ensure_ascii=False).encode() + b"\n")
         sync_file(file)
     try:
-        os.link(temporary, marker)  # which, unlike a rename, never replaces the marker of one that was faster
+        os.link(temporary, marker)  # unlike a rename, a link never replaces the marker of a faster process
     except FileExistsError:
         temporary.unlink()
     except OSError:  # a file system without links
@@ -224,12 +234,12 @@ def _write(directory: Path, owner: Owner) -> None:
 
 
 def stem(flight: int, envelope: int) -> str:
-    """The name of a document without its ending: names sort as their numbers do."""
+    """Return the name of a document without its ending. Names sort as their numbers do."""
     return f"{flight:012d}-{envelope:06d}"
 
 
 def make_directory(directory: Path) -> None:
-    """Make a directory and those above it that are not there, durably. Raises OSError."""
+    """Create a directory and its missing parents, durably. Raises OSError."""
     if not directory.parent.exists():
         make_directory(directory.parent)
     if not directory.is_dir():
@@ -238,5 +248,5 @@ def make_directory(directory: Path) -> None:
 
 
 def unwritable(directory: Path, error: OSError) -> ConfigError:
-    """A directory that the sink cannot use."""
+    """Return the error for a directory that the sink cannot use."""
     return ConfigError(f"sink directory {directory}: {error.strerror}; name one that can be written")

@@ -1,11 +1,12 @@
-"""Documents by HTTP POST, and what the response says of their events (spec/event-log.md 8.4, spec/xds.md 7).
+"""Documents by HTTP POST, and the answers of the receiver (spec/event-log.md 8.4, spec/xds.md 7).
 
-The answer is read from an XDS document, from the status alone, or from JSON with a result an event. What is none of
-these means that the receiver is away: no connection, a time-out, a body that is cut off or too large, any status that
-is no verdict on events (redirects are not followed).
+The answer is read from an XDS document, from the status alone, or from JSON with a result for each
+event. Any other response means that the receiver is away: no connection, a time-out, a body that is
+cut off or too large, any status that is no verdict on events (redirects are not followed).
 
-No ``Idempotency-Key`` is sent: an envelope is sent again under its old numbers with what is left of its events, and a
-gateway that knows the key would repeat its old answer. The key is the event-id (spec/event-log.md 7.4).
+No ``Idempotency-Key`` is sent: an envelope is sent again under its old numbers with its remaining
+events, and a gateway that knows the key would repeat its old answer. The key is the event-id
+(spec/event-log.md 7.4).
 """
 
 from __future__ import annotations
@@ -39,13 +40,15 @@ if TYPE_CHECKING:
     from eventlog.transport.http import Response
 
 _ACCEPT: Final = {"xds": "application/xml", "status": "*/*", "json": "application/json"}
-"""What is accepted as the body of a response, by the form of the answer."""
+"""The ``Accept`` header by the kind of answer."""
 
 _BUSY: Final = (429, 503)
-"""Statuses that ask for a retry, in every form: nothing of the envelope was looked at."""
+"""Statuses that ask for a retry with every kind of answer: the receiver has read nothing of the
+envelope.
+"""
 
 _REFUSED: Final = (400, 409, 413, 422)
-"""Statuses that refuse something of the envelope without saying what."""
+"""Statuses that refuse a part of the envelope without naming it."""
 
 _GONE: Final = 410
 
@@ -97,9 +100,9 @@ class HttpOptions:
 
 
 class HttpSink(Sink):
-    """Posts documents to one URL. ``send`` may be called from several threads.
+    """A sink that posts documents to one URL. ``send`` may be called from several threads.
 
-    A document may come twice, its events under the same event-ids (spec/event-log.md 12).
+    A document may be sent twice, with the same event-ids (spec/event-log.md 12).
     """
 
     name = "http"
@@ -119,8 +122,10 @@ class HttpSink(Sink):
         return options.timeout
 
     def __init__(self, settings: HttpOptions, answer: str = "xds") -> None:
-        """``answer``: where the answer stands, as ``sink.answer`` has it. Raises ConfigError."""
-        # Here, since they bring TLS, which takes longer to load than a configuration.
+        """Open the client. ``answer`` is the kind of answer, as in ``sink.answer``. Raises
+        ConfigError.
+        """
+        # A late import, since these modules load TLS, which takes longer than a configuration.
         from eventlog.transport.http import HttpClient, HttpFailed
 
         assert settings.url is not None
@@ -145,7 +150,9 @@ class HttpSink(Sink):
         )
 
     def send(self, document: Document) -> Answer:
-        """Post one document and read the answer to its events. Raises ReceiverAway, with what came and from where."""
+        """Post one document and read the answer to its events. Raises ReceiverAway, with what came
+        and from where.
+        """
         body = document.body
         headers = {
             **self._headers,
@@ -171,7 +178,7 @@ class HttpSink(Sink):
         self._client.close()
 
     def _answer(self, response: Response, event_ids: Collection[str]) -> Answer:
-        """What a response says. Raises ReceiverAway if it says nothing."""
+        """Return the answer in a response. Raises ReceiverAway for a response without one."""
         status, headers, body = response
         if 200 <= status <= 299:
             if self._form == "status":
@@ -198,13 +205,15 @@ class HttpSink(Sink):
         raise ReceiverAway(why, "; ".join([in_short, *filter(None, [_ADVICE.get(status)])]))
 
     def _refusal(self, response: Response, in_short: str) -> str:
-        """What a status other than 2xx says, on one line, begun with ``in_short``."""
+        """Return the reason in a response with a status other than 2xx, on one line that begins
+        with ``in_short``.
+        """
         status, headers, body = response
         clean = self._client.clean
         parts = [in_short]
         if 300 <= status <= 399:
             location = clean(headers.get("Location", ""))
-            place = re.sub("(?<=//)[^/]*@", "", re.split("[?#]", location)[0])  # the rest may hold secrets
+            place = re.sub("(?<=//)[^/]*@", "", re.split("[?#]", location)[0])  # the rest may contain secrets
             parts.append(f"redirects are not followed, sink.url is to name the place itself: {place}")
         if status in _ADVICE:
             parts.append(_ADVICE[status])
@@ -219,11 +228,12 @@ class HttpSink(Sink):
 
 
 def read_results(body: bytes, event_ids: Collection[str], clean: Callable[[str], str]) -> Answer:
-    """The answer ``{"results": [{"event_id": "7", "status": "retry", "message": "..."}]}`` to ``event_ids``.
+    """Parse the answer ``{"results": [{"event_id": "7", "status": "retry", "message": "..."}]}`` to
+    ``event_ids``.
 
-    The words of ``status`` are those of an XDS answer, and mean the same; an event without a result is a success.
-    ``clean`` makes a message fit for logs and tables: JSON may hold any character. Raises ReceiverAway if this is no
-    such answer.
+    ``status`` has the same words and meanings as in an XDS answer; an event without a result is a
+    success. ``clean`` removes characters from a message that logs and tables cannot hold: JSON may
+    have any character. Raises ReceiverAway for another text.
     """
     try:
         answer = json.loads(body)
@@ -240,7 +250,7 @@ _NEEDED: Final = '{"results": [{"event_id": ..., "status": ...}]} needed'
 
 
 def _no_answer(why: str) -> ReceiverAway:
-    """The error of an answer that says nothing; it quotes none of it."""
+    """Return the error of an unusable answer, without a quotation from it."""
     return ReceiverAway(why, why)
 
 
@@ -259,9 +269,10 @@ def _results(results: list[object], clean: Callable[[str], str]) -> Iterator[tup
 
 
 def retry_after(headers: Message) -> float | None:
-    """The seconds of ``Retry-After``, a number of them or a date (RFC 9110 10.2.3); None if there is none.
+    """Return the seconds of ``Retry-After``, which is a number or a date (RFC 9110 10.2.3); None
+    without the header.
 
-    A date is measured by the receiver's own clock, if it tells that (``Date``).
+    A date is compared with the receiver's own clock if the response has a ``Date``.
     """
     text = (headers.get("Retry-After") or "").strip()
     if re.fullmatch("[0-9]{1,9}", text):
@@ -290,11 +301,12 @@ _KEY_BYTES: Final = (24, 64)
 
 
 def _signature(keys: Sequence[bytes], document: Document, body: bytes) -> dict[str, str]:
-    """The headers of Standard Webhooks 1.0.0: ``{webhook-id}.{webhook-timestamp}.{body}`` is signed, by each key.
+    """Return the headers of Standard Webhooks 1.0.0: each key signs
+    ``{webhook-id}.{webhook-timestamp}.{body}``.
 
-    The body is signed as it is before compression, as receivers' frameworks give it to them. The id is of the events
-    and of what is said of them: what is left of an envelope is another message, since a receiver may skip a
-    message that it knows.
+    The body is signed before compression, as the frameworks of receivers hand it over. The id
+    covers the event-ids and the body: the rest of an envelope is another message, since a receiver
+    may skip a message that it knows.
     """
     whose = ",".join(document.event_ids) or str(document.flight)
     digest = hashlib.sha256(f"{whose}\n".encode() + body).digest()
@@ -310,7 +322,9 @@ def _signature(keys: Sequence[bytes], document: Document, body: bytes) -> dict[s
 
 
 def _signing_keys(secret: str | None) -> tuple[bytes, ...]:
-    """The keys of ``EVENTLOG_SINK_SIGNING_SECRET``. Raises ConfigError, which shows none."""
+    """Return the keys in ``EVENTLOG_SINK_SIGNING_SECRET``. Raises ConfigError, which shows no
+    key.
+    """
     keys = []
     for text in [] if secret is None else secret.split() or [""]:
         encoded = text.removeprefix("whsec_")
@@ -330,7 +344,7 @@ def _signing_keys(secret: str | None) -> tuple[bytes, ...]:
 
 
 def _secret_headers(references: Mapping[str, str]) -> dict[str, str]:
-    """The headers that ``sink.secret_headers`` leads to. Raises ConfigError."""
+    """Return the headers that ``sink.secret_headers`` refers to. Raises ConfigError."""
     headers = {}
     for name, reference in references.items():
         source = f"sink.secret_headers, {name}"
@@ -341,7 +355,9 @@ def _secret_headers(references: Mapping[str, str]) -> dict[str, str]:
 
 
 def _credentials(token: str | None, user: str | None, password: str | None) -> tuple[dict[str, str], tuple[str, ...]]:
-    """The Authorization header, and what of it is never shown. Raises ConfigError, which shows none either."""
+    """Return the Authorization header, and the texts in it that are never shown. Raises
+    ConfigError, which shows none of them either.
+    """
     if token is not None:
         if user is not None or password is not None:
             raise ConfigError("EVENTLOG_SINK_TOKEN excludes EVENTLOG_SINK_USER and EVENTLOG_SINK_PASSWORD; keep one")

@@ -1,8 +1,10 @@
-"""Documents to Kafka topics, acknowledged by the brokers before rows are marked (spec/event-log.md 8.4).
+"""Documents to Kafka topics, acknowledged by the brokers before rows are marked (spec/event-log.md
+8.4).
 
-XDS: a record an event, an envelope of its own, the key its association. Formats of numbered records bring their own.
-A record that Kafka refuses for what it is (too large) is an error of its event; whatever else goes wrong means that
-the receiver is away: nothing of what was not flushed is marked, and all of it is sent again.
+Each XDS event is a record: an envelope of its own, with the association as its key. Formats of
+numbered records make their own records. A record that Kafka refuses for its content (it is too
+large) is an error of its event. Any other failure means that the receiver is away: rows of
+unflushed records stay unmarked, and all of these records are sent again.
 """
 
 from __future__ import annotations
@@ -26,11 +28,13 @@ from eventlog.model import Answer, Document, KafkaRecord, Level, Verdict
 from eventlog.publisher.sinks import TIMEOUT, Opening, Sink
 
 _DEFAULT_TOPIC: Final = "eventlog"
-"""Where XDS documents go if no topic is named."""
+"""The topic of XDS documents if none is named."""
 
 
 _LEAST_TIMEOUT: Final = 2.0
-"""Seconds. An idempotent producer that asks the brokers a second time for its number has waited for one by then."""
+"""The shortest timeout in seconds. An idempotent producer that asks the brokers a second time for
+its number has received one by then.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +53,12 @@ class KafkaSinkOptions:
 
 
 class KafkaSink(Sink):
-    """Sends records with an idempotent producer; ``flush`` waits for them all at once.
+    """A sink that sends records with an idempotent producer; ``flush`` waits for all of them at
+    once.
 
-    ``brokers``: ``host:port``, comma-separated. ``topic``: that of XDS documents. ``timeout``: seconds for a record to
-    be acknowledged. ``properties``: settings of librdkafka, secrets among them. Raises ConfigError.
+    ``brokers`` is ``host:port``, comma-separated. ``topic`` is the topic of XDS documents.
+    ``timeout`` is the seconds until a record must be acknowledged. ``properties`` are settings of
+    librdkafka, secrets among them. Raises ConfigError.
     """
 
     name = "kafka"
@@ -90,20 +96,22 @@ class KafkaSink(Sink):
         properties: Mapping[str, Any] | None = None,
         timeout: float = TIMEOUT.default,
     ) -> None:
-        # Here, since it brings librdkafka, which takes longer to load than a configuration.
+        # A late import: the module loads librdkafka, which takes longer than a configuration.
         from eventlog.transport import kafka
 
         self._kafka = kafka
         self._transmitter = kafka.Transmitter(brokers, properties, timeout)
         self._topic = topic
-        self._sent: list[tuple[str, KafkaRecord]] = []  # event-id and record, since the last flush, in order
-        self._has_answered = False  # since the last flush
-        self._away = ""  # why records are lost that have been answered since the last flush, if they are
+        self._sent: list[tuple[str, KafkaRecord]] = []  # pairs of event-id and record since the last flush, in order
+        self._has_answered = False  # True once ``send`` has answered since the last flush
+        self._away = ""  # the reason why records answered since the last flush are lost, "" = they are not
 
     def send(self, document: Document) -> Answer:
-        """Hand the records over. The answer names events that are refused at once; the rest counts with ``flush``.
+        """Send the records. The answer names the events that are refused at once; the others count
+        with ``flush``.
 
-        Raises ReceiverAway: then what was answered since the last flush is lost too, and that flush raises it again.
+        Raises ReceiverAway. Everything answered since the last flush is lost then, and the next
+        flush raises it again.
         """
         if self._away:
             raise _lost(self._away)
@@ -129,7 +137,9 @@ class KafkaSink(Sink):
         return Answer(refused, is_pending=True)
 
     def flush(self) -> dict[str, Verdict]:
-        """Wait for the brokers. Verdicts of events whose records they refuse. Raises ReceiverAway."""
+        """Wait for the brokers and return the verdicts on events whose records they refuse. Raises
+        ReceiverAway.
+        """
         sent, self._sent = self._sent, []
         away_since, self._away, self._has_answered = self._away, "", False
         if away_since:
@@ -141,14 +151,16 @@ class KafkaSink(Sink):
             raise _lost(str(away)) from None
 
     def close(self) -> None:
-        """Drop what was not flushed: its rows are not marked and its events are sent again."""
+        """Drop unflushed records: their rows are not marked and their events are sent again."""
         self._sent = []
         self._transmitter.close()
 
     def _one_by_one(self, sent: list[tuple[str, KafkaRecord]]) -> dict[str, Verdict]:
-        """Send records again, each alone, from the first that was refused: brokers refuse a batch whole.
+        """Send records again, one at a time, from the first refused one on: brokers refuse a whole
+        batch.
 
-        Those behind it that had come through come again, so that they are not overtaken by the ones before them.
+        Records behind it that the brokers accepted are sent again, so that the earlier ones do not
+        overtake them.
         """
         verdicts: dict[str, Verdict] = {}
         for event_id, record in sent:
@@ -158,12 +170,12 @@ class KafkaSink(Sink):
         return verdicts
 
     def _records(self, document: Document) -> list[tuple[str, tuple[KafkaRecord, ...] | Verdict]]:
-        """The records of each event, or why there are none."""
-        if not document.event_ids:  # a heartbeat, which not every format has
+        """Return the records of each event, or the verdict why it has none."""
+        if not document.event_ids:  # a heartbeat, which some formats have
             return [("", (KafkaRecord(self._topic, None, line),)) for line in document.body.split(b"\n")[:-1]]
         return list(zip(document.event_ids, document.records, strict=True))
 
 
 def _lost(why: str) -> ReceiverAway:
-    """The error of records that no broker has taken. The words are the client's own, and quote no record."""
+    """Return the error of lost records. The message is the client's own and quotes no record."""
     return ReceiverAway(why, why)

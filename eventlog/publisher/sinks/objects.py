@@ -1,10 +1,11 @@
-"""Documents to an object store, an object a flight, by Apache Arrow (extra ``objects``): S3 and what speaks its
-protocol, Google Cloud Storage, Azure (spec/event-log.md 10).
+"""Documents to an object store, one object for each flight, by Apache Arrow (extra ``objects``): S3
+and compatible stores, Google Cloud Storage, Azure (spec/event-log.md 10).
 
-An object appears when all of it has come, or not at all. It is named as files are, after its flight and its first
-envelope, so that an envelope which is sent again replaces itself. What a flight has said is kept in memory until it is
-put: a store takes no part of an object. A state object beside the documents says whose they are, how far flights have
-come, and which flight began which day: a flight that is sent again on another day keeps its own.
+An object appears complete or not at all. Its name has its flight and its first envelope, as the
+name of a file has, so that an envelope which is sent again replaces itself. The documents of a
+flight stay in memory until they are put, since a store accepts no part of an object. A state object
+beside the documents names their owner, the newest flight, and the flight that began each day: a
+flight that is sent again on another day keeps its day.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
 STATE: Final = "_eventlog.json"
-"""The name of the state object. Readers of tables pass over names that begin with an underscore."""
+"""The name of the state object. Readers of tables skip names that begin with an underscore."""
 
 _AHEAD: Final = 100
-"""Flights that the state is written ahead of, so that it need not be written for each."""
+"""The number of flights that the state is ahead, so that most flights need no write of it."""
 _DAYS_KEPT: Final = 30
 _BY: Final = ("class", "day")
 _HAS_KEYS: Final = re.compile("://[^/]*@|[?&][^=&]*(?:key|secret|token|password|sig|sas)", re.IGNORECASE)
@@ -78,7 +79,7 @@ class ObjectOptions:
 
 
 class ObjectsSink(Sink):
-    """Puts the documents of a flight as one object, or as one for each class."""
+    """A sink that puts the documents of a flight as one object, or as one for each class."""
 
     name = "objects"
     title = "objects of a store such as S3"
@@ -116,7 +117,7 @@ class ObjectsSink(Sink):
         state = store.state()
         if state is None:
             store.write_state({"identity": mine.identity, "name": mine.name, "flight": 0, "days": []}, at_start=True)
-            state = store.state() or {}  # another's, if that was faster
+            state = store.state() or {}  # another owner's, if that one was faster
         if state.get("identity") != mine.identity:
             raise ConfigError(
                 f"sink location {store.location} is that of {state.get('name')}, not of {mine.name}: their objects "
@@ -133,12 +134,14 @@ class ObjectsSink(Sink):
     def __init__(self, store: _Store, partition_by: tuple[str, ...], ending: str) -> None:
         self._store, self._by, self._ending = store, partition_by, ending
         self._flight = 0
-        self._parts: dict[str, tuple[int, list[bytes]]] = {}  # by class: the first envelope, and what it says
-        self._state: dict[str, Any] | None = None  # as it is in the store, None = not read yet
+        self._parts: dict[str, tuple[int, list[bytes]]] = {}  # by class: the first envelope, and the bodies
+        self._state: dict[str, Any] | None = None  # the state in the store, None = not read yet
         self._newest = 0  # the newest flight that has been put since the sink was opened
 
     def send(self, document: Document) -> Answer:
-        """Keep a document until its flight is put. Raises ReceiverAway, of an earlier flight that is put now."""
+        """Buffer a document until its flight is put. Raises ReceiverAway for an earlier flight that
+        is put now.
+        """
         if self._parts and document.flight != self._flight:
             self.flush()
         self._flight = document.flight
@@ -147,7 +150,7 @@ class ObjectsSink(Sink):
         return Answer(is_pending=True)
 
     def flush(self) -> None:
-        """Put what has been sent. Raises ReceiverAway: then all of it is to be sent again."""
+        """Put the buffered documents. Raises ReceiverAway: all of them must be sent again then."""
         parts, self._parts = self._parts, {}
         if not parts:
             return
@@ -157,11 +160,15 @@ class ObjectsSink(Sink):
         self._newest = max(self._newest, self._flight)
 
     def close(self) -> None:
-        """Drop what was not flushed: its rows are not marked and its envelopes are sent again."""
+        """Drop unflushed documents: their rows are not marked and their envelopes are sent
+        again.
+        """
         self._parts = {}
 
     def _bodies(self, document: Document) -> Iterator[tuple[str, bytes]]:
-        """What a document says of each class; of all together if objects are not divided by them."""
+        """Yield the part of a document for each class, or the whole body under "" if objects are
+        not divided by class.
+        """
         body = document.body
         if not body:
             return
@@ -186,18 +193,19 @@ class ObjectsSink(Sink):
             yield class_name, b"".join(line for line, one in zip(lines, classes, strict=True) if one == class_name)
 
     def _name(self, class_name: str, envelope: int) -> str:
-        """The name of an object: folders, flight, first envelope, ending."""
+        """Return the name of an object: folders, flight, first envelope, ending."""
         days = () if self._state is None else self._state["days"]
         day = next((day for first, day in reversed(days) if first <= self._flight), "")
         folders = {"class": f"class={quote(class_name, safe='')}/", "day": f"day={day}/"}
         return f"{''.join(folders[name] for name in self._by)}{stem(self._flight, envelope)}{self._ending}"
 
     def _settle_state(self, parts: Iterable[tuple[str, int]]) -> None:
-        """Write the state ahead of flights, and for each day before the first flight that is put on it.
+        """Write the state ahead of flights, and for each day before the first flight that is put on
+        it.
 
-        ``parts``: class and first envelope of each object that is about to be put. The first flight after a start may
-        have been put before the end of the last process: if an object of it is there, it keeps its day. Raises
-        ReceiverAway.
+        ``parts`` has the class and the first envelope of each object that is about to be put. After
+        a start the last process may already have put the first flight. If an object of this flight
+        exists, the flight keeps its day. Raises ReceiverAway.
         """
         if self._state is None:
             self._state = self._store.state(is_open=True) or {"flight": 0, "days": []}
@@ -222,7 +230,7 @@ class _Store:
         self.location = options.location
         self._secrets = [one for one in (options.access_key, options.secret_key, options.session_token) if one]
         try:
-            # Here, since Arrow takes half a second to load.
+            # A late import, since Arrow takes half a second to load.
             from pyarrow import fs
         except ModuleNotFoundError:
             raise ConfigError("sink objects needs the package pyarrow; install eventlog-publisher[objects]") from None
@@ -247,7 +255,7 @@ class _Store:
             raise ConfigError(f"sink.location {self.location} is no object store: sink type files writes files")
 
     def put(self, name: str, content: bytes) -> None:
-        """Put an object, in place of one of this name. Raises ReceiverAway."""
+        """Put an object and replace one of this name. Raises ReceiverAway."""
         try:
             self._write(name, content)
         except (OSError, ValueError) as error:
@@ -265,8 +273,8 @@ class _Store:
             raise ReceiverAway(why, why) from None
 
     def state(self, *, is_open: bool = False) -> dict[str, Any] | None:
-        """Return the state of the location, None if there is none. Raises ConfigError; of a store that cannot be read
-        ReceiverAway once the sink is open.
+        """Return the state of the location, None if it has none. Raises ConfigError; for an
+        unreadable store ReceiverAway once the sink is open.
         """
         with self._refused("cannot be read", ReceiverAway if is_open else ConfigError):
             try:
@@ -305,7 +313,7 @@ class _Store:
             raise kind(f"sink location {self.location} {what}: {self._clean(error)}") from None
 
     def _clean(self, error: Exception) -> str:
-        """The words of an error on one line, without secrets, with what there is to do."""
+        """Return the message of an error on one line, without secrets, and with advice."""
         text = " ".join(str(error).split())
         for secret in self._secrets:
             text = text.replace(secret, "***")
@@ -319,4 +327,4 @@ _ADVICE: Final = {
     "NO_SUCH_BUCKET|Path does not exist": "there is no such bucket: see sink.location",
     "NETWORK_CONNECTION|curlCode|Could not connect": "the store cannot be reached: see sink.endpoint",
 }
-"""What there is to do about an error of the store, by its words."""
+"""Advice for errors of the store, by a pattern of their messages."""

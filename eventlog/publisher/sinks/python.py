@@ -1,4 +1,4 @@
-"""Documents to a Python function of the user's: ``module:function`` (spec/event-log.md 8.4)."""
+"""Documents to a Python function of the user, ``module:function`` (spec/event-log.md 8.4)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from eventlog.model import Answer, Document, Event
 from eventlog.publisher.sinks import FILE_LAYOUT, Opening, Sink
 
 Receive = Callable[[bytes, Sequence[Event]], str | bytes | Answer | None]
-"""Takes the bytes of a document and its events. Returns None (success for all), an XDS answer (spec/xds.md 7) or an
-Answer.
+"""A function that receives the bytes of a document and its events. It returns None (success for
+all), an XDS answer (spec/xds.md 7) or an Answer.
 
-Raises what it likes if it could not receive the document. With ``concurrency`` > 1 it is called from several threads.
+It may raise any exception if it could not receive the document. With ``concurrency`` > 1 several
+threads call it.
 """
 
 
@@ -35,7 +36,9 @@ class FunctionOptions:
 
 
 class CallableSink(Sink):
-    """Calls a function with each document. ``target`` is its name in messages."""
+    """A sink that calls a function with each document. ``target`` is the function's name in
+    messages.
+    """
 
     name = "python"
     title = "a function of Python"
@@ -52,7 +55,9 @@ class CallableSink(Sink):
         return load_callable(options.function, Path.cwd())
 
     def send(self, document: Document) -> Answer:
-        """The function's answer. Raises ReceiverAway if the function raises, or returns something else."""
+        """Return the function's answer. Raises ReceiverAway if the function raises or returns
+        another type.
+        """
         try:
             answer = self.receive(document.body, document.events)
         except ReceiverAway:
@@ -77,15 +82,16 @@ class CallableSink(Sink):
 
 
 def load_callable(target: str, directory: Path | None = None) -> CallableSink:
-    """The sink of ``module:function``. Raises as ``load_function``."""
+    """Return the sink of ``module:function``. Raises the errors of ``load_function``."""
     return CallableSink(load_function(target, "sink.function", directory), target)
 
 
 def load_function(target: str, option: str, directory: Path | None = None) -> Any:
-    """The function ``module:function`` of an option; behind the colon may be dots (``module:object.method``).
+    """Import the function ``module:function`` that an option names. Dots may follow the colon
+    (``module:object.method``).
 
-    ``directory`` is searched for the module after the places where Python looks. Raises ConfigError if there is no
-    such module, it cannot be imported, or what it names cannot be called.
+    ``directory`` is searched for the module after Python's own search path. Raises ConfigError if
+    the module is missing or cannot be imported, or if the object cannot be called.
     """
     module_name, colon, path = target.partition(":")
     if not colon or not all(part.isidentifier() for part in [*module_name.split("."), *path.split(".")]):
@@ -112,7 +118,8 @@ def _import(what: str, name: str, directory: Path | None) -> object:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        # Only if the module itself, or a package it is in, is missing: not what it imports.
+        # The missing name decides: the module itself, or a package that contains it, is an error of
+        # the option; a module that it imports is an error of its own.
         if error.name is not None and f"{name}.".startswith(f"{error.name}."):
             places = "installed" if directory is None else f"installed nor in {directory}"
             negation = "not" if directory is None else "neither"
@@ -123,7 +130,7 @@ def _import(what: str, name: str, directory: Path | None) -> object:
 
 
 def _described(error: BaseException) -> str:
-    """Type, message and the place in the user's code where it was raised."""
+    """Return the type, the message and the place in the user's code that raised the error."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     ours = last.filename in (__file__, importlib.__file__) or last.filename.startswith("<frozen ")
     place = "" if ours else f" ({last.filename}, line {last.lineno})"

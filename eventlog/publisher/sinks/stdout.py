@@ -18,7 +18,9 @@ class StreamOptions:
 
 
 class StreamSink(Sink):
-    """Writes documents to a text stream of the caller's; every event counts as success once it is flushed."""
+    """A sink that writes documents to the caller's text stream. Every event is a success once it is
+    flushed.
+    """
 
     name = "stdout"
     title = "standard output"
@@ -34,7 +36,8 @@ class StreamSink(Sink):
 
     def send(self, document: Document) -> Answer:
         with as_receiver_away("standard output"):
-            # The form of files does not end its last line; the next document is to begin one.
+            # The body of file_layout "documents" has no end of line; the next document must begin a
+            # line.
             body = document.body if document.body.endswith(b"\n") else document.body + b"\n"
             binary = getattr(self._stream, "buffer", None)
             if binary is None:
