@@ -1,6 +1,8 @@
-"""The monitor of a publisher or a backlog job: metrics, health, a status page (``[monitor]``, extra ``monitor``).
+"""The monitor of a publisher or a backlog job: metrics, health, a status page (``[monitor]``, extra
+``monitor``).
 
-What serves it is loaded when it is asked for: the status of a publisher has the same shape for the command line.
+The server's modules are loaded only when a monitor starts. The status of a publisher has the same
+shape on the command line, which needs no server.
 """
 
 from __future__ import annotations
@@ -20,15 +22,18 @@ if TYPE_CHECKING:
     from eventlog.publisher.monitor.activity import JobActivity
 
 _JOB_PATIENCE: Final = 900.0
-"""Seconds that a job may show no progress: a part of the log is read as a whole, and a cluster may be busy."""
+"""Seconds that a job may show no progress: it reads a part of the log as a whole, and a cluster may
+be busy.
+"""
 
 
 @contextmanager
 def monitoring(config: Config, listen: str, counters: Counters, compare: Compare) -> Iterator[Observer]:
-    """Serve the monitor at ``listen`` while the block runs; gives who is to be told of the publisher's work.
+    """Serve the monitor at ``listen`` while the block runs, and yield the observer of the
+    publisher's work.
 
-    ``compare`` as of ``Questions``. Raises ConfigError if the extra is missing, or if others could look without a
-    token.
+    ``compare`` as in ``Questions``. Raises ConfigError if the extra is missing, or if other
+    machines could look without a token.
     """
     settings, name = config.monitor, config.publication
     with _extra():
@@ -56,7 +61,9 @@ def monitoring(config: Config, listen: str, counters: Counters, compare: Compare
 def monitoring_job(
     config: Config, listen: str, directory: str, format_name: str, compare: Compare
 ) -> Iterator[JobActivity]:
-    """As ``monitoring``, of a backlog job that writes files of the format ``format_name`` to ``directory``."""
+    """Serve the monitor of a backlog job that writes files of the format ``format_name`` to
+    ``directory``; else like ``monitoring``.
+    """
     settings, name = config.monitor, config.publication
     with _extra():
         from eventlog.publisher.monitor.activity import JobActivity

@@ -1,8 +1,8 @@
-"""What a running publisher, or a backlog job, is doing and has done, for whoever looks at it from another thread.
+"""The state and the history of a running publisher or backlog job, for readers in other threads.
 
-The publisher writes here as it works, and a job is asked for its stage and how far it is; the server reads. Single
-fields are replaced, never changed in place, and lists are bounded, so that a reader needs the lock only for what is
-collected between two samples.
+The publisher writes here as it works; a job is asked for its stage and its progress; the server
+reads. Single fields are replaced, never changed in place, and lists are bounded. So a reader needs
+the lock only for the values that are collected between two samples.
 """
 
 from __future__ import annotations
@@ -23,23 +23,27 @@ from eventlog.publisher.flight import FlightInfo
 from eventlog.publisher.observer import QUEUE_CAP, Doing, Looked, Observer, WaitFor, event_age
 
 HISTORY_SECONDS: Final = 3600
-"""How far back the curves of the status page go."""
+"""The time that the curves of the status page cover."""
 _SENT_KEPT: Final = 200
-"""Envelopes that ``eventlog tail`` and the page can show."""
+"""The envelopes that ``eventlog tail`` and the page can show."""
 _NOTED_EVENTS: Final = 50_000
-"""Events of the envelopes whose answers are kept since they are not success; the newest, if there are more."""
+"""The most events of the envelopes whose answers are kept because they are not success; the newest
+stay.
+"""
 _TIMES_KEPT: Final = 10_000
-"""Times of envelopes between two samples of which the median is taken; the newest, if there are more."""
+"""The most times of envelopes between two samples, for their median; the newest stay."""
 _LOOKS_SHARE: Final = 100.0
-"""A look that takes long comes seldom: its time, so many times over, passes before the next one."""
+"""The pause after a look is at least this many times the duration of the look, so that slow looks
+are rare.
+"""
 _FIRST_CAP: Final = 10_000
-"""Rows N that the first look counts at most: it comes before anything is sent."""
+"""The most rows N that the first look counts, since it comes before anything is sent."""
 
 
 class State(NamedTuple):
-    """What the publisher does. ``since`` and ``until`` are on the monotonic clock.
+    """The state of the publisher. ``since`` and ``until`` are on the monotonic clock.
 
-    ``in_short``: the reason without words of the receiver; empty if there is no such text.
+    ``in_short`` is the reason without words of the receiver, empty if there is no such text.
     """
 
     doing: Doing
@@ -50,9 +54,10 @@ class State(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """A point of the curves. ``at`` in seconds since 1970; rates are of the time since the sample before.
+    """A point of the curves. ``at`` is in seconds since 1970; rates cover the time since the
+    previous sample.
 
-    ``envelope_median`` and ``envelope_99`` in seconds, None if no envelope was answered.
+    ``envelope_median`` and ``envelope_99`` are in seconds, None if no envelope was answered.
     """
 
     at: float
@@ -65,10 +70,11 @@ class Sample(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """An envelope that was answered. ``at`` in seconds since 1970; ``seconds`` until its answer.
+    """An envelope that was answered. ``at`` is in seconds since 1970, ``seconds`` the time until
+    its answer.
 
-    ``first_id``, ``last_id``: event-ids of its first and its last event. ``level``: the worst that was answered, and
-    ``reason`` the receiver's words for it.
+    ``first_id`` and ``last_id`` are the event-ids of its first and its last event. ``level`` is the
+    worst level in the answer, and ``reason`` the receiver's message with it.
     """
 
     at: float
@@ -83,7 +89,7 @@ class Sent(NamedTuple):
 
 
 class Histogram:
-    """How many times lay below each bound, as OpenMetrics has it."""
+    """The number of times up to each bound, as in OpenMetrics."""
 
     __slots__ = ("bounds", "counts", "total")
 
@@ -97,7 +103,7 @@ class Histogram:
         self.total += seconds
 
     def buckets(self) -> list[tuple[str, float]]:
-        """The bounds with the number of times up to each, ``+Inf`` last."""
+        """Return the bounds with the number of times up to each, ``+Inf`` last."""
         reached, buckets = 0, []
         for bound, count in zip((*self.bounds, float("inf")), self.counts, strict=True):
             reached += count
@@ -110,11 +116,12 @@ _LONG: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60
 
 
 class Monitored(ABC):
-    """What the monitor watches: a publisher, or a job.
+    """A process that the monitor watches: a publisher, or a job.
 
-    ``interval``: seconds between samples, of which ``history`` is made; ``patience``: seconds within which whoever
-    makes any progress says so. ``clock`` and ``wall`` are the monotonic clock and the time since 1970. ``is_ready``:
-    what is worked on is there.
+    ``interval`` is the seconds between the samples in ``history``. ``patience`` is the seconds
+    within which a working process reports progress. ``clock`` and ``wall`` are the monotonic clock
+    and the time since 1970. ``is_ready`` is True once the process has the log, the source or Spark
+    that it works on.
     """
 
     def __init__(
@@ -133,24 +140,28 @@ class Monitored(ABC):
 
     @property
     def is_alive(self) -> bool:
-        """Whether there was progress within ``patience``."""
+        """True if there was progress within ``patience``."""
         return self.clock() - self.progress_time <= self.patience
 
     @property
     def progress_wall(self) -> float:
-        """When there was progress last, in seconds since 1970."""
+        """The time of the last progress, in seconds since 1970."""
         return self.wall() - (self.clock() - self.progress_time)
 
     @abstractmethod
     def in_words(self, *, quotes: bool = True) -> str:
-        """The state as a sentence for people. ``quotes``: with the receiver's words, which may hold values."""
+        """Return the state as a sentence for people. ``quotes`` includes the receiver's words,
+        which may contain values.
+        """
 
     @abstractmethod
     def add_sample(self) -> None:
-        """Add a point to the curves, of what was done since the one before."""
+        """Add a point to the curves for the work since the previous sample."""
 
     def _add_sample(self, rows: int, events: int, queue_rows: int | None, *times: float | None) -> None:
-        """``rows`` and ``events`` in all; ``times``: the fields of ``Sample`` behind ``queue_rows``."""
+        """Add a point. ``rows`` and ``events`` are totals; ``times`` are the fields of ``Sample``
+        after ``queue_rows``.
+        """
         now, (before, rows_before, events_before) = self.clock(), self._sampled
         seconds = max(now - before, 1e-9)
         rates = round((rows - rows_before) / seconds, 1), round((events - events_before) / seconds, 1)
@@ -162,12 +173,12 @@ class Monitored(ABC):
 
 
 class Activity(Monitored, Observer):
-    """The listener of one publisher. What costs a statement it wants to be told every ``interval``
-    seconds, or less often if that takes long.
+    """The observer of one publisher. It asks for figures that cost a statement every ``interval``
+    seconds, or less often if the statement is slow.
     """
 
     def __init__(self, counters: Counters, interval: float, patience: float, **clocks: Callable[[], float]) -> None:
-        """``clocks``: others than those of ``Monitored``."""
+        """Begin to observe. ``clocks`` replace the clocks of ``Monitored``."""
         super().__init__(interval, patience, **clocks)
         self.counters = counters
         self.state = State(Doing.CONNECTING, self.progress_time)
@@ -176,22 +187,24 @@ class Activity(Monitored, Observer):
         self.looked_at: Looked | None = None
         self.looked_time: float | None = None
         self.flights: Mapping[int, tuple[FlightInfo, float]] = {}
-        """What is in flight, and since when it has been seen. Replaced whole, since the server reads it meanwhile."""
+        """The flights and the times when each was first seen. The mapping is replaced as a whole,
+        since the server reads it at the same time.
+        """
         self.windows, self.envelopes, self.delays = Histogram(_SHORT), Histogram(_SHORT), Histogram(_LONG)
         self.sent: deque[Sent] = deque(maxlen=_SENT_KEPT)
         self._times: deque[float] = deque(maxlen=_TIMES_KEPT)
-        # Answers that are not success for every event, with the event-ids of their envelopes.
+        # the answers that are not success for every event, with the event-ids of their envelopes
         self._noted: deque[tuple[Sent, Sequence[str], Answer]] = deque()
         self._noted_events = 0
         self._event_times: dict[str, str | None] = {}
         self._event_times_due = float("-inf")
         self._pending: list[str | None] = []
 
-    # --- what the publisher tells ---
+    # --- the publisher's reports ---
 
     def does(self, doing: Doing, reason: str = "") -> None:
-        # A short try between two waits is part of the waiting, and a look at an empty queue part of the rest: how long
-        # these last is what people want to know.
+        # A short try between two waits is part of the waiting, and a look at an empty queue part of
+        # the rest: people want to know how long these last.
         if doing is Doing.PUBLISHING and self.state.doing is Doing.RESTING:
             return
         if doing is Doing.RESTING or self.state.doing is not Doing.WAITING:
@@ -229,8 +242,8 @@ class Activity(Monitored, Observer):
             self._works()
 
     def flight_begins(self, flight: FlightInfo, event_times: Mapping[str, str | None]) -> None:
-        # Not by the next look alone: if this flight hangs, that comes when it no longer does. A flight that is sent
-        # again is as old as it was.
+        # The next look is not enough: if this flight hangs, that look comes only after it. A flight
+        # that is sent again keeps its age.
         _, since = self.flights.get(flight.number, (flight, self.clock()))
         self.flights = {**self.flights, flight.number: (flight, since)}
         self._works()
@@ -277,7 +290,9 @@ class Activity(Monitored, Observer):
             self._pending.clear()
 
     def _observe_delay(self, event_time: str | None) -> None:
-        """One more time from an event_time until now, by the log's clock as it was read last."""
+        """Add the time from an event_time until now to the histogram, by the log's clock at the
+        last look.
+        """
         looked = self.looked_at
         if looked is None or looked.clock is None or self.looked_time is None:
             return
@@ -293,12 +308,13 @@ class Activity(Monitored, Observer):
 
     @property
     def queue_cap(self) -> int:
-        # The first look is for flights and the clock: a publisher with a short queue has done it soon.
+        # The first look is for flights and the clock: a publisher with a short queue soon has its
+        # answer.
         return QUEUE_CAP if self.looked_at is not None else _FIRST_CAP
 
     def looked(self, looked: Looked) -> None:
         now = self.clock()
-        # The line of the oldest one says how old it is; this process may not have been there when it began.
+        # The line of the oldest flight has its age; this process may have started later.
         oldest = min((flight.number for flight in looked.flights), default=None)
         begun = {oldest: now - (looked.oldest_flight_seconds or 0.0)}
         self.flights = {
@@ -307,14 +323,14 @@ class Activity(Monitored, Observer):
         }
         self.looked_at, self.looked_time = looked, now
 
-    # --- what the server asks ---
+    # --- answers to the server ---
 
     @property
     def oldest_seconds(self) -> float | None:
-        """Age of the first row N; None if none was seen, or nobody has looked.
+        """The age of the first row N; None if the last look saw none, or there was no look.
 
-        It goes on from the last look as long as the row cannot have been answered: the publisher waits, or a flight
-        hangs that was there at the look.
+        The age grows after the last look as long as the row cannot have been answered: while the
+        publisher waits, or while a flight hangs that the look saw.
         """
         looked, looked_time = self.looked_at, self.looked_time
         if looked is None or looked.oldest_seconds is None or looked_time is None:
@@ -337,13 +353,15 @@ class Activity(Monitored, Observer):
         )
 
     def newest_sent(self) -> list[Sent]:
-        """The envelopes that were answered lately, the newest first."""
+        """Return the envelopes that were answered lately, the newest first."""
         with self._lock:
             return list(reversed(self.sent))
 
     def answers_to(self, event_id: str) -> list[tuple[Sent, Verdict]]:
-        """What the receiver lately said of an event beside success, the newest first. ``event_id``: as the log has it,
-        so that sendings under a later event-id (spec/event-log.md 7.4) are among them.
+        """Return the receiver's latest verdicts on an event that are not success, the newest first.
+
+        ``event_id`` is the event-id in the log; verdicts on later event-ids of the event
+        (spec/event-log.md 7.4) are included.
         """
         with self._lock:
             noted = list(reversed(self._noted))
@@ -357,7 +375,7 @@ class Activity(Monitored, Observer):
 
     @property
     def is_alive(self) -> bool:
-        """Also while the publisher waits for somebody who is away."""
+        """True also while the publisher waits for a receiver or a database that is away."""
         return self.state.doing is Doing.WAITING or super().is_alive
 
     def in_words(self, *, quotes: bool = True) -> str:
@@ -386,8 +404,9 @@ STAGES: Final = (STARTING, "converting", "marking", ENDING)
 
 
 class JobProgress(Protocol):
-    """How far a stage is. ``share`` of the whole, 0 to 1; ``rows`` read or marked of ``total`` (0 = not known), and
-    ``events`` written; ``parts``: how many of its parts are done, in words.
+    """The progress of a stage. ``share`` is the part that is done, 0 to 1; ``rows`` were read or
+    marked of ``total`` (0 = unknown), and ``events`` written; ``parts`` is the number of its
+    finished parts, in words.
     """
 
     @property
@@ -403,7 +422,7 @@ class JobProgress(Protocol):
 
 
 class _Seen(NamedTuple):
-    """A progress as it was asked for last."""
+    """The progress at the last sample."""
 
     share: float = 0.0
     rows: int = 0
@@ -413,13 +432,14 @@ class _Seen(NamedTuple):
 
 
 class JobActivity(Monitored):
-    """What the monitor of a backlog job shows. Progress is asked for every ``interval`` seconds, never for a scrape.
+    """The state of a backlog job for its monitor. Progress is asked for every ``interval`` seconds,
+    never for a scrape.
 
-    It is ready when Spark and the database are there, and the work has begun.
+    The job is ready when it has Spark and the database and the work has begun.
     """
 
     def __init__(self, interval: float, patience: float, **clocks: Callable[[], float]) -> None:
-        """``clocks``: others than those of ``Monitored``."""
+        """Begin to observe. ``clocks`` replace the clocks of ``Monitored``."""
         super().__init__(interval, patience, **clocks)
         self.stage, self.seen = STARTING, _Seen()
         self.begun = self.progress_time
@@ -448,7 +468,7 @@ class JobActivity(Monitored):
                 return
             try:
                 progress = self._progress()
-            except Exception:  # of a Spark that is gone, whose caller says so; the monitor goes on
+            except Exception:  # Spark is gone; the caller reports that, and the monitor goes on
                 return
             seen = _Seen(progress.share, progress.rows, progress.events, progress.total, progress.parts)
             if (seen.share, seen.rows, seen.events) != (self.seen.share, self.seen.rows, self.seen.events):
@@ -460,7 +480,9 @@ class JobActivity(Monitored):
 
     @property
     def seconds_left(self) -> float | None:
-        """Until the end of the stage, if it goes on as it has begun; None if too little is done to tell."""
+        """The seconds until the end of the stage at its speed so far; None if too little is done
+        for an estimate.
+        """
         seconds, share = self.clock() - self.begun, self.seen.share
         return seconds / share - seconds if share > 0.01 else None
 

@@ -1,9 +1,10 @@
-"""The connections of the monitor's server, so that who says nothing, or says it slowly, takes nothing from the others.
+"""The connections of the monitor's server. A client that sends nothing, or sends slowly, takes
+nothing from the others.
 
-uvicorn waits for a request as long as the client likes, and its own limit counts connections, those of health probes
-too. Here a request has to come within ``REQUEST_SECONDS``. Of more than ``MOST_CONNECTIONS`` the one that has waited
-longest is closed for the new one, so that a probe always gets in. How many requests are worked on at once is the
-application's matter, which answers probes whatever else it does.
+uvicorn waits for a request without a limit, and its own limit counts all connections, health probes
+among them. Here a request must arrive within ``REQUEST_SECONDS``. Beyond ``MOST_CONNECTIONS`` the
+connection that has waited longest is closed for the new one, so that a probe always gets in. The
+application limits the number of parallel requests; it answers probes in any case.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 REQUEST_SECONDS: Final = 10.0
-"""From a connection, or the first byte of a further request on it, to the last byte of the request."""
+"""The seconds from a connection, or from the first byte of a further request on it, to the last
+byte of the request.
+"""
 MOST_CONNECTIONS: Final = 256
-"""A fraction of the files that a process may open: the publisher's own are among them."""
+"""A fraction of the files that a process may open, which include the publisher's own."""
 
 
 class Connections:
@@ -25,25 +28,25 @@ class Connections:
 
     def __init__(self, request_seconds: float = REQUEST_SECONDS, most: int = MOST_CONNECTIONS) -> None:
         self.request_seconds, self._most = request_seconds, most
-        self._waiting: dict[_Connection, None] = {}  # those that have waited longest first
+        self._waiting: dict[_Connection, None] = {}  # the longest waiting ones first
 
     def __call__(self, *arguments: Any, **named: Any) -> asyncio.Protocol:
         return _Connection(self, *arguments, **named)
 
     def add(self, connection: _Connection) -> None:
-        """A connection waits for a request from now on."""
+        """Add a connection that waits for a request from now on."""
         self.remove(connection)
         self._waiting[connection] = None
         if len(self._waiting) > self._most:
             next(iter(self._waiting)).abort()
 
     def remove(self, connection: _Connection) -> None:
-        """It has a request, or is closed."""
+        """Remove a connection that has its request, or is closed."""
         self._waiting.pop(connection, None)
 
 
 class _Connection(H11Protocol):
-    """A connection whose requests have to come in time."""
+    """A connection that is closed if a request does not arrive in time."""
 
     def __init__(self, connections: Connections, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -59,7 +62,7 @@ class _Connection(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        # Data end uvicorn's own time limit, that of connections between two requests.
+        # Incoming data end uvicorn's own time limit between two requests.
         if self._deadline is None:
             self._begin_request()
         super().data_received(data)
@@ -74,12 +77,12 @@ class _Connection(H11Protocol):
         super().on_response_complete()
 
     def abort(self) -> None:
-        """Close it at once, whatever is left to be written."""
+        """Close the connection at once and drop unsent data."""
         self._end_request()
         self.transport.abort()
 
     def _begin_request(self) -> None:
-        """A whole request is to come in time."""
+        """Start the time limit of a request."""
         self._end_request()
         self._connections.add(self)
         self._deadline = self.loop.call_later(self._connections.request_seconds, self.abort)

@@ -1,6 +1,7 @@
-"""The metrics of a publisher, and of a backlog job, in OpenMetrics (docs/monitor.md, "Metrics", which is made of them).
+"""The metrics of a publisher, and of a backlog job, in OpenMetrics (docs/monitor.md, "Metrics", is
+generated from them).
 
-Everything is taken from what the publisher has told already: a scrape asks the database nothing.
+All values are known from the publisher's reports: a scrape asks the database nothing.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ _LEVELS: Final = ("success", "warning", "error", "retry", "fatal")
 
 
 def exposition(metrics: Collector, accept: str = CONTENT_TYPE_LATEST) -> tuple[bytes, str]:
-    """The text of a scrape and its media type: the one of Prometheus' formats that ``accept`` asks for."""
+    """Return the text of a scrape and its media type, in the Prometheus format that ``accept`` asks
+    for.
+    """
     registry = CollectorRegistry(auto_describe=False)
     registry.register(metrics)
     encode, media_type = choose_encoder(accept)
@@ -52,7 +55,7 @@ def exposition(metrics: Collector, accept: str = CONTENT_TYPE_LATEST) -> tuple[b
 
 
 _Labels = Mapping[str, str]
-"""What every metric of a process is labelled with, such as the log and the type of the sink."""
+"""The labels of every metric of a process, such as the log and the type of the sink."""
 
 
 def _build_info(labels: _Labels) -> Metric:
@@ -62,14 +65,14 @@ def _build_info(labels: _Labels) -> Metric:
 
 
 def _counter(name: str, text: str, labels: _Labels, number: float, created: float | None = None) -> Metric:
-    """Something that is counted. ``created``: since when, in seconds since 1970."""
+    """Return a counter. ``created`` is when it began, in seconds since 1970."""
     family = CounterMetricFamily(name, text, labels=list(labels))
     family.add_metric(list(labels.values()), number, created=created)
     return family
 
 
 def _counters_by(name: str, text: str, labels: _Labels, label: str, numbers: Mapping[str, float]) -> Metric:
-    """Something that is counted by the values of one more label."""
+    """Return a counter with one more label, by the values of that label."""
     family = CounterMetricFamily(name, text, labels=[*labels, label])
     for value, number in numbers.items():
         family.add_metric([*labels.values(), value], number)
@@ -77,14 +80,14 @@ def _counters_by(name: str, text: str, labels: _Labels, label: str, numbers: Map
 
 
 def _gauge(name: str, text: str, labels: _Labels, number: float) -> Metric:
-    """Something that goes up and down."""
+    """Return a gauge, whose number goes up and down."""
     family = GaugeMetricFamily(name, text, labels=list(labels), unit=_unit_of(name))
     family.add_metric(list(labels.values()), number)
     return family
 
 
 def _state(name: str, text: str, labels: _Labels, label: str, states: Iterable[str], now: str) -> Metric:
-    """Which one of some states holds now: that is 1, the others are 0."""
+    """Return a gauge for each of some states: 1 for the present one, 0 for the others."""
     family = GaugeMetricFamily(name, text, labels=[*labels, label])
     for each in states:
         family.add_metric([*labels.values(), each], float(each == now))
@@ -92,7 +95,7 @@ def _state(name: str, text: str, labels: _Labels, label: str, states: Iterable[s
 
 
 def _unit_of(name: str) -> str:
-    """The unit that the name of a metric ends with, empty if it names none."""
+    """Return the unit at the end of a metric's name, empty if it has none."""
     last = name.rpartition("_")[2]
     return last if last in ("seconds", "ratio") else ""
 

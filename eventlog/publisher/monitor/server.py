@@ -1,11 +1,12 @@
 """The server of the monitor: metrics, health, the status page (``[monitor]``).
 
-It runs in a thread of the publisher's process, reads what the publisher has told (``Activity``), and changes nothing.
-Whoever asks from elsewhere than this machine needs the token; only ``/livez`` and ``/readyz`` answer without it.
+The server runs in a thread of the publisher's process, reads the publisher's reports
+(``Activity``), and changes nothing. A client on another machine needs the token; only ``/livez``
+and ``/readyz`` answer without it.
 
-What the page asks of the database - a row explained, what was refused, rows by class, the findings of doctor - has a
-connection of its own that only reads, and no statement of it takes longer than five seconds: the page is answered
-while a flight hangs, and never holds one up.
+The page's questions to the database - a row explained, refused rows, rows by class, the findings of
+doctor - use a connection of their own that only reads, and each statement is limited to five
+seconds. So the page is answered while a flight hangs, and never delays a flight.
 """
 
 from __future__ import annotations
@@ -65,12 +66,12 @@ _log = logging.getLogger("eventlog.publisher")
 _COOKIE: Final = "eventlog_monitor"
 _LARGEST_FORM: Final = 4096
 _HEALTH: Final = ("/livez", "/readyz")
-"""Are answered without a token, and whatever else the server does."""
+"""The paths that are answered without a token, and under any load."""
 _MOST_REQUESTS: Final = 64
-"""Other requests that are worked on at once."""
+"""The other requests that are answered at the same time."""
 _HANDSHAKE_SECONDS: Final = 10.0
 _QUEUED_SECONDS: Final = 30.0
-"""That a question waits for those before it."""
+"""The seconds that a question waits for earlier ones."""
 _ENDED_WITHIN: Final = 10.0
 _EVERY_ADDRESS: Final = ("0.0.0.0", "::")  # noqa: S104 - compared, not listened on
 _PAGE: Final = {
@@ -89,7 +90,7 @@ _HEADERS: Final = {
 
 
 class Address(NamedTuple):
-    """Where the server listens. ``host`` is a name or an address without brackets."""
+    """The address that the server listens on. ``host`` is a name or an address without brackets."""
 
     host: str
     port: int
@@ -99,7 +100,7 @@ class Address(NamedTuple):
 
 
 def parse_address(listen: str) -> Address:
-    """``host:port`` or ``[address]:port`` as an address. Raises ConfigError."""
+    """Parse ``host:port`` or ``[address]:port``. Raises ConfigError."""
     try:
         parts = urlsplit(f"//{listen}")
         if parts.hostname and parts.port is not None and parts.netloc == listen and parts.username is None:
@@ -111,11 +112,11 @@ def parse_address(listen: str) -> Address:
 
 @dataclass(frozen=True, slots=True)
 class Monitor:
-    """What the server at ``listen`` shows, and to whom.
+    """The contents that the server at ``listen`` shows, and its settings.
 
-    ``metrics`` are collected for each scrape from what is known, and ``status`` makes what ``/status.json`` says.
-    ``questions`` are asked one at a time, None = there is no log to ask about. Whoever reaches the server may look if
-    the settings have no token.
+    ``metrics`` are collected for each scrape from known values, and ``status`` returns the content
+    of ``/status.json``. ``questions`` are asked one at a time, None = there is no log to ask about.
+    Without a token in the settings every client that reaches the server may look.
     """
 
     listen: str
@@ -126,14 +127,16 @@ class Monitor:
     settings: MonitorSettings
 
 
-# --- who may ask ------------------------------------------------------------------------------------------------------
+# --- access
+# -----------------------------------------------------------------------------------------------------------
 
 
 class _Guard:
-    """Host headers of others get 421; without the token nothing but the two words of health is told. These two are
-    answered however many other requests there are.
+    """The access check. A foreign Host header gets 421. Without the token a client gets the two
+    health paths alone, and these are answered however many other requests there are.
 
-    A name of another host that leads to this address (DNS rebinding) would let a page of theirs read ours.
+    A name of another host that resolves to this address (DNS rebinding) would let a foreign page
+    read ours.
     """
 
     def __init__(self, app: ASGIApp, host: str, settings: MonitorSettings) -> None:
@@ -164,7 +167,7 @@ class _Guard:
             self._requests -= 1
 
     async def _refusal(self, request: Request) -> Response | None:
-        """What is answered in place of the application; None if it may answer."""
+        """Return the response that refuses a request; None if the application may answer."""
         path = request.url.path
         try:
             host = urlsplit(f"//{request.headers.get('host', '')}").hostname
@@ -207,7 +210,8 @@ def _equal(text: str, expected: str) -> bool:
     return hmac.compare_digest(text.encode(), expected.encode())
 
 
-# --- what is answered -------------------------------------------------------------------------------------------------
+# --- answers
+# ----------------------------------------------------------------------------------------------------------
 
 
 def _file(name: str) -> bytes:
@@ -215,7 +219,7 @@ def _file(name: str) -> bytes:
 
 
 def application(monitor: Monitor, host: str) -> ASGIApp:
-    """The application that the server runs, which listens on ``host``."""
+    """Return the application of the server that listens on ``host``."""
     activity = monitor.activity
     asking = asyncio.Lock()
 
@@ -294,13 +298,14 @@ def application(monitor: Monitor, host: str) -> ASGIApp:
     return _Guard(Starlette(routes=routes), host, monitor.settings)
 
 
-# --- what the status page asks the database ---------------------------------------------------------------------------
+# --- the status page's questions to the database
+# ----------------------------------------------------------------------
 
 _RECORD_ID: Final = re.compile("[0-9]{1,18}")
 _QUESTION_SECONDS: Final = 5
-"""That one statement may take."""
+"""The seconds that one statement may take."""
 _QUESTION_ROWS: Final = 10_000
-"""Of the newest rows and error lines that are looked at."""
+"""The newest rows and error lines that are read."""
 _MEANINGS: Final[Mapping[str, str]] = {
     Status.NEW: "waits",
     Status.SUCCESS: "success",
@@ -309,15 +314,16 @@ _MEANINGS: Final[Mapping[str, str]] = {
     Status.FATAL: "fatal",
 }
 _QUOTING: Final = ("bad_rows", "key_not_canonical", "objects_gone")
-"""Findings of doctor that quote rows."""
+"""The findings of doctor that quote rows."""
 _PRIVATE_OF_ROW: Final = ("table_key", "old_value", "new_value")
 
 
 class Questions:
     """Questions about the log of a configuration. All raise EventlogError.
 
-    ``compare``: what tells doctor how triggers differ from what is declared. ``answers_to``: what the receiver lately
-    said of an event. Values, keys and a receiver's texts are hidden unless the configuration shows them.
+    ``compare`` tells doctor how triggers differ from the declared ones. ``answers_to`` returns the
+    receiver's latest answers to an event. Values, keys and a receiver's texts are hidden unless the
+    configuration shows them.
     """
 
     def __init__(
@@ -336,8 +342,8 @@ class Questions:
             yield context
 
     def explain(self, row: int | str) -> dict[str, Any]:
-        """A row of the log, or an object of a snapshot by its event-id, as ``eventlog show --json`` has it, and the
-        ``answers`` to its event.
+        """Return a row of the log, or an object of a snapshot by its event-id, as in ``eventlog
+        show --json``, with the ``answers`` to its event.
         """
         with open_unlocked(self._config, Counters()) as context:
             explained = (
@@ -351,7 +357,7 @@ class Questions:
         return explanation if self._shows_values else _without_values(explanation)
 
     def errors(self) -> dict[str, Any]:
-        """What was refused, as ``eventlog errors --json`` has it."""
+        """Return the refused rows, as in ``eventlog errors --json``."""
         with self._reading() as context:
             consumer = context.ledger.consumer
             groups = read_refusals(context.connection, context.dialect, context.log, _QUESTION_ROWS, consumer)
@@ -359,7 +365,7 @@ class Questions:
         return {"errors": shown}
 
     def queue(self) -> dict[str, Any]:
-        """The newest rows of the log by class and status, and how many these are."""
+        """Return the number of the newest rows of the log by class and status, and their total."""
         with self._reading() as context:
             counts = count_newest(context.connection, context.log, _QUESTION_ROWS)
         return {
@@ -372,7 +378,7 @@ class Questions:
         }
 
     def doctor(self) -> dict[str, Any]:
-        """What ``eventlog doctor`` finds."""
+        """Return the findings of ``eventlog doctor``."""
         config = with_secrets_of_now(self._config, "database")
         findings = examine(config, self._compare, replace(Limits(), statement=_QUESTION_SECONDS))
         return {
@@ -389,7 +395,7 @@ class Questions:
 
 
 def _without_values(explanation: Mapping[str, Any]) -> dict[str, Any]:
-    """An explanation whose values, keys, document and messages are hidden."""
+    """Return an explanation with hidden values, keys, document and messages."""
 
     def hide(value: Any) -> Any:
         return None if value is None else HIDDEN
@@ -398,7 +404,7 @@ def _without_values(explanation: Mapping[str, Any]) -> dict[str, Any]:
         **explanation,
         "row": explanation["row"]
         and {name: hide(value) if name in _PRIVATE_OF_ROW else value for name, value in explanation["row"].items()},
-        # That of an object in a snapshot holds its key.
+        # The event-id of an object in a snapshot contains its key.
         "event_id": explanation["event_id"] if explanation["row"] else HIDDEN,
         "key": hide(explanation["key"]),
         "state": _without_message(explanation["state"]),
@@ -419,7 +425,9 @@ def _without_values(explanation: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_key(refusals: Refusals) -> Refusals:
-    """Refusals without the receiver's words, and without the key that an event-id of a snapshot holds."""
+    """Return refusals without the receiver's words, and without the key in an event-id of a
+    snapshot.
+    """
     if isinstance(refusals.example, int):
         return refusals._replace(message=HIDDEN)
     command = refusals.command.partition(" --event-id ")[0]
@@ -427,7 +435,9 @@ def _without_key(refusals: Refusals) -> Refusals:
 
 
 def _without_message(sentence: str) -> str:
-    """A sentence up to the message that it quotes, which stands behind a colon and may bear values."""
+    """Return a sentence without the message that it quotes after a colon, which may contain
+    values.
+    """
     return sentence.partition(": ")[0]
 
 
@@ -435,7 +445,7 @@ def _without_message(sentence: str) -> str:
 
 
 class _Server(uvicorn.Server):
-    """A server in a thread: signals are the publisher's."""
+    """A server in a thread; the publisher handles signals."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -443,7 +453,8 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         if self.config.is_ssl:
-            # asyncio waits a minute for a handshake, and only then is there a connection that can be bounded.
+            # asyncio waits a minute for a handshake, and a connection that can be limited exists
+            # only after it.
             loop = asyncio.get_running_loop()
             listen = partial(loop.create_server, ssl_handshake_timeout=_HANDSHAKE_SECONDS)
             setattr(loop, "create_server", listen)  # noqa: B010 - uvicorn hands nothing on to it
@@ -452,11 +463,11 @@ class _Server(uvicorn.Server):
 
 @contextlib.contextmanager
 def serving(monitor: Monitor, connections: Connections | None = None) -> Iterator[Address]:
-    """Serve while the block runs; gives the address, with the port that was taken if it was given as 0.
+    """Serve while the block runs, and yield the address, with the actual port if 0 was given.
 
-    ``connections``: what bounds them, None = as of ``Connections``.
-    An address that cannot be listened on is warned of, and the block runs without the server: who is watched matters
-    more than the watching. Raises ConfigError if others could look without a token.
+    ``connections`` limits the connections, None = the limits of ``Connections``. If the server
+    cannot listen on the address, it logs a warning and the block runs without it: the work matters
+    more than the monitor. Raises ConfigError if other machines could look without a token.
     """
     address, settings = parse_address(monitor.listen), monitor.settings
     if settings.token is None and not is_loopback(address.host):

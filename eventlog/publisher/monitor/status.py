@@ -1,7 +1,9 @@
-"""What ``/status.json`` and ``eventlog status --json`` say: one documented, versioned shape (docs/monitor.md).
+"""The content of ``/status.json`` and ``eventlog status --json``: one documented, versioned shape
+(docs/monitor.md).
 
-A publisher knows itself, and the queue as it last saw it; the command knows the database alone. What one of the two
-cannot know is null. Names are added without a new version; a name that changes its meaning, or goes, raises it.
+A publisher knows itself, and the queue at its last look; the command knows the database alone.
+Values that one of the two cannot know are null. New names keep the version; a name that changes its
+meaning or is removed raises it.
 """
 
 from __future__ import annotations
@@ -18,10 +20,10 @@ from eventlog.publisher.observer import Looked
 
 VERSION: Final = 1
 HIDDEN: Final = "•••"
-"""In the place of values, keys and a receiver's texts (``monitor.values = false``)."""
+"""The text in place of values, keys and a receiver's texts (``monitor.values = false``)."""
 _MOST_LISTED: Final = 100
 _ANSWERS_TOLD: Final = 10
-"""Answers to one event, the newest."""
+"""The most answers to one event, the newest."""
 
 _COUNTERS: Final = [
     "rows_published",
@@ -37,11 +39,13 @@ EMPTY: Final[Mapping[str, Any]] = dict.fromkeys(
         "behind_unit",
     )
 )  # fmt: skip
-"""The names of the shape, without what stands in every status."""
+"""The names of the shape, without the names that every status has."""
 
 
 def shape(**known: Any) -> dict[str, Any]:
-    """A status of what is known; everything else is null. Raises TypeError for a name that is not of the shape."""
+    """Return a status with the known values; the others are null. Raises TypeError for a name
+    outside the shape.
+    """
     if unknown := known.keys() - EMPTY.keys():
         raise TypeError(f"not of the shape: {', '.join(sorted(unknown))}")
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -58,8 +62,8 @@ def _status_of(
     quotes: bool = True,
     **known: Any,
 ) -> dict[str, Any]:
-    """The status of what is watched, ``seconds`` after it came into this state. ``quotes`` as of ``in_words``,
-    ``known`` as of ``shape``.
+    """Return the status of a watched process, ``seconds`` after it came into this state. ``quotes``
+    as in ``in_words``, ``known`` as in ``shape``.
     """
     return shape(
         started_at=datetime.fromtimestamp(watched.started, UTC).isoformat(timespec="milliseconds"),
@@ -79,7 +83,9 @@ def _status_of(
 
 
 def answers_data(activity: Activity, event_id: str | None, *, shows_values: bool) -> list[dict[str, Any]]:
-    """What the receiver lately said of an event beside success, the newest first. ``event_id`` None = there is none."""
+    """Return the receiver's latest answers to an event that are not success, the newest first.
+    ``event_id`` None = the row has no event.
+    """
     if event_id is None:
         return []
     asked_for = event_id if is_of_snapshot(event_id) else event_id.partition(".")[0]
@@ -96,7 +102,9 @@ def answers_data(activity: Activity, event_id: str | None, *, shows_values: bool
 
 
 def process_status(activity: Activity, log: str, sink: str, format_name: str, *, shows_values: bool) -> dict[str, Any]:
-    """The status of a running publisher, from what it has told. ``format_name``: the output format's name."""
+    """Return the status of a running publisher from its reports. ``format_name`` is the name of the
+    output format.
+    """
     now, looked, state = activity.clock(), activity.looked_at or Looked(), activity.state
 
     def private(text: str) -> str:
@@ -151,7 +159,9 @@ def process_status(activity: Activity, log: str, sink: str, format_name: str, *,
 
 
 def job_status(activity: JobActivity, log: str, directory: str, format_name: str) -> dict[str, Any]:
-    """The status of a backlog job; ``job`` is its own part. ``format_name``: the name of the format of its files."""
+    """Return the status of a backlog job; ``job`` is its own part. ``format_name`` is the format of
+    its files.
+    """
     left = activity.seconds_left
     seconds_left = None if left is None else round(left, 1)
     job = {"stage": activity.stage, **activity.seen._asdict(), "seconds_left": seconds_left}
