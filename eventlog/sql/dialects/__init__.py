@@ -1,17 +1,20 @@
-"""The databases, a package each, found by ``eventlog.sql.connection``. Each has the same rooms:
+"""The databases, one package each, found by ``eventlog.sql.connection``. Each has the same modules:
 
-============  =============================================================================  =================
-``__init__``  the dialect: what the database can do; its log: made, read, marked, cut into   ``log.sql``
-              parts
-``session``   how a session begins, its lock on a log, its rights, what ``doctor`` asks      ``doctor.sql``
+============  ============================================================  =================
+``__init__``  the dialect: the capabilities of the database; its log:       ``log.sql``
+              created, read, marked, split into parts
+``session``   the start of a session, its lock on a log, its rights, the    ``doctor.sql``
+              answers for ``doctor``
 ``text``      SQL text: names, values as log text, keys, the change test
-``objects``   the application's tables: the catalogue, the rows of objects by their keys,    ``reflect.sql``
-              the keys behind a position
-``triggers``  what triggers log, as SQL (``*.sql.j2``), how they are compared and applied    ``installed.sql``
-============  =============================================================================  =================
+``objects``   the application's tables: the catalogue, the rows of objects  ``reflect.sql``
+              by their keys, the keys behind a position
+``triggers``  the changes that triggers log, as SQL (``*.sql.j2``), and     ``installed.sql``
+              how triggers are compared and applied
+============  ============================================================  =================
 
-PostgreSQL, whose triggers call functions, has two more: ``compile``, the SQL of triggers and functions, and
-``installed``, what is there. Oracle has ``script``, what SQL*Plus needs, and ``address``, from a URL to the driver's
-arguments. MariaDB has ``cascades``, what foreign keys take along without a trigger. ``stepwise`` is what all but
-PostgreSQL have in common.
+PostgreSQL, whose triggers call functions, has two more: ``compile`` makes the SQL of triggers and
+functions, ``installed`` reads the installed ones. Oracle has ``script``, which writes scripts for
+SQL*Plus, and ``address``, which turns a URL into the driver's arguments. MariaDB has ``cascades``,
+which finds the rows that foreign keys change without firing a trigger. ``stepwise`` is the common
+part of all databases but PostgreSQL.
 """

@@ -1,7 +1,7 @@
-"""What databases have in common that are asked step by step, and whose triggers have no functions.
+"""The common part of databases that are read step by step, and whose triggers call no functions.
 
-The objects of a class, the rows of each of their child tables and the keys behind a position are read by a statement
-each, and the log in parts by rows.
+One statement reads the objects of a class, one the rows of each of their child tables, and one the
+keys behind a position. The log is read in parts, as rows.
 """
 
 from __future__ import annotations
@@ -29,11 +29,13 @@ if TYPE_CHECKING:
 LOG_SQL: Final = statements("eventlog.sql.dialects", "log.sql")
 """The statements of the log whose binds are written ``:name``, to which a database adds its own."""
 BATCH_ROWS: Final = 20_000
-"""Rows of an Arrow batch."""
+"""The number of rows in an Arrow batch."""
 
 
 class StepwiseDialect(Dialect):
-    """A database without one statement that reads objects with their children, or keys while it writes rows."""
+    """A database that reads objects and their child tables in several statements, and reads keys
+    before it writes rows for them.
+    """
 
     # The current rows of many keys of one class
 
@@ -76,11 +78,11 @@ class StepwiseDialect(Dialect):
         columns: tuple[Column, ...],
         keys: Sequence[tuple[Any, ...]],
     ) -> Iterator[tuple[int, Sequence[Any]]]:
-        """Columns of the rows of a class with these keys, or of the rows of a child table that belong to these objects.
+        """Yield columns of the rows of a class with these keys, or of the rows of a child table
+        that belong to these objects.
 
-        Raises BadValue if the rows of a child table cannot be told apart by their owner.
-
-        For each row the place of its key among ``keys``, and the values: texts, or bytes of a binary one.
+        Each item is the place of the row's key among ``keys``, and the values: texts, or bytes of a
+        binary value. Raises BadValue if the owner of a child table's rows cannot be determined.
         """
 
     def placed_values(
@@ -92,8 +94,8 @@ class StepwiseDialect(Dialect):
     ) -> Iterator[tuple[int, Sequence[Any]]]:
         """Yield the place of each row's key among ``keys``, and the row's values.
 
-        ``chunks`` cuts the keys into those of a statement. ``read`` gets how
-        many these are and their binds, ``k0_0`` for the first column of the first key, and returns
+        ``chunks`` cuts the keys into pieces, one for each statement. ``read`` gets the number of
+        keys in a piece and their binds, ``k0_0`` for the first column of the first key. It returns
         rows that begin with the columns of the key.
         """
         readers = [self.key_column_reader(column) for column in cls.key]
@@ -130,7 +132,9 @@ class StepwiseDialect(Dialect):
 
 
 class _Unreadable(list[str | None]):
-    """Values that cannot be read: who looks at them gets the reason, and rows that ask for others go on."""
+    """Values that cannot be read. A caller that iterates over them gets the error; rows that ask
+    for other values go on.
+    """
 
     def __init__(self, error: BadValue) -> None:
         super().__init__()
@@ -141,7 +145,9 @@ class _Unreadable(list[str | None]):
 
 
 def log_text(value: Any) -> str | None:
-    """A value as the driver gives it, as log text: bytes, also those behind a locator, as base64."""
+    """Convert a value from the driver to log text. Bytes become base64, also those behind a
+    locator.
+    """
     if value is None or isinstance(value, str):
         return value
     if hasattr(value, "read"):
@@ -155,7 +161,10 @@ def log_text(value: Any) -> str | None:
 def trigger_answers(
     triggers: MarkedTriggers, has_log: Callable[[Connection, str], bool]
 ) -> Mapping[str, AnswerFunction]:
-    """The answers about triggers whose text tells their log. ``has_log``: whether a log is there, named as SQL."""
+    """Return the answers of ``doctor`` about triggers whose text names their log.
+
+    ``has_log`` returns True if the log with a name, quoted as SQL, exists.
+    """
 
     def installed_triggers(conn: Connection, log: LogTable) -> Iterator[LogTrigger]:
         for trigger in triggers.read_installed(conn, triggers.find_log(conn, log)).ours:

@@ -1,4 +1,6 @@
-"""SQLite, the whole product on a file without a server: what it can do, and its log."""
+"""SQLite, which keeps the whole product in a file without a server: its capabilities and its
+log.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ from eventlog.sql.windows import Ranges, Window
 
 
 class SQLite(SQLiteSessions, SQLiteObjects):
-    """SQLite by the driver of Python's library."""
+    """SQLite, through the driver in Python's standard library."""
 
     name = "sqlite"
     capabilities = frozenset(
@@ -75,7 +77,7 @@ class SQLite(SQLiteSessions, SQLiteObjects):
         return self.fetch(conn, self.log_statement(log, "read_rows", fields=self.log_fields(log, fields)), parameters)
 
     def open_writers(self, conn: Connection, log: LogTable) -> frozenset[str]:
-        return frozenset()  # one transaction writes at a time, and draws no record_id below those that can be seen
+        return frozenset()  # one transaction writes at a time, and draws no record_id below the visible ones
 
     def are_open(self, conn: Connection, writers: frozenset[str]) -> bool:
         return not writers
@@ -86,7 +88,7 @@ class SQLite(SQLiteSessions, SQLiteObjects):
     def log_checks(self) -> Sequence[str]:
         return (f"{self.quote('status')} GLOB '[A-Za-z]'", "event_type BETWEEN 1 AND 8")
 
-    # Flights are numbered by a table whose numbers are never given twice, in place of a sequence.
+    # Flights are numbered by a table that never gives a number twice, in place of a sequence.
 
     def after_companions(self, log: LogTable) -> list[str]:
         return [f"CREATE TABLE {self.quote(log.flight_sequence)} (flight_no INTEGER PRIMARY KEY AUTOINCREMENT)"]
@@ -105,9 +107,10 @@ class SQLite(SQLiteSessions, SQLiteObjects):
         conn.exec_driver_sql("UPDATE sqlite_sequence SET seq = ? WHERE name = ?", (last, log.flight_sequence))
         return last
 
-    # Sessions cannot share a snapshot, and need none here: SQLite takes one writer at a time, so record_ids are given
-    # in the order of commits, and no row at or below the highest one that was seen can come later. Nobody marks rows
-    # while a job holds the log, so its parts, which end at that row, hold the same rows N for whoever reads them.
+    # Sessions cannot share a snapshot, and need none here: SQLite takes one writer at a time, so
+    # record_ids are given in the order of commits, and no later row gets a record_id at or below
+    # the highest one seen. Nobody marks rows while a job holds the log, so its parts, which end at
+    # that row, hold the same rows N for every reader.
 
     def export_snapshot(self, conn: Connection) -> str:
         # The version of the schema.

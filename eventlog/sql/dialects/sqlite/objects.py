@@ -1,15 +1,16 @@
-"""The application's tables in a SQLite file: the catalogue, objects by their keys, the keys behind a position.
+"""The application's tables in a SQLite file: the catalogue, objects by their keys, the keys behind
+a position.
 
-The catalogue is read in three statements, whatever the number of tables (spec/xds.md 5, 6.2). Current rows
-(spec/event-log.md 7.2, spec/xds.md 4.3) are read by one statement for the class and one for each child attribute, for
-up to a thousand keys at once::
+The catalogue is read in three statements, whatever the number of tables (spec/xds.md 5, 6.2).
+Current rows (spec/event-log.md 7.2, spec/xds.md 4.3) are read by one statement for the class and
+one for each child attribute, for up to a thousand keys at once::
 
     WITH k (n, k0, k1) AS (VALUES (0, ?, ?), (1, ?, ?))
     SELECT k.n, CAST(p."fname" AS TEXT)
     FROM k CROSS JOIN "usr" AS p ON p."id" = k.k0 AND p."branch" = k.k1 AND p."branch" COLLATE BINARY = k.k1
 
-The keys are bound as texts (numbers as numbers, binary values as bytes) and take the affinity of the column that they
-are compared with, so that the key's index serves.
+The keys are bound as texts (numbers as numbers, binary values as bytes) and take the affinity of
+the column that they are compared with, so that the key's index serves.
 """
 
 from __future__ import annotations
@@ -34,13 +35,15 @@ from eventlog.sql.statements import by_relation, fetch, field, quote_identifier,
 from eventlog.sql.windows import Walk
 
 _KEYS: Final = 1000
-"""Keys that one statement asks for."""
+"""The number of keys that one statement asks for."""
 
 
 class SQLiteObjects(StepwiseDialect):
-    """The tables and views of the file; it has no schemas, so ``schema`` is None. Tables of attached files are not.
+    """The tables and views of the file. SQLite has no schemas, so ``schema`` is None. Tables of
+    attached files are left out.
 
-    A class is walked by its key's values; a view, whose rows may have one key, by the canonical text itself.
+    A class is walked by the values of its key. A view, in which several rows may have one key, is
+    walked by the canonical text.
     """
 
     # The catalogue
@@ -61,7 +64,7 @@ class SQLiteObjects(StepwiseDialect):
         return Database(dialect=self.name, schema=None, tables=tables)
 
     def fingerprint(self, conn: Connection, catalog: Catalog) -> str:
-        # A number that goes up with every change of the schema.
+        # A number that rises with every change of the schema.
         return str(conn.exec_driver_sql("PRAGMA main.schema_version").scalar_one())
 
     # Objects by their keys, and keys behind a position
@@ -125,18 +128,19 @@ _RULES: Final = (
 )
 
 _NAMES: Final = re.compile(r"\b(?:JSON|UUID|ANY)\b")
-"""Names of types whose values are texts, as SQLAlchemy declares them; ANY is that of STRICT tables."""
+"""The names of types whose values are texts, as SQLAlchemy declares them. ANY is the type of STRICT
+tables.
+"""
 
 _WHOLE: Final = re.compile(r"\b(?:DECIMAL|NUMERIC)\s*\(\s*[0-9]+\s*(?:,\s*[+-]?0+\s*)?\)")
-"""A scale of 0, or a precision alone."""
+"""A type with a scale of 0, or with a precision alone."""
 
 
 def column_type(declared: str) -> ColumnType:
-    """The column type of a declared type, such as ``VARCHAR(40)``; none at all is binary, the rest exact.
+    """Return the column type of a declared type, such as ``VARCHAR(40)``.
 
-    JSON, UUID and ANY are text.
-
-    DECIMAL and NUMERIC of scale 0 or with a precision alone are integers without a range.
+    An empty type is binary. JSON, UUID and ANY are text. DECIMAL and NUMERIC of scale 0 or with a
+    precision alone are integers without a range. A type that matches no rule is an exact number.
     """
     upper = declared.upper()
     if not upper.strip():
@@ -160,7 +164,7 @@ _KNOWN: Final = frozenset(
         *("DATE", "DATETIME", "TIME", "TIMESTAMP", "WITH", "WITHOUT", "ZONE"),
     }
 )
-"""The words of types that mean what they are taken for."""
+"""The words of declared types whose meaning is certain."""
 
 _TAKEN_FOR: Final[Mapping[Kind, str]] = {
     Kind.BOOLEAN: "a boolean",
@@ -176,13 +180,15 @@ _TAKEN_FOR: Final[Mapping[Kind, str]] = {
 
 
 def guessed_type(column: Column) -> str | None:
-    """What a column is taken for whose declared type is none that is known, in words; None if it is known."""
+    """Return, in words, the kind of value assumed for a column with an unknown declared type; None
+    if the type is known.
+    """
     words = re.findall(r"\w+", re.sub(r"\(.*?\)", " ", column.type.sql.upper()))
     return None if _KNOWN.issuperset(words) else _TAKEN_FOR[column.type.kind]
 
 
 _STORED: Final = (0, 3)
-"""What ``hidden`` is of ordinary columns, and of generated ones that are stored."""
+"""The values of ``hidden`` for ordinary columns and for stored generated columns."""
 
 
 def _table(
@@ -231,7 +237,9 @@ def _foreign_keys(rows: Iterable[Row[Any]], keys: Mapping[str, tuple[str, ...]])
 
 
 def lacks_collation(error: DBAPIError) -> bool:
-    """Whether a statement was refused since it compares by a collation that only the application registers."""
+    """Return True if a statement was refused because it compares by a collation that only the
+    application registers.
+    """
     return "no such collation sequence" in str(error.orig)
 
 
@@ -243,7 +251,9 @@ def _fetch_objects(
     number: int,
     binds: tuple[Any, ...],
 ) -> list[tuple[Any, ...]]:
-    """The rows of ``_statement``. Raises BadValue for child rows whose owner only the application can tell."""
+    """Return the rows of ``_statement``. Raises BadValue for child rows whose owner only the
+    application can determine.
+    """
     try:
         return fetch(conn, _statement(cls, child, columns, number), binds)
     except DBAPIError as error:
@@ -254,7 +264,7 @@ def _fetch_objects(
                 f"rows of {child.table.name} belong to those of {cls.name} by a collation that the application alone "
                 f"registers ({error.orig})"
             ) from error
-        # The key is compared exactly all the same: it is the index alone that has to be left aside.
+        # The key is still compared exactly; only the index cannot be used.
         return fetch(conn, _statement(cls, child, columns, number, by_scan=True), binds)
 
 
@@ -271,7 +281,7 @@ def _statement(
         )
     row, join = "p", ""
     if child is not None:
-        # The owner's side first: by its collation a foreign key compares.
+        # The owner's side comes first, since a foreign key compares by the owner's collation.
         owned = " AND ".join(
             f"{field('p', key)} = c.{quote_identifier(owner)}"
             for key, owner in zip(cls.key, child.owner_columns, strict=True)
@@ -279,7 +289,7 @@ def _statement(
         row, join = "c", f"\nJOIN {quote_identifier(child.table.name)} AS c ON {owned}"
     selected = ", ".join(["k.n", *(_selected(row, column) for column in columns)])
     is_key = " AND ".join(_is_key(column, i) for i, column in enumerate(cls.key))
-    # CROSS JOIN keeps the order of the tables: from the keys, by the key's index, to the rows.
+    # CROSS JOIN keeps the order of the tables: from the keys to the rows, by the key's index.
     return (
         f"{_keys(cls, number)}\nSELECT {selected}\nFROM k\n"
         f"CROSS JOIN {quote_identifier(cls.table.name)} AS p ON {is_key}{join}"
@@ -295,12 +305,12 @@ def _keys(cls: ObjectClass, number: int) -> str:
 def _is_key(column: Column, i: int) -> str:
     ref = field("p", column)
     if column.type.kind in (Kind.CHARACTER, Kind.FIXED) and not column.deterministic:
-        # The first condition finds it by index, the second one exactly.
+        # The first condition finds the row by index, the second one compares exactly.
         return f"{ref} = k.k{i} AND {ref} COLLATE BINARY = k.k{i}"
     return f"{ref} = k.k{i}"
 
 
 def _selected(row: str, column: Column) -> str:
     ref = field(row, column)
-    # A binary column may hold numbers and texts too.
+    # A binary column may also hold numbers and texts.
     return f"CAST({ref} AS BLOB)" if column.type.kind is Kind.BINARY else value_text(column, ref)

@@ -1,6 +1,8 @@
-"""Sessions of a SQLite file: how they begin, what they read text as, their lock on a log, what doctor asks.
+"""Sessions of a SQLite file: how they begin and decode text, their lock on a log, and the answers
+for ``doctor``.
 
-One publisher a log: a lock file beside the database, held with flock by the session (spec/event-log.md 12).
+Each log has one publisher. Its session holds a lock file beside the database with flock
+(spec/event-log.md 12).
 """
 
 from __future__ import annotations
@@ -42,19 +44,21 @@ _PASSING: Final = frozenset(
         sqlite3.SQLITE_PROTOCOL,
     }
 )
-"""The lowest eight bits of the codes of errors that pass."""
+"""The lowest eight bits of the codes of temporary errors."""
 
 
 class Session(sqlite3.Connection):
-    """A connection that reads every text, also one that is no UTF-8: what cannot be written is then one bad row."""
+    """A connection that reads every text, also text that is not UTF-8. Text that cannot be written
+    then makes one bad row.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
         self.at_end = ExitStack()
-        """What ends with the session, such as its locks."""
+        """The resources that end with the session, such as its locks."""
         self.file = _stat(Path(args[0] if args else kwargs["database"]))
-        """What the session has open, None in memory."""
+        """The file that the session has open, None for a database in memory."""
 
     def close(self) -> None:
         self.at_end.close()
@@ -70,26 +74,28 @@ def _stat(path: Path) -> os.stat_result | None:
 
 _HELD: Final = "eventlog_locks"
 _ATTEMPTS: Final = 5
-"""Times that a lock is tried, since a session that only looks holds the file for a moment."""
+"""The number of attempts at a lock, since a session that only reads holds the file for a moment."""
 
 
 class SQLiteSessions(Dialect):
-    """The driver of Python's library, the lock file, and the rights on the file of the database."""
+    """The driver of Python's standard library, the lock file, and the rights on the database
+    file.
+    """
 
     driver = "sqlite+pysqlite"
     connect_advice: ClassVar = dict.fromkeys(("not a database", "unable to open"), "correct the database URL")
 
     def connect_args(self, timeout: int) -> dict[str, object]:
-        # It waits so long for another writer, and begins no transaction itself.
+        # The driver waits this long for another writer, and begins no transaction itself.
         return {"timeout": timeout, "isolation_level": None, "factory": Session, "check_same_thread": False}
 
     def begin(self, conn: Connection) -> None:
-        # One that writes takes its turn now, one that reads sees one moment.
+        # A writing session takes its turn now; a reading one sees one moment.
         conn.exec_driver_sql("BEGIN IMMEDIATE" if conn.info.get(WRITES) else "BEGIN")
 
     def begin_reading(self, conn: Connection, seconds: int) -> None:
         conn.exec_driver_sql("PRAGMA query_only = ON")
-        # A statement waits so long for a lock.
+        # A statement waits this long for a lock.
         conn.exec_driver_sql(f"PRAGMA busy_timeout = {int(seconds) * 1000}")
 
     def check_url(self, url: URL) -> None:
@@ -123,7 +129,7 @@ class SQLiteSessions(Dialect):
         return f"{os.getpid()}-{id(conn.connection.dbapi_connection)}"
 
     def identity(self, conn: Connection, log: LogTable) -> str:
-        # A log that is made anew in the same place has the same.
+        # A log that is created again in the same place has the same identity.
         return f"sqlite/{_file_of(conn)}/{log.name}"
 
     def server_parts(self, conn: Connection, log: LogTable) -> dict[str, str]:
@@ -142,7 +148,7 @@ class SQLiteSessions(Dialect):
             raise DatabaseAway(f"the database file {str(file)!r} was replaced by another one, which is opened now")
 
     def try_lock(self, conn: Connection, log: LogTable) -> bool:
-        # From the next transaction on the session writes.
+        # From the next transaction on, the session writes.
         path = _lock_path(conn, log)
         if path is None or self.holds_lock(conn, log):
             return True
@@ -177,7 +183,7 @@ class SQLiteSessions(Dialect):
         return _is_locked(path)
 
     def try_consumer_lock(self, conn: Connection, log: LogTable, consumer: str) -> bool:
-        # From the next transaction on the session writes.
+        # From the next transaction on, the session writes.
         if (path := _consumer_lock_path(conn, log, consumer)) is not None:
             file = _lock_file(path)
             if file is None:
@@ -192,7 +198,7 @@ class SQLiteSessions(Dialect):
         return path is not None and _is_locked(path)
 
     def holds_lock(self, conn: Connection, log: LogTable) -> bool:
-        # And the file is still the one that others would look at.
+        # The file must also still be the one that other sessions would find.
         file = _held(conn).get(log)
         path = _lock_path(conn, log)
         return path is None or (file is not None and _is_at(file, path))
@@ -206,18 +212,21 @@ class SQLiteSessions(Dialect):
         file = _file_of(conn)
         if file is None:
             return []
-        # The directory too: SQLite keeps its journal there, and the publisher its lock.
+        # The directory must be writable, too: SQLite keeps its journal there, and the publisher its
+        # lock.
         return [f"write access to {str(path)!r}" for path in (file, file.parent) if not os.access(path, os.W_OK)]
 
 
 def _file_of(conn: Connection) -> Path | None:
-    """The database file of a session, None in memory."""
+    """Return the database file of a session, None for a database in memory."""
     path = conn.engine.url.database
     return Path(path).resolve() if path and path != ":memory:" else None
 
 
 def _opened(conn: Connection) -> os.stat_result | None:
-    """The file that a session has open, None in memory; of a session that somebody else made the one at its path."""
+    """Return the file that a session has open, None for a database in memory. For a session of
+    another maker it is the file at the session's path.
+    """
     session, path = conn.connection.dbapi_connection, _file_of(conn)
     if isinstance(session, Session):
         return session.file
@@ -234,20 +243,24 @@ def _path(url: URL) -> Path:
 
 
 def _lock_path(conn: Connection, log: LogTable) -> Path | None:
-    """The lock file of a log: ``FILE-LOG.lock`` beside the database; None for one in memory."""
+    """Return the lock file of a log: ``FILE-LOG.lock`` beside the database; None for a database in
+    memory.
+    """
     file = _file_of(conn)
     return None if file is None else file.with_name(f"{file.name}-{log.name.replace('/', '_')}.lock")
 
 
 def _consumer_lock_path(conn: Connection, log: LogTable, consumer: str) -> Path | None:
-    """The lock file of a consumer: ``FILE-LOG-CONSUMER.lock``. None for a database in memory."""
+    """Return the lock file of a consumer: ``FILE-LOG-CONSUMER.lock``; None for a database in
+    memory.
+    """
     file = _file_of(conn)
     name = f"{log.name}-{consumer}".replace("/", "_")
     return None if file is None else file.with_name(f"{file.name}-{name}.lock")
 
 
 def _is_locked(path: Path) -> bool:
-    """Whether a session holds a lock file."""
+    """Return True if a session holds a lock file."""
     if not path.exists():
         return False
     try:
@@ -260,7 +273,7 @@ def _is_locked(path: Path) -> bool:
 
 
 def _give_back(file: IO[Any], path: Path) -> None:
-    """Take the lock file away while it is still ours, then let go of it."""
+    """Remove the lock file while it is still locked, then release the lock."""
     if not file.closed:
         with file:
             if _is_at(file, path):
@@ -273,7 +286,7 @@ def _held(conn: Connection) -> dict[LogTable, IO[Any]]:
 
 
 def _lock_file(path: Path) -> IO[Any] | None:
-    """The locked file; None if another session has it."""
+    """Return the locked file; None if another session holds it."""
     try:
         file = path.open("ab")
     except OSError as error:
@@ -281,31 +294,37 @@ def _lock_file(path: Path) -> IO[Any] | None:
             f"the lock file {str(path)!r} cannot be written: {error.strerror}; the publisher needs the right to write "
             "the database's directory"
         ) from error
-    # A session that gives the log back removes the file: a lock on the removed one would keep no session away.
+    # A session that releases the log removes the file: a lock on the removed file would keep no
+    # session away.
     if _flock(file, shared=False) and _is_at(file, path):
         return file
     file.close()
     return None
 
 
-# A file that is moved takes its log along and leaves its lock behind. So the lock file names the database file that is
-# published, and the log says where its lock is: who opens the file under another name looks there too.
+# A moved file takes its log along and leaves its lock behind. So the lock file names the database
+# file that is published, and the log names its lock file: a session that opens the file under
+# another name looks there, too.
 
 _PART: Final = "lock"
-"""The name of what ``<log>_epoch.server`` says of the lock. It is none of ``server_parts``, and tells no epoch."""
+"""The key of the lock in ``<log>_epoch.server``. It is not among ``server_parts``, so it does not
+affect the epoch.
+"""
 
 
 def _holder_elsewhere(conn: Connection, log: LogTable, path: Path) -> Path | None:
-    """The lock file under which this file is published by another name; None if it is not."""
+    """Return the lock file of a publisher that has this file open by another name; None if there is
+    none.
+    """
     if not inspect(conn).has_table(log.epoch_table):
-        return None  # the table of a source's position is locked like a log, and has no companions
+        return None  # the table of a source's position is locked like a log, but has no companions
     opened, other = _opened(conn), read_epoch(conn, log).server.get(_PART)
     if other is None or other == str(path) or opened is None:
         return None
     try:
         with Path(other).open("rb") as file:
             if _flock(file, shared=True):
-                return None  # of a publisher that is gone
+                return None  # its publisher has ended
             return Path(other) if file.read().decode(errors="replace") == _name_of(opened) else None
     except OSError:
         return None
@@ -349,7 +368,9 @@ _SQL: Final = statements(__package__, "doctor.sql")
 
 
 def _indexes(conn: Connection, log: LogTable) -> Answer:
-    """The indexes of the log; its INTEGER PRIMARY KEY, which is the table itself, counts as one."""
+    """Return the indexes of the log. Its INTEGER PRIMARY KEY, which is the table itself, counts as
+    one.
+    """
     keys = [row.name for row in conn.exec_driver_sql("SELECT name FROM pragma_table_info(?) WHERE pk", (log.name,))]
     if len(keys) == 1:
         yield "primary key", True, keys[0], None
@@ -359,19 +380,21 @@ def _indexes(conn: Connection, log: LogTable) -> Answer:
 
 
 def has_log(conn: Connection, log: str) -> bool:
-    """Whether a log is there that the text of a trigger names."""
+    """Return True if the log that the text of a trigger names exists."""
     return log in {quote_identifier(row.name) for row in conn.exec_driver_sql(_SQL["tables"])}
 
 
 def _rights_to_apply(conn: Connection, **_: Any) -> Iterator[tuple[str]]:
-    """What this process lacks to apply triggers, in words."""
+    """Yield, in words, the rights that this process lacks to apply triggers."""
     file = _file_of(conn)
     if file is not None and not os.access(file, os.W_OK):
         yield (f"write access to {str(file)!r}",)
 
 
 def _grants(conn: Connection, **_: Any) -> Iterator[tuple[str]]:
-    """What lets this process publish: the right to write the file and its directory."""
+    """Yield a command that lets this process publish, by rights to write the file and its
+    directory.
+    """
     file = _file_of(conn)
     if file is not None:
         yield (f"chmod u+rw {file} && chmod u+rwx {file.parent}",)

@@ -10,11 +10,11 @@ from eventlog.core.values import Kind
 from eventlog.sql.statements import key_parts
 
 MAX_IDENTIFIER: Final = 10_000
-"""Bytes. SQLite itself has no limit."""
+"""The longest identifier in bytes. SQLite itself has no limit."""
 
 
 def strftime(arguments: str) -> str:
-    """SQL of a time as event_time holds it; NULL for what is no time."""
+    """Return SQL of a time in the form of event_time; NULL for a value that is no time."""
     return f"strftime('%Y-%m-%d %H:%M:%f', {arguments})"
 
 
@@ -22,7 +22,9 @@ UTC_NOW: Final = strftime("'now'")
 
 
 def instant(time: str) -> str:
-    """SQL of a time in one form, so that texts compare as times do; no time at all comes first."""
+    """Return SQL of a time in one form, so that texts compare as times do. A missing time sorts
+    first.
+    """
     return f"coalesce({strftime(time)}, '')"
 
 
@@ -30,7 +32,9 @@ def instant(time: str) -> str:
 
 
 def value_text(column: Column, ref: str) -> str:
-    """SQL of a column's value as log text (spec/triggers.md 6). A column may hold values of any type."""
+    """Return SQL of a column's value as log text (spec/triggers.md 6). A column may hold values of
+    any type.
+    """
     match column.type.kind:
         case Kind.APPROXIMATE:
             return f"CASE typeof({ref}) WHEN 'real' THEN printf('%!.17g', {ref}) ELSE CAST({ref} AS TEXT) END"
@@ -43,7 +47,9 @@ def value_text(column: Column, ref: str) -> str:
 
 
 def _plain_number(ref: str) -> str:
-    """SQL of an exact number without an exponent: beyond 64 bits SQLite keeps it as a float."""
+    """Return SQL of an exact number without an exponent. SQLite keeps numbers beyond 64 bits as
+    floats.
+    """
     return (
         f"CASE WHEN typeof({ref}) = 'real' AND abs({ref}) >= 1e15 THEN rtrim(rtrim(printf('%!.1f', {ref}), '0'), '.')"
         f" WHEN typeof({ref}) = 'real' AND abs({ref}) < 1e-4 THEN rtrim(printf('%!.25f', {ref}), '0')"
@@ -55,13 +61,14 @@ _ALPHABET: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01234567
 
 
 def base64(ref: str) -> str:
-    """SQL of a binary value as base64, from its hexadecimal digits, six at a time; NULL stays NULL.
+    """Return SQL of a binary value as base64, made from its hexadecimal digits, six at a time; NULL
+    stays NULL.
 
-    For keys alone: the values of other binary columns are read back (spec/triggers.md 6.1).
+    Only keys use it: the values of other binary columns are read back (spec/triggers.md 6.1).
     """
 
     def digit(place: int) -> str:
-        # Behind the end: substr gives '', of which instr says 1, so it counts as 0.
+        # Past the end substr returns '', for which instr returns 1, so it counts as 0.
         return f"(instr('0123456789ABCDEF', substr(h, {place}, 1)) - 1) << {24 - 4 * place}"
 
     number = " + ".join(f"({digit(place)})" for place in range(1, 7))
@@ -79,7 +86,9 @@ def base64(ref: str) -> str:
 
 
 def is_changed(old: str, new: str) -> str:
-    """SQL that is true if a value has changed, NULL-safe and by bytes (spec/triggers.md 5)."""
+    """Return SQL that is true if a value has changed, NULL-safe and by bytes
+    (spec/triggers.md 5).
+    """
     return f"{old} COLLATE BINARY IS NOT {new}"
 
 
@@ -87,12 +96,16 @@ def is_changed(old: str, new: str) -> str:
 
 
 def _key_value(column: Column, ref: str) -> str:
-    """SQL of a key column's value, not quoted: exact numbers without an exponent (spec/event-log.md 4.3)."""
+    """Return SQL of a key column's value, not quoted: exact numbers without an exponent
+    (spec/event-log.md 4.3).
+    """
     return _plain_number(ref) if column.type.kind is Kind.EXACT else value_text(column, ref)
 
 
 def quoted(value: str) -> str:
-    """SQL of a text as a value in a table_key: in quotes where needed (spec/triggers.md 4)."""
+    """Return SQL of a text as a value in a table_key: in quotes where needed
+    (spec/triggers.md 4).
+    """
     return (
         "(SELECT CASE WHEN v = '' OR v GLOB '*[,;''+\"=\\<>]*' OR v <> trim(v, ' ' || char(9))"  # noqa: S608
         " OR v GLOB '*[' || char(1) || '-' || char(31) || char(127) || ']*'"
@@ -102,10 +115,10 @@ def quoted(value: str) -> str:
 
 
 def key_text(key: Sequence[Column], refs: Sequence[str]) -> str:
-    """``key_parts`` as one text (spec/triggers.md 4), NULL if a key column is NULL."""
+    """Return ``key_parts`` as one text (spec/triggers.md 4), NULL if a key column is NULL."""
 
     def value(column: Column, ref: str) -> str:
-        # A number of no range may be held as an infinite float, and any column as a text.
+        # A number without a range may be stored as an infinite float, and any column as a text.
         is_whole = column.type.kind is Kind.INTEGER and column.type.bits
         text = _key_value(column, ref)
         return f"({text})" if is_whole or column.type.kind is Kind.BOOLEAN else quoted(text)
@@ -114,5 +127,7 @@ def key_text(key: Sequence[Column], refs: Sequence[str]) -> str:
 
 
 def is_one_spelling(column: Column) -> bool:
-    """True if values that are equal, as a foreign key takes them, have one normal form as key values."""
+    """Return True if values that a foreign key treats as equal have one normal form as key
+    values.
+    """
     return column.deterministic

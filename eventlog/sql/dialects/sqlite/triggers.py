@@ -1,8 +1,10 @@
-"""Triggers on SQLite: what they log, as SQL, and how they are compared (spec/triggers.md 2, 4, 5, 6, 7.5, 9, 10).
+"""Triggers on SQLite: the changes that they log, as SQL, and how they are compared
+(spec/triggers.md 2, 4, 5, 6, 7.5, 9, 10).
 
-The texts are in the .sql.j2 files beside this module. A trigger of SQLite has no function and no comment: all is in its
-own text, the hash of what was compiled too. SQLite keeps that text as it was written, and rewrites it when a table or
-column is renamed: so whole texts are compared. A transaction has the whole file for itself.
+The texts are in the .sql.j2 files beside this module. A trigger of SQLite has no function and no
+comment, so its own text holds the hash of the compiled text, too. SQLite keeps that text as it was
+written, and rewrites it when a table or column is renamed: so whole texts are compared. A
+transaction has the whole file for itself.
 """
 
 from __future__ import annotations
@@ -104,7 +106,7 @@ class SQLiteTriggers(MarkedTriggers):
 
 
 def _guesses(declared: Iterable[TableTriggers]) -> Iterator[str]:
-    """Sentences on the columns whose declared type is none that is known."""
+    """Yield a warning for each column whose declared type is unknown."""
     for triggers in declared:
         columns = [triggers.column] if isinstance(triggers, ChildTriggers) else [*triggers.key, *triggers.columns]
         for column in dict.fromkeys(columns):
@@ -116,7 +118,9 @@ def _guesses(declared: Iterable[TableTriggers]) -> Iterator[str]:
 
 
 def _unknown_collations(conn: Connection, declared: Sequence[TableTriggers]) -> Iterator[str]:
-    """Sentences on the keys that only the application can compare, since it registers their collation."""
+    """Yield a warning for each key column that only the application can compare, since it registers
+    the collation.
+    """
     children: dict[str, list[str]] = {}
     for triggers in declared:
         if isinstance(triggers, ChildTriggers):
@@ -149,9 +153,11 @@ def _is_known(conn: Connection, collation: str) -> bool:
 
 
 def broken_triggers(conn: Connection, log: LogTable) -> Iterator[tuple[str, str, str]]:
-    """Tables whose triggers of ours name a table that is gone, that table, and the SQL that drops the triggers.
+    """Yield each table whose eventlog triggers name a missing table, the missing table, and the SQL
+    that drops the triggers.
 
-    SQLite compiles the triggers of a table with each statement that fires them; EXPLAIN compiles and runs nothing.
+    SQLite compiles the triggers of a table with each statement that fires them; EXPLAIN compiles
+    and runs nothing.
     """
     by_table: dict[str, list[str]] = {}
     for trigger in SQLiteTriggers().all_triggers(conn):
@@ -174,7 +180,9 @@ def broken_triggers(conn: Connection, log: LogTable) -> Iterator[tuple[str, str,
 # --- their texts ------------------------------------------------------------------------------------------------------
 
 _Body = tuple[str, str, str, str]
-"""A trigger without its name: its operation, which statement fires it, on what condition, and what it does."""
+"""A trigger without its name: its operation, the statement that fires it, its condition, and its
+body.
+"""
 
 
 def _trigger(triggers: TableTriggers, when: str, condition: str, body: str, name: str, marker: str) -> str:
@@ -230,7 +238,9 @@ def _class_bodies(log: LogTable, triggers: ClassTriggers, declared: Sequence[Tab
 
 
 _CHAINED: Final = 500
-"""Conditions that stand in one chain: an expression of SQLite is at most a thousand deep, and each adds one."""
+"""The number of conditions in one chain. An expression of SQLite is at most a thousand levels deep,
+and each condition adds one.
+"""
 
 
 def _chain(word: str, conditions: Sequence[str]) -> str:
@@ -250,7 +260,7 @@ def _child_bodies(log: LogTable, triggers: ChildTriggers) -> Iterator[_Body]:
         return fields(row, triggers.owner_columns)
 
     def owned(row: str) -> str:
-        # The owner's side first: by its collation a foreign key compares.
+        # The owner's side comes first, since a foreign key compares by the owner's collation.
         return " AND ".join(
             f"{field('o', column)} = {ref}" for column, ref in zip(triggers.key, refs(row), strict=True)
         )
@@ -259,7 +269,8 @@ def _child_bodies(log: LogTable, triggers: ChildTriggers) -> Iterator[_Body]:
         text = key_text(triggers.own_key, refs(row))
         if is_one:
             return text
-        # Equal is not identical here ('ABC' for 'abc'): the owner's spelling counts, if the owner is there.
+        # Equal is not identical here ('ABC' for 'abc'): the owner's spelling counts, if the owner
+        # exists.
         return f"coalesce((SELECT {owner_key} FROM {owner} AS o WHERE {owned(row)} LIMIT 1), {text})"  # noqa: S608
 
     def is_value(row: str) -> str:
@@ -302,7 +313,9 @@ _QUERIED_BACK: Final[Mapping[EventType, EventType]] = {
 
 
 def _of(column: Column, event_type: EventType) -> EventType:
-    """The type of the row that tells of a column: binary values are read back (spec/triggers.md 6.1)."""
+    """Return the type of the log row for a column: binary values are read back (spec/triggers.md
+    6.1).
+    """
     return _QUERIED_BACK.get(event_type, event_type) if column.type.kind is Kind.BINARY else event_type
 
 
