@@ -1,8 +1,8 @@
-"""Oracle, 12.2 and later, by python-oracledb in its thin mode: what it can do, and its log.
+"""Oracle, 12.2 and later, through python-oracledb in its thin mode: its capabilities and its log.
 
-record_ids and flights are numbered by sequences, and the triggers of a log use functions of its own (spec/triggers.md
-7, spec/event-log.md 10). The moment of which a bulk job reads the log is a system change number: every session reads
-AS OF it, as long as the database keeps the undo (spec/event-log.md 12).
+Sequences number record_ids and flights, and the triggers of a log call functions of this log
+(spec/triggers.md 7, spec/event-log.md 10). The snapshot of a bulk job is a system change number:
+every session reads AS OF it, as long as the database keeps the undo (spec/event-log.md 12).
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ if TYPE_CHECKING:
 _INSTALLED_SQL: Final = statements(__package__, "installed.sql")
 
 _SHORT: Final = 50
-"""How many record_ids a range has that is read id by id."""
+"""A range of record_ids whose ends differ by less is read id by id."""
 _SCN: Final = re.compile("[0-9]{1,20}")
 
 _EXISTS: Final = -955
 _NO_SEQUENCE: Final = -2289
 _NO_OBJECT: Final = -4043
 _NO_INDEX: Final = -1418
-"""The name of the index (status, record_id), whose entries every mark moves."""
+"""The numbers of ORA- errors about objects that exist already, or do not exist."""
 
-_number: Any = oracle.NUMBER  # which has no types
+_number: Any = oracle.NUMBER  # its signature has no types
 _INTEGER: Final[TypeEngine[Any]] = _number(38, 0)
 
 
 class Oracle(OracleSessions, OracleObjects):
-    """Oracle by python-oracledb in its thin mode."""
+    """Oracle, through python-oracledb in its thin mode."""
 
     name = "oracle"
     capabilities = frozenset(
@@ -107,7 +107,7 @@ class Oracle(OracleSessions, OracleObjects):
     }
     log_sql: ClassVar = {**LOG_SQL, **statements(__package__, "log.sql")}
     last_record_id = 10**38 - 1
-    local_now = "CAST(SYSTIMESTAMP AS TIMESTAMP)"  # of the server's own zone, not of the session's
+    local_now = "CAST(SYSTIMESTAMP AS TIMESTAMP)"  # in the server's own zone, not the session's
     utc_now = text.UTC_NOW
     quote = staticmethod(text.quote_identifier)
     fold_name = staticmethod(text.fold_name)
@@ -126,15 +126,15 @@ class Oracle(OracleSessions, OracleObjects):
         return text.short_integer(column, 4) if field == "event_type" else column
 
     def log_times(self, column: str, *, is_zoned: bool) -> Mapping[str, str]:
-        # The moment itself, whatever zone it is told in; texts of it are in UTC.
+        # The moment itself, whatever its zone; its texts are in UTC.
         time = f"SYS_EXTRACT_UTC({column})" if is_zoned else column
         return {"time": time, "new_time": text.new_time(is_zoned=is_zoned)}
 
     def due_time(self, event_time: str) -> str:
-        return event_time.removesuffix("Z")  # of a log whose event_time has a zone: it is compared in UTC
+        return event_time.removesuffix("Z")  # an event_time with a zone is compared in UTC
 
     def read_rows(self, conn: Connection, log: LogTable, ranges: Ranges) -> list[LogRow]:
-        # The ids of the short ranges, of which there may be thousands, in IN lists.
+        # The ids of the short ranges, of which there may be thousands, are read by IN lists.
         rows = super().read_rows(conn, log, [(first, last) for first, last in ranges if last - first >= _SHORT])
         short = [record_id for first, last in ranges if last - first < _SHORT for record_id in range(first, last + 1)]
         for ids in chunks(short):
@@ -158,7 +158,8 @@ class Oracle(OracleSessions, OracleObjects):
     def create_queue_index(self, log: LogTable) -> str:
         status, record_id = (self.quote(log.column(field)) for field in ("status", "record_id"))
         index, table = text.qualified(log.schema, log.own_name(QUEUE_INDEX)), text.qualified(log.schema, log.name)
-        # Entries of NULL are in no index, so it holds the rows N alone, and a row that is marked leaves it.
+        # No index holds entries of NULL, so this one holds the rows N alone, and a marked row
+        # leaves it.
         return f"CREATE INDEX {index} ON {table} (CASE {status} WHEN 'N' THEN {record_id} END)"
 
     def before_log(self, log: LogTable) -> list[str]:
@@ -185,12 +186,12 @@ class Oracle(OracleSessions, OracleObjects):
         return int(conn.exec_driver_sql(f"SELECT {sequence}.NEXTVAL FROM DUAL").scalar_one())  # noqa: S608 - quoted
 
     def half_made(self, conn: Connection, log: LogTable) -> bool:
-        # The sequence of record_ids is there too.
+        # The sequence of record_ids exists, too.
         binds = {"owner": log.schema, "name": log.own_name(text.NUMBERS)}
         return bool(fetch(conn, _INSTALLED_SQL["sequence"], binds))
 
     def run(self, conn: Connection, statement: str) -> None:
-        # It is committed, and what does not compile is a success for Oracle.
+        # Oracle commits the statement, and reports success for an object that does not compile.
         compiled = script.made_by(statement)
         if compiled is None:
             run_as_it_stands(conn, statement)
@@ -198,7 +199,7 @@ class Oracle(OracleSessions, OracleObjects):
         type_, schema, name = compiled
         binds = {"owner": schema, "name": name}
         is_new = type_ == "TRIGGER" and not fetch(conn, _INSTALLED_SQL["trigger"], binds)
-        # One that is there goes on to fire: its changes would be lost meanwhile.
+        # An existing trigger goes on firing, since changes would be lost otherwise.
         run_as_it_stands(conn, script.disabled(statement) if is_new else statement)
         _check_compiled(conn, *compiled)
         if is_new:
@@ -211,7 +212,7 @@ class Oracle(OracleSessions, OracleObjects):
         return str(fetch(conn, "SELECT TO_CHAR(SYS.DBMS_FLASHBACK.GET_SYSTEM_CHANGE_NUMBER) FROM DUAL")[0][0])
 
     def join_snapshot(self, conn: Connection, snapshot: str) -> None:
-        # Before the transaction begins.
+        # This must come before the transaction begins.
         conn.exec_driver_sql(
             "BEGIN\n    SYS.DBMS_FLASHBACK.ENABLE_AT_SYSTEM_CHANGE_NUMBER(:scn);\nEND;", {"scn": int(_scn(snapshot))}
         )
@@ -240,7 +241,7 @@ class Oracle(OracleSessions, OracleObjects):
             raise DatabaseError(f"{rows} cannot be read from {describe(url)}: {reason_of(error, url)}") from None
 
     def part_as_of(self, log: LogTable, snapshot: str | None, status: str | None, fields: Sequence[str]) -> str:
-        """The statement that reads a part as it was at a snapshot."""
+        """Return the statement that reads a part as it was at a snapshot."""
         as_of = "" if snapshot is None else f" AS OF SCN {_scn(snapshot)}"
         return self.part_statement(log, status, fields, as_of=as_of)
 
@@ -248,7 +249,7 @@ class Oracle(OracleSessions, OracleObjects):
         column = self.quote(log.column(field))
         match field:
             case "record_id":
-                return f"CAST({column} AS NUMBER(18))"  # so many digits, so that it comes as an integer
+                return f"CAST({column} AS NUMBER(18))"  # with these digits it comes as an integer
             case "event_type":
                 return text.short_integer(column, 18)
             case "event_time":
@@ -262,13 +263,14 @@ def _constraint(pattern: str, table: sa.Table) -> str:
 
 
 def _checks(table: sa.Table) -> int:
-    """How many CHECKs a table has: the number of the newest one."""
+    """Return the number of CHECKs of a table, which is the number of the newest one."""
     return sum(isinstance(one, sa.CheckConstraint) for one in table.constraints)
 
 
 def _create_sequence(name: str) -> str:
-    # The cache is the instance's, so numbers rise in the order of the requests; ORDER: among the instances of a cluster
-    # too. NOCACHE would update the dictionary with every number (spec/triggers.md 7).
+    # The instance holds the cache, so numbers rise in the order of the requests; with ORDER they do
+    # so among the instances of a cluster, too. NOCACHE would update the dictionary with every
+    # number (spec/triggers.md 7).
     return script.unless(f"CREATE SEQUENCE {name} CACHE 1000 ORDER", _EXISTS)
 
 
@@ -279,7 +281,7 @@ def _drop_sequence(name: str) -> str:
 def _check_compiled(conn: Connection, type_: str, schema: str | None, name: str) -> None:
     """Raise DatabaseError if a trigger or function does not compile.
 
-    A trigger is dropped then, since the application's statements would fail by it.
+    Such a trigger is dropped, since it would fail the application's statements.
     """
     binds = {"owner": schema, "name": name, "object_type": type_}
     errors = fetch(conn, _INSTALLED_SQL["errors"], binds)
@@ -300,14 +302,18 @@ def _check_compiled(conn: Connection, type_: str, schema: str | None, name: str)
 
 
 def _scn(snapshot: str) -> str:
-    """The system change number itself. Raises DatabaseError for a text that is none."""
+    """Return the text of a system change number unchanged. Raises DatabaseError for any other
+    text.
+    """
     if _SCN.fullmatch(snapshot) is None:
         raise DatabaseError(f"{snapshot!r} is no system change number: give what `export_snapshot` returned")
     return snapshot
 
 
 def typed(table: Any, schema: Any) -> Any:
-    """The columns of a data frame with the names and types of the schema: the driver makes them wider."""
+    """Return a data frame with the names and types of the schema, since the driver makes the
+    columns wider.
+    """
     return table.rename_columns(schema.names).cast(schema, safe=False)
 
 

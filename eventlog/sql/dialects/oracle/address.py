@@ -1,8 +1,9 @@
-"""Where python-oracledb connects to: the arguments of a database URL, in the driver's own terms.
+"""The address of a database for python-oracledb: the arguments of a URL, in the driver's own terms.
 
-SQLAlchemy makes a descriptor of host, port and service alone, ``(PROTOCOL=TCP)`` whatever the URL asks for, and hands
-the rest to the driver, which a descriptor overrides: a session that was to be TLS would speak plainly. So the driver
-gets each part by its name, and what has no effect is refused.
+SQLAlchemy makes a descriptor from host, port and service alone, with ``(PROTOCOL=TCP)`` whatever
+the URL asks for. It hands the rest to the driver, where the descriptor wins: a session that asks
+for TLS would be unencrypted. So the driver gets each part by its name, and an argument without
+effect is refused.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _ADDRESS: Final[Mapping[str, Callable[[str], object]]] = {
     "sdu": int,
     "use_sni": _truth,
 }
-"""What says where the server is: an alias has it in its descriptor."""
+"""The arguments that say where the server is. An alias has them in its descriptor."""
 _SESSION: Final[Mapping[str, Callable[[str], object]]] = {
     "config_dir": str,
     "wallet_location": str,
@@ -50,13 +51,15 @@ _SESSION: Final[Mapping[str, Callable[[str], object]]] = {
     "expire_time": int,
     "stmtcachesize": int,
 }
-"""What else a session can be given."""
+"""The other arguments of a session."""
 _ALL: Final = {**_ADDRESS, **_SESSION}
 _EXAMPLE: Final = "oracle://user@host:1521/?service_name=NAME"
 
 
 def arguments_of(url: URL) -> dict[str, Any]:
-    """The arguments of ``oracledb.connect`` for a URL. Raises ConfigError for one that means nothing to the driver."""
+    """Return the arguments of ``oracledb.connect`` for a URL. Raises ConfigError for a URL that the
+    driver cannot use.
+    """
     given: dict[str, Any] = {}
     for name, value in url.query.items():
         if name not in _ALL:

@@ -1,13 +1,15 @@
-"""The application's tables on Oracle: the catalogue of a schema, objects by their keys, the keys behind a position.
+"""The application's tables on Oracle: the catalogue of a schema, objects by their keys, the keys
+behind a position.
 
-The catalogue is read in five statements, whatever the number of tables (spec/xds.md 5, 6.2). Current rows
-(spec/event-log.md 7.2, spec/xds.md 4.3) are read by a statement a table, one for the class, one for each child table,
-since Oracle joins no large objects and no LONG in a UNION. The keys are bound, as row values of an IN list::
+The catalogue is read in five statements, whatever the number of tables (spec/xds.md 5, 6.2).
+Current rows (spec/event-log.md 7.2, spec/xds.md 4.3) are read by a statement a table, one for the
+class, one for each child table, since Oracle joins no large objects and no LONG in a UNION. The
+keys are bound, as row values of an IN list::
 
     SELECT TO_CHAR(p."ID", ...), p."BRANCH", p."FNAME" FROM "S"."USR" p WHERE (p."ID", p."BRANCH") IN ((:k0, :k1), ...)
 
-in chunks of few sizes, the last one filled up with its last key, so that the server parses few texts. Neither a
-collection type nor a temporary table is needed, and the key's index serves.
+in chunks of few sizes, the last one filled up with its last key, so that the server parses few
+texts. Neither a collection type nor a temporary table is needed, and the key's index serves.
 """
 
 from __future__ import annotations
@@ -50,8 +52,8 @@ Rows = Sequence[tuple[Any, ...]]
 
 
 class OracleObjects(StepwiseDialect):
-    """Columns of types without a text form are left out. Keys are bound as values that are equal for all spellings of
-    one key.
+    """The tables and views of a schema. Columns of types without a text form are left out. Keys are
+    bound as values that are equal for all spellings of one key.
     """
 
     def is_read_back(self, column: Column) -> bool:
@@ -124,7 +126,7 @@ class OracleObjects(StepwiseDialect):
         return [_key_text(walk.cls, row) for row in rows]
 
     def keys_statement(self, walk: Walk, *, goes_on: bool) -> str:
-        """The statement of ``keys_behind``."""
+        """Return the statement of ``keys_behind``."""
         texts = [
             f"{_selected(column, ref, is_key=True)} AS t{i}"
             for i, (column, ref) in enumerate(zip(walk.cls.key, self.walk_key(walk), strict=True))
@@ -148,7 +150,7 @@ class OracleObjects(StepwiseDialect):
         return [_compared(column, ref) for column, ref in zip(walk.cls.key, self.walk_key(walk), strict=True)]
 
     def behind(self, walk: Walk) -> str:
-        # Oracle orders no row values.
+        # Oracle does not order row values.
         binds = [bound(column, f":k{i}") for i, column in enumerate(walk.cls.key)]
         pairs = list(zip(self._ordered(walk), binds, strict=True))
         steps = [
@@ -161,7 +163,7 @@ class OracleObjects(StepwiseDialect):
 # --- the catalogue ----------------------------------------------------------------------------------------------------
 
 _KINDS: Final = {
-    "FLOAT": (Kind.EXACT, 0),  # REAL and DOUBLE PRECISION too: a NUMBER of so many binary digits
+    "FLOAT": (Kind.EXACT, 0),  # also REAL and DOUBLE PRECISION: a NUMBER with this many binary digits
     "BINARY_FLOAT": (Kind.APPROXIMATE, 32),
     "BINARY_DOUBLE": (Kind.APPROXIMATE, 64),
     "BOOLEAN": (Kind.BOOLEAN, 0),
@@ -186,10 +188,11 @@ _SIZED: Final = frozenset({"CHAR", "NCHAR", "VARCHAR2", "NVARCHAR2", "RAW", "URO
 
 
 def column_type(data_type: str, length: int, precision: int | None, scale: int | None) -> ColumnType | None:
-    """The column type of a row of ``ALL_TAB_COLS``; None for a type that has no text form, such as an object type.
+    """Return the column type of a row of ``ALL_TAB_COLS``; None for a type that has no text form,
+    such as an object type.
 
-    ``length`` in bytes, of national texts in those of UTF-16; it stands in ``ColumnType.sql`` of what has one, whatever
-    the unit it was declared in.
+    ``length`` is in bytes; for national texts these are bytes of UTF-16. ``ColumnType.sql``
+    contains it for every type with a length, whatever the declared unit.
     """
     if data_type == "NUMBER":
         if scale is None:
@@ -206,13 +209,15 @@ def column_type(data_type: str, length: int, precision: int | None, scale: int |
 
 
 def fingerprint_statement(size: int) -> str:
-    """SQL of a text that changes with the columns and keys of ``size`` tables: two hashes of all that tells of them."""
+    """Return SQL of a text that changes with the columns and keys of ``size`` tables: two hashes of
+    their descriptions.
+    """
     names = ", ".join(f":t{n}" for n in range(size))
     return _SQL["fingerprint"].replace("{tables}", names)
 
 
 def database(owner: str, columns: Rows, keys: Rows, unique_indexes: Rows, foreign_keys: Rows) -> Database:
-    """The catalog of a schema from the rows of the statements of reflect.sql."""
+    """Return the catalogue of a schema from the rows of the statements of reflect.sql."""
     unique, indexes, foreign = map(_grouped, (keys, unique_indexes, foreign_keys))
     tables = []
     for name, of_table in groupby(columns, itemgetter(0)):
@@ -223,7 +228,8 @@ def database(owner: str, columns: Rows, keys: Rows, unique_indexes: Rows, foreig
             if (type_ := column_type(data_type, length, precision, scale)) is not None
         )
         names = [column.name for column in present]
-        # Keys may hold virtual columns and such of types without a text form, which are no columns here.
+        # Keys may contain virtual columns, and columns of types without a text form; ``names`` has
+        # neither.
         constraints = _within(unique[name], 4, names)
         primary = next((key for key in constraints if key[0][2] == "P"), None)
         tables.append(
@@ -245,7 +251,7 @@ def database(owner: str, columns: Rows, keys: Rows, unique_indexes: Rows, foreig
 
 
 def _grouped(rows: Rows) -> defaultdict[str, list[Rows]]:
-    """Rows by table, and by the key that they are parts of: the first two fields."""
+    """Group rows by table, and by the key that they are parts of: the first two fields."""
     by_table: defaultdict[str, list[Rows]] = defaultdict(list)
     for (table, _), of_key in groupby(rows, itemgetter(0, 1)):
         by_table[table].append(list(of_key))
@@ -253,7 +259,7 @@ def _grouped(rows: Rows) -> defaultdict[str, list[Rows]]:
 
 
 def _within(keys: Sequence[Rows], field: int, names: Collection[str]) -> list[Rows]:
-    """The keys whose columns are all among the names."""
+    """Return the keys whose columns are all among the names."""
     return [key for key in keys if all(name in names for name in _names(key, field))]
 
 
@@ -280,7 +286,9 @@ def _foreign_keys(owner: str, keys: Sequence[Rows], order: Sequence[str]) -> tup
 def values_statement(
     schema: str | None, cls: ObjectClass, child: ChildTable | None, values: tuple[Column, ...], size: int
 ) -> str:
-    """The statement that reads the keys and values of the rows with ``size`` keys. Names are quoted, keys bound."""
+    """Return the statement that reads the keys and values of the rows with ``size`` keys. Names are
+    quoted, keys bound.
+    """
     table = cls.table if child is None else child.table
     columns = cls.key if child is None else tuple(child.table.column(name) for name in child.owner_columns)
     refs = [f"p.{quote_identifier(column.name)}" for column in columns]
@@ -297,26 +305,31 @@ def _row(parts: Sequence[str]) -> str:
 
 
 def _selected(column: Column, ref: str, *, is_key: bool) -> str:
-    """SQL of what is read of a column, from which ``log_text`` makes the log text."""
+    """Return SQL of a column as it is read; ``log_text`` makes the log text of it."""
     if column.type.kind is Kind.BINARY:
-        return ref  # bytes, whose base64 is made here
+        return ref  # bytes, whose base64 is made in Python
     if family(column) in (Family.NATIONAL, Family.NCLOB) and not is_key:
-        return ref  # whole, whichever characters the database character set has
+        return ref  # whole, whatever characters the database character set has
     return key_value(column, ref) if is_key else value_text(column, ref)
 
 
 def _compared(column: Column, ref: str) -> str:
-    """SQL of a key column as it is compared: by its text if no text is sure to become a value of its type."""
+    """Return SQL of a key column as it is compared: by its text if a text might not convert to a
+    value of its type.
+    """
     return key_value(column, ref) if column.type.kind is Kind.OTHER else ref
 
 
 def bound(column: Column, bind: str) -> str:
-    """SQL of a key value from what is bound: of the column's type, so that its index serves."""
+    """Return SQL of a key value from its bind, in the column's type, so that the column's index
+    serves.
+    """
     match column.type.kind:
         case Kind.FIXED:
-            # A CHAR of any length: two of them are compared without the blanks that fill them up.
+            # A CHAR of any length, since two of them are compared without trailing blanks.
             if family(column) is Family.NATIONAL:
-                # Its own length: whether NCHAR(1000) can be depends on the national character set (ORA-00910).
+                # With the declared length: the national character set decides whether NCHAR(1000)
+                # is possible (ORA-00910).
                 return f"CAST({bind} AS NCHAR({national_length(column)}))"
             return f"CAST({bind} AS CHAR(2000 BYTE))"
         case Kind.APPROXIMATE if family(column) is Family.FLOAT:
@@ -336,7 +349,7 @@ def bound(column: Column, bind: str) -> str:
 
 
 def _key_text(cls: ObjectClass, row: Sequence[Any]) -> str:
-    """The canonical key of a row that ``keys_statement`` reads."""
+    """Return the canonical key of a row that ``keys_statement`` reads."""
     pairs = zip(cls.key, row, strict=True)
     return "+".join(
         f"{table_key.quote(column.name)}={table_key.quote(log_text(value) or '')}" for column, value in pairs
@@ -347,7 +360,9 @@ def _key_text(cls: ObjectClass, row: Sequence[Any]) -> str:
 
 _MOST_BYTES: Final = 4000
 _MOST_PAIRS: Final = 20
-"""Digits to the base of 100 that a NUMBER holds: 39 or 40 decimal ones, whichever pairs they fall into."""
+"""The number of base-100 digits that a NUMBER holds: 39 or 40 decimal ones, depending on the pairs
+into which they fall.
+"""
 _EXPONENTS: Final = range(-130, 126)
 
 
@@ -355,9 +370,10 @@ def _number(text: str) -> int | Decimal:
     number = Decimal(text.strip())
     if not number.is_finite():
         raise NoSuchValue
-    # Not normalize(), which rounds to the digits of its context.
+    # This avoids normalize(), which rounds to the digits of its context.
     digits = "".join(map(str, number.as_tuple().digits))
-    # The point lies between two pairs, so the first digit stands alone in its pair where the exponent is even.
+    # The point lies between two pairs, so the first digit is alone in its pair if the exponent is
+    # even.
     pairs = (len(digits.strip("0")) + 2 - number.adjusted() % 2) // 2
     if digits.strip("0") and (pairs > _MOST_PAIRS or number.adjusted() not in _EXPONENTS):
         raise NoSuchValue
@@ -366,7 +382,7 @@ def _number(text: str) -> int | Decimal:
 
 def _character(text: str) -> str:
     if not text or len(text.encode()) > _MOST_BYTES:
-        raise NoSuchValue  # the empty text is NULL, and no key
+        raise NoSuchValue  # the empty text is NULL, which is no key
     return text
 
 

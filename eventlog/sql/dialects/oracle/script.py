@@ -1,8 +1,9 @@
-"""Statements as a script that SQL*Plus and SQLcl run as it is, and run again (spec/triggers.md 10).
+"""Scripts that SQL*Plus and SQLcl run as they are, and run again (spec/triggers.md 10).
 
-Oracle commits with every CREATE and DROP, so a migration that breaks off leaves what it has made, and Alembic's
-statements are for one run. Here each stands in a block that takes "exists already" (or "does not exist", on the way
-down) for success; in a script the lines of the version table are written only where they say something new.
+Oracle commits with every CREATE and DROP, so a migration that breaks off leaves some objects
+behind, and Alembic's statements work for one run only. Here each statement is in a block that
+treats "exists already" (or "does not exist", on the way down) as success. A script writes the lines
+of the version table only if they say something new.
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ from eventlog.sql.statements import literal
 
 PROLOGUE: Final = (
     "SET DEFINE OFF",  # else & in a text would ask for a value
-    "SET ESCAPE OFF",  # else a backslash in a text is gone
+    "SET ESCAPE OFF",  # else a backslash in a text would disappear
     "SET SQLBLANKLINES ON",
     "SET ECHO OFF",
     "WHENEVER OSERROR EXIT FAILURE ROLLBACK",
     "WHENEVER SQLERROR EXIT FAILURE ROLLBACK",
 )
-"""What every script begins with."""
+"""The lines at the beginning of every script."""
 
 _MADE: Final = re.compile(r'CREATE OR REPLACE (TRIGGER|FUNCTION) (?:"([^"]+)"\.)?"([^"]+)"')
 _HEADER: Final = re.compile(r"\n(?=DECLARE\n|COMPOUND TRIGGER\n)")
-"""The end of what stands before the body of a trigger of ours."""
+"""The end of the text before the body of an eventlog trigger."""
 _LINES_THAT_END: Final = re.compile(r"^\s*[/.]\s*$|^\s*#|-[ \t]*$", re.MULTILINE)
-"""Lines that SQL*Plus takes for commands of its own, and those that it joins with the next one."""
+"""Lines that SQL*Plus takes for its own commands, and lines that it joins with the next one."""
 _LONGEST_LINE: Final = 2499
 _NO_TRIGGER: Final = -4080
 _NO_TABLE: Final = -942
@@ -38,30 +39,34 @@ _BLOCK: Final = re.compile(r"(?:CREATE OR REPLACE (?:TRIGGER|FUNCTION)|BEGIN|DEC
 
 
 def made_by(statement: str) -> tuple[str, str | None, str] | None:
-    """Type, schema and name of the object that a statement compiles, None for other statements."""
+    """Return type, schema and name of the object that a statement compiles, None for other
+    statements.
+    """
     match = _MADE.match(statement)
     return None if match is None else (match[1], match[2], match[3])
 
 
 def disabled(statement: str) -> str:
-    """The statement that makes the same trigger, and does not let it fire."""
+    """Return the statement that creates the same trigger disabled."""
     text, found = _HEADER.subn("\nDISABLE\n", statement, count=1)
     assert found, statement
     return text
 
 
 def enabled(schema: str | None, name: str) -> str:
-    """The statement that lets a trigger fire."""
+    """Return the statement that enables a trigger."""
     return f"ALTER TRIGGER {qualified(schema, name)} ENABLE"
 
 
 def drop_trigger(schema: str | None, name: str) -> str:
-    """A statement that drops a trigger, if it is there."""
+    """Return a statement that drops a trigger if it exists."""
     return unless(f"DROP TRIGGER {qualified(schema, name)}", _NO_TRIGGER)
 
 
 def unless(statement: str, *codes: int) -> str:
-    """A block that runs a statement and takes some errors (``SQLCODE``) for success: so it can be run again."""
+    """Return a block that runs a statement and treats some errors (``SQLCODE``) as success, so that
+    it can be run again.
+    """
     others = f"SQLCODE <> {codes[0]}" if len(codes) == 1 else f"SQLCODE NOT IN ({', '.join(map(str, codes))})"
     return (
         f"BEGIN\n    EXECUTE IMMEDIATE {literal(statement)};\n"
@@ -70,15 +75,18 @@ def unless(statement: str, *codes: int) -> str:
 
 
 def ddl_lock_timeout(seconds: float) -> str:
-    """The statement that sets how long DDL waits for a table; 0 = without end, as near as Oracle has it."""
+    """Return the statement that sets how long DDL waits for a table. 0 means without end, as nearly
+    as Oracle allows.
+    """
     return f"ALTER SESSION SET DDL_LOCK_TIMEOUT = {min(max(round(seconds), 1), 1_000_000) if seconds else 1_000_000}"
 
 
 def terminated(statements: Iterable[str]) -> list[str]:
-    """Statements with what ends them in SQL*Plus, and behind what compiles an object a block that fails if it did not.
+    """Return statements with the lines that end them in SQL*Plus. A block behind each compiled
+    object fails if the object has errors.
 
-    SQL*Plus takes a trigger with errors for a success, and the application's statements would fail by it: the block
-    drops it. Raises TriggerError for a name that no script can hold.
+    SQL*Plus treats a trigger with errors as a success, and the trigger would fail the application's
+    statements: the block drops it. Raises TriggerError for a name that no script can contain.
     """
     lines = []
     for statement in statements:
@@ -131,7 +139,9 @@ _NAMED: Final = re.compile(r'((?:INDEX|CONSTRAINT) (?:"[^"]+"\.)?)"([^"]+)"')
 
 
 def placed(text: str, storage: Storage) -> str:
-    """Statements, one or a whole script, with tablespaces, and with other names of indexes and constraints."""
+    """Return a statement or a whole script with tablespaces, and with the configured names of
+    indexes and constraints.
+    """
     if storage.tablespace is not None:
         text = _TABLE_MADE.sub(rf"\1 TABLESPACE {_written(storage.tablespace)}", text)
     if storage.index_tablespace is not None:
@@ -152,8 +162,8 @@ def _written(name: str) -> str:
 
 _TAKEN_FOR_SUCCESS: Final = (
     (re.compile("CREATE TABLE "), (-955,)),  # the name is taken
-    (re.compile("CREATE (UNIQUE )?INDEX "), (-955, -1408)),  # such columns are indexed
-    (re.compile("ALTER TABLE .+ ADD "), (-1430,)),  # the column is there
+    (re.compile("CREATE (UNIQUE )?INDEX "), (-955, -1408)),  # such columns are indexed already
+    (re.compile("ALTER TABLE .+ ADD "), (-1430,)),  # the column exists
     (re.compile("DROP TABLE "), (_NO_TABLE,)),
 )
 _OF_VERSION_TABLE: Final = re.compile("(UPDATE|DELETE FROM) ")
@@ -162,14 +172,18 @@ _NEXT: Final = re.compile(r"UPDATE .+ SET version_num='(\w+)' WHERE .+ = '(\w+)'
 
 
 def guarded(statement: str) -> str:
-    """A statement of a migration that is run: CREATE, ALTER and DROP can be run again, all others are as they were."""
+    """Return a statement of a migration so that it can be run again: CREATE, ALTER and DROP are
+    guarded, others are unchanged.
+    """
     bare = statement.strip()
     codes = next((codes for begins, codes in _TAKEN_FOR_SUCCESS if begins.match(bare)), ())
     return unless(bare, *codes) if codes else statement
 
 
 def rerunnable(printed: str) -> str:
-    """What Alembic printed, statements that are ended by a line ``/`` or by ``;``, as a script for every run."""
+    """Return the script for every run, from Alembic's printed statements, which end with a line
+    ``/`` or with ``;``.
+    """
     later = {before: after for after, before in _NEXT.findall(printed)}
     lines: list[str] = []
     for comments, statement in _parted(printed):
@@ -178,7 +192,7 @@ def rerunnable(printed: str) -> str:
 
 
 def _parted(printed: str) -> Iterator[tuple[list[str], str]]:
-    """Each statement, without what ends it, and the comments before it."""
+    """Yield each statement, without its end mark, and the comments before it."""
     for part in re.split(r"^/$", printed, flags=re.MULTILINE):
         lines = [line.rstrip() for line in part.strip().split("\n")]
         start = next((at for at, line in enumerate(lines) if line and not line.startswith("--")), len(lines))
@@ -193,12 +207,14 @@ def _again(statement: str, later: Mapping[str, str]) -> str:
     if first is not None:
         return _recorded(first[1], first[2], later)
     if _OF_VERSION_TABLE.match(statement):
-        return unless(statement, _NO_TABLE)  # gone by an earlier run
+        return unless(statement, _NO_TABLE)  # an earlier run dropped the table
     return guarded(statement)
 
 
 def _recorded(table: str, revision: str, later: Mapping[str, str]) -> str:
-    """The statement that records the first revision of a branch, unless the branch has got there or beyond."""
+    """Return the statement that records the first revision of a branch, unless the branch is
+    already at this revision or beyond.
+    """
     known = [revision]
     while known[-1] in later:
         known.append(later[known[-1]])

@@ -1,4 +1,6 @@
-"""A session on Oracle: how it is opened, how its rows are fetched, its rights, its lock on a log, what doctor asks."""
+"""A session on Oracle: how it is opened, how its rows are fetched, its rights, its lock on a log,
+the answers for ``doctor``.
+"""
 
 from __future__ import annotations
 
@@ -21,16 +23,20 @@ from eventlog.sql.statements import fetch as fetch_rows
 from eventlog.sql.statements import literal, statements
 
 _ARRAY_SIZE: Final = 1000
-"""Rows that one round trip brings."""
+"""The number of rows in one round trip."""
 _EXPIRE_MINUTES: Final = 2
-"""After so many minutes without a word the network is asked whether the server is still there."""
+"""The minutes of silence after which the network is asked whether the server is still there."""
 _CALL_TIMEOUT: Final = 600
-"""Seconds that a publisher waits for the answer to one call: those that never come would keep it for ever."""
+"""The seconds that a publisher waits for the answer to one call; without a limit a lost answer
+would block it for ever.
+"""
 
 _CACHED_STATEMENTS: Final = 200
-"""Statements that a session keeps parsed: those of the log, and one a class, a style and a size of an IN list."""
+"""The number of statements that a session keeps parsed: the statements of the log, and one for each
+class, style and size of an IN list.
+"""
 _MODULE: Final = "eventlog"
-"""MODULE of our sessions in V$SESSION; ACTION is publish, lock or read."""
+"""The MODULE of eventlog sessions in V$SESSION; ACTION is publish, lock or read."""
 
 _ENCRYPTION: Final = (
     "have SQLNET.ENCRYPTION_SERVER and SQLNET.CRYPTO_CHECKSUM_SERVER set to ACCEPTED, and use TLS (protocol=tcps) if "
@@ -60,12 +66,12 @@ _CONNECT_ADVICE: Final = {
 }
 _PASSING: Final = frozenset(
     {
-        *(51, 54, 2049, 4021, 30006),  # another session locks it for too long
+        *(51, 54, 2049, 4021, 30006),  # another session holds a lock for too long
         *(60, 4020),  # a deadlock
         *(257, 1536, 1628, 1650, 1651, 1652, 1653, 1654, 1655, 1688, 1691, 1692, 19809, 30036),  # no room
         *(4030, 4031, 4036),  # no memory
-        *(1555, 8103, 8176, 8177),  # what was to be read has been changed too often
-        *(4061, 4065, 4068),  # something was compiled anew
+        *(1555, 8103, 8176, 8177),  # the rows to read have been changed too often
+        *(4061, 4065, 4068),  # an object was compiled anew
         *(1109, 16000, 16456),  # the database is not open, or not for writing, as during a switchover
         *(25401, 25402, 25408, 25409),  # the session went to another instance in the middle
     }
@@ -88,15 +94,19 @@ _TRIED: Final = {
 
 
 class OracleSessions(Dialect):
-    """One publisher a log (spec/event-log.md 12): by ``DBMS_LOCK`` if the user may execute it, whose locks are the
-    session's, whatever is committed. Without that grant the rows of ``<log>_version`` are locked by a transaction that
-    is never ended, of a second session beside this one. Either way nothing is left of it when the publisher dies.
+    """Sessions, and the lock of the one publisher of a log (spec/event-log.md 12).
+
+    The lock is taken by ``DBMS_LOCK`` if the user may execute it; such a lock belongs to the
+    session, whatever is committed. Without that grant a second session beside this one locks the
+    rows of ``<log>_version`` in a transaction that it never ends. Either way the lock ends with the
+    publisher.
     """
 
     driver = "oracle+oracledb"
     package = "eventlog-publisher[oracle]"
     session = (
-        # What a session can change in the text of values and in what is equal: pinned (spec/triggers.md 6).
+        # The settings of a session that change the text of values, and equality, are pinned
+        # (spec/triggers.md 6).
         "ALTER SESSION SET TIME_ZONE = 'UTC'",
         "ALTER SESSION SET NLS_COMP = 'BINARY'",
         "ALTER SESSION SET NLS_SORT = 'BINARY'",
@@ -104,11 +114,12 @@ class OracleSessions(Dialect):
         "ALTER SESSION SET NLS_NUMERIC_CHARACTERS = '.,'",
     )
     connect_advice: ClassVar = _CONNECT_ADVICE
-    # ROWNUM, which stops at the limit in every version; FETCH FIRST sorts all rows by ROW_NUMBER before 19.
+    # ROWNUM stops at the limit in every version; FETCH FIRST sorts all rows by ROW_NUMBER before
+    # 19.
     engine_options: ClassVar = {"enable_offset_fetch": False}
 
     def connect_args(self, timeout: int) -> dict[str, object]:
-        # Thin, so that no client is needed.
+        # The thin mode needs no client.
         return {
             "tcp_connect_timeout": timeout,
             "expire_time": _EXPIRE_MINUTES,
@@ -119,11 +130,11 @@ class OracleSessions(Dialect):
         return arguments_of(url)
 
     def name_session(self, driver_connection: Any) -> None:
-        # By the driver, with its next call: it needs no right and no round trip.
+        # The driver sends it with its next call, which needs no right and no round trip.
         driver_connection.module = _MODULE
 
     def begin_publishing(self, conn: Connection) -> None:
-        # An error that passes is the end of a call that takes longer.
+        # A call that takes longer ends with a temporary error.
         driver: Any = conn.connection.driver_connection
         driver.call_timeout = _CALL_TIMEOUT * 1000
         driver.action = "publish"
@@ -136,7 +147,7 @@ class OracleSessions(Dialect):
 
     def passes(self, error: BaseException) -> bool:
         reason: Any = error.args[0] if error.args else None
-        if getattr(reason, "full_code", "") == "DPY-4024":  # a call took longer than it may
+        if getattr(reason, "full_code", "") == "DPY-4024":  # a call exceeded its time limit
             return True
         return bool(getattr(reason, "isrecoverable", False)) or getattr(reason, "code", 0) in _PASSING
 
@@ -158,7 +169,7 @@ class OracleSessions(Dialect):
         return "-".join(map(str, fetch(conn, statement)[0]))
 
     def identity(self, conn: Connection, log: LogTable) -> str:
-        # A standby that takes over has the same; a dump that is imported has not.
+        # A standby that takes over has the same identity; an imported dump has not.
         rows = fetch(conn, IDENTITY, {"owner": log.schema, "flights": log.flight_sequence})
         return "/".join(["oracle", *(str(text) for (text,) in rows)])
 
@@ -194,7 +205,7 @@ class OracleSessions(Dialect):
         if beside is not None:
             return bool(beside.connection.driver_connection.is_healthy()) and _lock_row(beside, log)
         answer = _request(conn, log)
-        if answer == _SUCCESS:  # taken by asking
+        if answer == _SUCCESS:  # the request itself has taken the lock
             call(conn, release_block(log))
         return answer == _OWNED
 
@@ -213,7 +224,8 @@ class OracleSessions(Dialect):
         return missing
 
     def lacking(self, conn: Connection, log: LogTable, table: str, rights: Sequence[str], column: str) -> list[str]:
-        # Each is tried by a statement that changes nothing: rights come by roles and by system privileges as well.
+        # Each right is tried by a statement that changes nothing, since rights also come by roles
+        # and by system privileges.
         names = {"table": qualified(log.schema, table), "column": quote_identifier(column)}
         return [f"{right} on table {table}" for right in rights if not may_run(conn, _TRIED[right].format(**names))]
 
@@ -222,19 +234,25 @@ class OracleSessions(Dialect):
 
 
 def fetch(conn: Connection, statement: str, parameters: Mapping[str, object] | None = None) -> list[tuple[Any, ...]]:
-    """The rows of a statement as the driver makes them, large objects as text or bytes with their row."""
+    """Return the rows of a statement as the driver makes them, with large objects as text or
+    bytes.
+    """
     with _own_types(conn):
         return fetch_rows(conn, statement, parameters or {})
 
 
 CHUNKS: Final = (1, 10, 100, 900)
-"""How many binds an IN list has: it takes less than 1000, and few sizes make few statements to parse."""
+"""The sizes of IN lists. Oracle takes fewer than 1000 binds, and few sizes make few statements to
+parse.
+"""
 
 T = TypeVar("T")
 
 
 def chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
-    """The values in pieces of the sizes ``CHUNKS``, the last one filled up with its last value."""
+    """Yield the values in pieces of the sizes ``CHUNKS``. The last piece is filled up with its last
+    value.
+    """
     for start in range(0, len(values), CHUNKS[-1]):
         piece = list(values[start : start + CHUNKS[-1]])
         size = next(size for size in CHUNKS if size >= len(piece))
@@ -242,13 +260,15 @@ def chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
 
 
 def error_code(error: DBAPIError) -> int:
-    """The number of an ORA- error, 0 if it is none."""
+    """Return the number of an ORA- error, 0 for any other error."""
     (reason, *_) = error.orig.args if error.orig is not None and error.orig.args else (None,)
     return int(getattr(reason, "code", 0) or 0)
 
 
 def _as_text(cursor: Any, metadata: Any) -> Any:
-    """python-oracledb's output type handler: large objects come with their row, not as locators."""
+    """Let large objects come with their row, not as locators: an output type handler of
+    python-oracledb.
+    """
     import oracledb
 
     types = {
@@ -273,11 +293,11 @@ def _own_types(conn: Connection) -> Iterator[None]:
 
 
 _NO_RIGHT: Final = frozenset({942, 1031, 2289, 41900})  # no such table (or no right to see it), no right, no sequence
-_READ_ONLY: Final = 1456  # found when the statement runs, as in doctor's transaction: the rights are looked at before
+_READ_ONLY: Final = 1456  # raised when the statement runs, after the check of its rights, as in a read-only transaction
 
 
 def may_run(conn: Connection, statement: str) -> bool:
-    """Whether this session has the rights to run a statement that changes nothing."""
+    """Return True if this session has the rights to run a statement that changes nothing."""
     try:
         conn.exec_driver_sql(statement, execution_options={"no_parameters": True}).close()
     except DBAPIError as error:
@@ -289,40 +309,48 @@ def may_run(conn: Connection, statement: str) -> bool:
 
 
 def current_user(conn: Connection) -> str:
-    """The user that the triggers log as perpetrator: whoever opened the session (spec/triggers.md 7)."""
+    """Return the user that triggers log as perpetrator: the user who opened the session
+    (spec/triggers.md 7).
+    """
     return str(fetch(conn, "SELECT SYS_CONTEXT('USERENV', 'SESSION_USER') FROM DUAL")[0][0])
 
 
 # --- the two locks ----------------------------------------------------------------------------------------------------
 
-_SUCCESS, _OWNED = 0, 4  # return codes of DBMS_LOCK.REQUEST; 1 is a time-out: another session has it
+_SUCCESS, _OWNED = 0, 4  # return codes of DBMS_LOCK.REQUEST; 1 is a time-out: another session has the lock
 _EXCLUSIVE: Final = 6
 _BESIDE: Final = "eventlog_lock_session"
 _MAY_LOCK: Final = "eventlog_may_use_dbms_lock"
 _BUSY: Final = 54
 _NO_TABLE: Final = 942
 _NO_EXECUTE: Final = frozenset({904, 942, 1031, 6550, 41900})
-"""What a block ends with that names a package which its user may not execute: most often PLS-00201 in ORA-06550."""
+"""The errors of a block that names a package which its user may not execute: most often PLS-00201
+in ORA-06550.
+"""
 
 
 def lock_id(log: LogTable) -> int:
-    """The number of a log's user lock, one of those that programs give themselves: 0 to 1073741823."""
+    """Return the number of a log's user lock, in the range for application programs: 0 to
+    1073741823.
+    """
     digest = hashlib.sha256(f"eventlog {qualified(log.schema, log.name)}".encode()).digest()
     return int.from_bytes(digest[:4], "big") & 0x3FFFFFFF
 
 
 def request_block(log: LogTable) -> str:
-    """PL/SQL that asks for the lock without waiting; ``:answer`` gets DBMS_LOCK's return code."""
+    """Return PL/SQL that asks for the lock without waiting; ``:answer`` gets DBMS_LOCK's return
+    code.
+    """
     return f"BEGIN\n    :answer := SYS.DBMS_LOCK.REQUEST({lock_id(log):d}, {_EXCLUSIVE}, 0, FALSE);\nEND;"
 
 
 def release_block(log: LogTable) -> str:
-    """PL/SQL that gives the lock back; ``:answer`` gets DBMS_LOCK's return code."""
+    """Return PL/SQL that releases the lock; ``:answer`` gets DBMS_LOCK's return code."""
     return f"BEGIN\n    :answer := SYS.DBMS_LOCK.RELEASE({lock_id(log):d});\nEND;"
 
 
 def row_lock(log: LogTable) -> str:
-    """The statement that locks the row of the fall-back, which every log has."""
+    """Return the statement that locks the version row of a log, for users without DBMS_LOCK."""
     version_table = qualified(log.schema, log.version_table)
     return f"SELECT version_num FROM {version_table} FOR UPDATE NOWAIT"  # noqa: S608 - a quoted name
 
@@ -332,9 +360,11 @@ class _Refused(Exception):
 
 
 def _request(conn: Connection, log: LogTable) -> int | None:
-    """DBMS_LOCK's answer to a request for the lock of a log, None if this user may not execute it.
+    """Return DBMS_LOCK's answer to a request for the lock of a log, None if this user may not
+    execute it.
 
-    It is tried, and a refusal remembered for the session: the dictionary shows to nobody which rights come by roles.
+    The request is tried, and a refusal remembered for the session, since the dictionary does not
+    show which rights come by roles.
     """
     if not conn.connection.info.get(_MAY_LOCK, True):
         return None
@@ -355,7 +385,7 @@ def _call_lock(conn: Connection, block: str) -> int:
 
 
 def call(conn: Connection, block: str) -> int:
-    """Run a PL/SQL block that gives ``:answer`` a number."""
+    """Run a PL/SQL block that gives ``:answer`` a number, and return the number."""
     driver: Any = conn.connection.driver_connection
     cursor = driver.cursor()
     try:
@@ -383,19 +413,22 @@ def _lock_row(beside: Connection, log: LogTable) -> bool:
 
 # --- what doctor asks beside doctor.sql -------------------------------------------------------------------------------
 
-# What only V$ views tell, such as the open transactions of others, is not asked: an application's user sees none.
+# Facts in V$ views alone, such as the open transactions of other sessions, are left out: an
+# application's user does not see these views.
 
 _SQL: Final = statements(__package__, "doctor.sql")
 _NO_COLUMN: Final = 904
 
 
 def _numberings(conn: Connection, log: LogTable) -> list[Numbering]:
-    """The sequence that gives record_ids, if it is the one that `eventlog db upgrade` makes (spec/triggers.md 7)."""
+    """Return the sequence that gives record_ids, if it is the one that `eventlog db upgrade` makes
+    (spec/triggers.md 7).
+    """
     names = {"owner": log.schema, "name": log.own_name(NUMBERS)}
     answer = []
     for owner, name, cache, step, cycles, ordered, of_session in fetch(conn, _SQL["numberings"], names):
         sequence = qualified(owner, name)
-        # The cache is the instance's, and sessions take their numbers from it one by one.
+        # The instance holds the cache, and sessions take their numbers from it one by one.
         numbering = Numbering(sequence, 1, int(step), cycles == "Y")
         if of_session == "Y":
             disorder, mend = "gives every session the same numbers (SESSION)", "GLOBAL"
@@ -411,7 +444,9 @@ def _numberings(conn: Connection, log: LogTable) -> list[Numbering]:
 
 
 def _indexes(conn: Connection, log: LogTable) -> Answer:
-    """The columns of the log's indexes; a column that stands for an expression is told by the text of that."""
+    """Return the columns of the log's indexes. An expression in an index is represented by its
+    text.
+    """
     rows = fetch(conn, _SQL["indexes"], {"log_schema": log.schema, "log_name": log.name})
     return [(name, is_valid, expression or column, None) for name, is_valid, column, expression in rows]
 
@@ -426,23 +461,25 @@ def _is_scaled(conn: Connection, names: dict[str, str | None]) -> bool:
 
 
 def _is_cluster(conn: Connection) -> bool:
-    # V$INSTANCE knows it too, which an application's user does not see.
+    # V$INSTANCE has it, too, but an application's user does not see that view.
     is_cluster = "CASE WHEN DBMS_UTILITY.IS_CLUSTER_DATABASE THEN 1 ELSE 0 END"
     return call(conn, f"BEGIN\n    :answer := {is_cluster};\nEND;") == 1
 
 
 def has_log(conn: Connection, log: str) -> bool:
-    """Whether a log is there that the text of a trigger names."""
+    """Return True if the log that the text of a trigger names exists."""
     return may_run(conn, f"SELECT 1 FROM {log} WHERE 1 = 0")  # noqa: S608 - quoted
 
 
 def _owned(_conn: Connection, schema: str, tables: Sequence[str], user: str) -> list[tuple[str]]:
-    """All of the tables or none of them: a schema belongs to its user."""
+    """Return all of the tables or none, since a schema belongs to its user."""
     return [(table,) for table in tables] if schema == user else []
 
 
 def _unreadable(conn: Connection, schema: str, tables: Sequence[str], columns: Sequence[str], **_: Any) -> Answer:
-    """The columns that this user may not read. Oracle grants whole tables: all columns of a table or none."""
+    """Yield the columns that this user may not read. Oracle grants whole tables: all columns of a
+    table or none.
+    """
     by_table: defaultdict[str, list[str]] = defaultdict(list)
     for table, column in zip(tables, columns, strict=True):
         by_table[table].append(column)
@@ -452,7 +489,9 @@ def _unreadable(conn: Connection, schema: str, tables: Sequence[str], columns: S
 
 
 def _rights_to_apply(conn: Connection, schema: str, **_: Any) -> Iterator[tuple[str]]:
-    """What this session's user lacks to apply triggers to tables of a schema, in words."""
+    """Yield, in words, the rights that this session's user lacks to apply triggers to tables of a
+    schema.
+    """
     privileges = {row[0] for row in fetch(conn, _SQL["rights"])}
     if "CREATE ANY TRIGGER" in privileges:
         return

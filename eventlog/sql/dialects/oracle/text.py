@@ -1,7 +1,8 @@
-"""SQL text of Oracle: names, a column's value as log text, the change test, keys (spec/triggers.md 4, 5, 6, 6.1).
+"""SQL text of Oracle: names, a column's value as log text, the change test, keys (spec/triggers.md
+4, 5, 6, 6.1).
 
-The text of a value is one whatever the session's NLS settings are: decimal sign and calendar are given with each
-conversion, and texts are compared by their bytes, since ``<>`` follows NLS_COMP.
+A value has one text whatever the session's NLS settings are. Each conversion states decimal sign
+and calendar, and texts are compared by their bytes, since ``<>`` follows NLS_COMP.
 """
 
 from __future__ import annotations
@@ -20,14 +21,15 @@ from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import key_parts, literal
 
 MAX_IDENTIFIER: Final = 128
-"""Bytes of the longest name, since 12.2."""
+"""The bytes of the longest name, since 12.2."""
 _UPPER: Final = str.maketrans(string.ascii_lowercase, string.ascii_uppercase)
 
 
 def quote_identifier(name: str) -> str:
-    """A name as an SQL identifier, always quoted (spec/triggers.md 9).
+    """Return a name as an SQL identifier, always quoted (spec/triggers.md 9).
 
-    Raises ConfigError for a name that Oracle cannot have: no name holds a quotation mark there.
+    Raises ConfigError for a name that is impossible in Oracle, where no name contains a quotation
+    mark.
     """
     if not name or '"' in name or "\0" in name:
         raise ConfigError(f"{name!r} cannot be a name in Oracle, where no name holds a quotation mark: correct it")
@@ -35,16 +37,19 @@ def quote_identifier(name: str) -> str:
 
 
 def fold_name(name: str) -> str:
-    """A name as Oracle keeps it: in double quotes as it is, else a to z in upper case (spec/triggers.md 7.2)."""
+    """Return a name as Oracle keeps it: unchanged if in double quotes, else a to z in upper case
+    (spec/triggers.md 7.2).
+    """
     if len(name) > 2 and name[0] == name[-1] == '"':
         return name[1:-1]
     return name.translate(_UPPER)
 
 
 def spelled(name: str) -> str:
-    """A name as Oracle keeps it, given as SQLAlchemy and the configuration have it: all in lower case = without case.
+    """Return a name as Oracle keeps it, from its form in SQLAlchemy and the configuration, where
+    lower case means without case.
 
-    A name that SQLAlchemy marks as quoted stays as it is.
+    A name that SQLAlchemy marks as quoted stays unchanged.
     """
     if getattr(name, "quote", None) or name != name.lower():
         return str(name)
@@ -52,13 +57,16 @@ def spelled(name: str) -> str:
 
 
 def qualified(schema: str | None, name: str) -> str:
-    """A name with its schema as SQL; a name without one is found in the session's current schema."""
+    """Return a name with its schema as SQL. Oracle looks for a name without one in the session's
+    current schema.
+    """
     return statements.qualified(schema, name, quote_identifier)
 
 
 def new_time(*, is_zoned: bool) -> str:
-    """SQL of the time now as event_time takes it."""
-    # A zoned column takes the moment itself: without its zone it would be taken for one of the session's.
+    """Return SQL of the present time in the form that event_time takes."""
+    # A zoned column takes the moment itself; a time without its zone would be taken for the
+    # session's zone.
     return "SYSTIMESTAMP" if is_zoned else UTC_NOW
 
 
@@ -66,39 +74,49 @@ UTC_NOW: Final = "SYS_EXTRACT_UTC(SYSTIMESTAMP)"
 
 
 def short_integer(ref: str, digits: int) -> str:
-    """SQL of an event type, 0 for what can be none, with so many digits that the driver makes an integer of it."""
+    """Return SQL of an event type, 0 for an impossible one, with so few digits that the driver
+    makes an integer of it.
+    """
     return f"CAST(CASE WHEN ABS({ref}) < 1000 THEN {ref} WHEN {ref} IS NOT NULL THEN 0 END AS NUMBER({digits}))"
 
 
 QUOTE_FUNCTION: Final = "proc_{}_quote"
 BASE64_FUNCTION: Final = "proc_{}_base64"
 NUMBERS: Final = "seq_{}_1"
-"""The names of the functions of a log, and of the sequence that gives record_ids (``LogTable.own_name``)."""
+"""The name patterns of a log's functions, and of the sequence that gives record_ids
+(``LogTable.own_name``).
+"""
 
 
 def quote_function(log: LogTable, home: str | None = None) -> str:
-    """SQL name of the function that quotes a text in a key, as it is called from the schema ``home``."""
+    """Return the SQL name of the function that quotes a text in a key, as called from the schema
+    ``home``.
+    """
     return _function(QUOTE_FUNCTION, log, home)
 
 
 def base64_function(log: LogTable, home: str | None = None) -> str:
-    """SQL name of the function that gives the base64 of a RAW, as it is called from the schema ``home``."""
+    """Return the SQL name of the function that gives the base64 of a RAW, as called from the schema
+    ``home``.
+    """
     return _function(BASE64_FUNCTION, log, home)
 
 
 def _function(pattern: str, log: LogTable, home: str | None) -> str:
-    # Without the schema where it is the caller's: in EVENTLOG.PROC_EVENTLOG_QUOTE, PL/SQL takes EVENTLOG for the table
-    # of that name, and not for the schema (PLS-00302).
+    # The schema is left out if it is the caller's: in EVENTLOG.PROC_EVENTLOG_QUOTE, PL/SQL takes
+    # EVENTLOG for the table of that name, and not for the schema (PLS-00302).
     return qualified(log.schema if log.schema != home else None, log.own_name(pattern))
 
 
 def number_sequence(log: LogTable) -> str:
-    """SQL name of the sequence that gives record_ids."""
+    """Return the SQL name of the sequence that gives record_ids."""
     return qualified(log.schema, log.own_name(NUMBERS))
 
 
 def joined(separator: str, parts: Iterable[str]) -> str:
-    """Parts with a separator between them, on lines of some hundred characters: SQL*Plus takes no more than 2499."""
+    """Join parts with a separator, on lines of some hundred characters: SQL*Plus takes at most
+    2499.
+    """
     lines = [""]
     for position, part in enumerate(parts):
         if len(lines[-1]) > _LINE:
@@ -114,7 +132,7 @@ _LINE: Final = 400
 
 
 class Family(StrEnum):
-    """The type by which PL/SQL takes the values of a column: its parameters name it without a size."""
+    """The type by which PL/SQL takes the values of a column. Parameters name it without a size."""
 
     NUMBER = "NUMBER"
     FLOAT = "BINARY_FLOAT"
@@ -123,7 +141,7 @@ class Family(StrEnum):
     NATIONAL = "NVARCHAR2"
     RAW = "RAW"
     BOOLEAN = "BOOLEAN"
-    # The unconstrained subtypes: the plain names would keep six digits of the seconds.
+    # The unconstrained subtypes, since the plain names keep only six digits of the seconds.
     MOMENT = "TIMESTAMP_UNCONSTRAINED"
     ZONED = "TIMESTAMP_TZ_UNCONSTRAINED"
     MONTHS = "YMINTERVAL_UNCONSTRAINED"
@@ -131,7 +149,9 @@ class Family(StrEnum):
     CLOB = "CLOB"
     NCLOB = "NCLOB"
     UNREADABLE = "unreadable"
-    """LONG, LONG RAW, BLOB and the like: a trigger can only ask whether an UPDATE names them."""
+    """LONG, LONG RAW, BLOB and similar types: a trigger can only ask whether an UPDATE names the
+    column.
+    """
 
 
 _BY_WORD: Final = {
@@ -161,7 +181,9 @@ _BY_KIND: Final = {
 
 
 def family(column: Column) -> Family:
-    """The family of a column, of Oracle's own types and of the generic ones of a catalogue file (spec/xds.md 9)."""
+    """Return the family of a column, with a type of Oracle or a generic type of a catalogue file
+    (spec/xds.md 9).
+    """
     sql = column.type.sql.upper()
     word = re.split(r"[ (]", sql, maxsplit=1)[0]
     if word == "INTERVAL":
@@ -170,23 +192,29 @@ def family(column: Column) -> Family:
 
 
 def _length(column: Column) -> int:
-    """The greatest length of a value in bytes as it was declared, 0 if there is none."""
+    """Return the declared maximum length of a value in bytes, 0 if there is none."""
     size = re.search(r"\((\d+)", column.type.sql)
     return int(size[1]) if size else 0
 
 
 _MAX_RAW: Final = 24_000
-"""Bytes whose base64 is not longer than the longest VARCHAR2 of PL/SQL."""
+"""The number of bytes whose base64 fits in the longest VARCHAR2 of PL/SQL."""
 _MAX_NCHAR: Final = 666
-"""2000 bytes of three a character, as national texts have in the character set UTF8."""
+"""The characters in 2000 bytes at three bytes each, as national texts have in the character set
+UTF8.
+"""
 _SHORT_TEXT: Final = 70
-"""Bytes that hold every number (TM9 has 64 characters at most, and a key's begins with 0), moment, interval, ROWID."""
+"""The bytes that hold every number (TM9 has at most 64 characters, and a key's number begins with
+0), moment, interval and ROWID.
+"""
 SQL_TEXT: Final = 4000
-"""Bytes of a text that SQL takes without a LOB, whatever MAX_STRING_SIZE is."""
+"""The bytes of a text that SQL takes without a LOB, whatever MAX_STRING_SIZE is."""
 
 
 def is_loggable(column: Column, lob_values: bool) -> bool:
-    """Whether the value itself is logged in styles field and remove_all (spec/triggers.md 6.1)."""
+    """Return True if the value itself is logged in styles field and remove_all (spec/triggers.md
+    6.1).
+    """
     match family(column):
         case Family.UNREADABLE:
             return False
@@ -199,12 +227,16 @@ def is_loggable(column: Column, lob_values: bool) -> bool:
 
 
 def is_locator(column: Column) -> bool:
-    """Whether a trigger gets a locator of a large object, which is valid for its row only."""
+    """Return True if a trigger gets a locator of a large object, which is valid for its row
+    only.
+    """
     return family(column) in (Family.CLOB, Family.NCLOB)
 
 
 def text_bytes(column: Column) -> int | None:
-    """Bytes of the longest log text that a value can have; None where the type does not tell."""
+    """Return the bytes of the longest possible log text of a value; None if the type does not limit
+    it.
+    """
     match family(column):
         case Family.CLOB | Family.NCLOB | Family.UNREADABLE:
             return None
@@ -215,7 +247,7 @@ def text_bytes(column: Column) -> int | None:
         case Family.TEXT if column.type.sql.upper() == "ROWID":
             return _SHORT_TEXT
         case Family.TEXT if column.type.sql == column.type.sql.lower():
-            return _length(column) * 4 or None  # of a catalogue file (spec/xds.md 9): characters
+            return _length(column) * 4 or None  # a type of a catalogue file (spec/xds.md 9): characters
         case Family.TEXT:
             return _length(column) or None
         case _:
@@ -223,12 +255,14 @@ def text_bytes(column: Column) -> int | None:
 
 
 def national_length(column: Column) -> int:
-    """Characters of a national text as it was declared; the most that NCHAR has anywhere if it was not."""
+    """Return the declared number of characters of a national text; without one, the most that NCHAR
+    has anywhere.
+    """
     return _length(column) // 2 or _MAX_NCHAR
 
 
 def is_long(column: Column) -> bool:
-    """Whether the text of a value may have more bytes than SQL takes without a LOB."""
+    """Return True if the text of a value may have more bytes than SQL takes without a LOB."""
     return is_locator(column) or (text_bytes(column) or 0) > SQL_TEXT
 
 
@@ -242,10 +276,11 @@ _NANOSECOND: Final = f"{_SECOND}.FF9"
 
 
 def value_text(column: Column, ref: str, base64: str | None = None) -> str:
-    """SQL of a column's value as log text (spec/triggers.md 6), NULL for NULL, in SQL and in PL/SQL alike.
+    """Return SQL of a column's value as log text (spec/triggers.md 6), NULL for NULL, for SQL and
+    PL/SQL alike.
 
-    ``ref``: SQL of the column reference. ``base64``: SQL name of the function for binary values; without it they are
-    to be no longer than SQL takes in one piece, 1440 bytes.
+    ``ref`` is SQL of the column reference, ``base64`` the SQL name of the function for binary
+    values. Without it binary values may have at most 1440 bytes, which SQL takes in one piece.
     """
     match column.type.kind:
         case Kind.INTEGER | Kind.EXACT | Kind.APPROXIMATE:
@@ -273,7 +308,7 @@ def value_text(column: Column, ref: str, base64: str | None = None) -> str:
             return f"ROWIDTOCHAR({ref})"
         case Kind.OTHER if column.type.sql.upper().startswith("UROWID"):
             return f"CAST({ref} AS VARCHAR2(4000))"
-        # To the database character set by name, not as the server sees fit.
+        # Converted to the database character set by name, so that the server does not choose.
         case _ if family(column) is Family.NATIONAL:
             return f"TO_CHAR({ref})"
         case _ if family(column) is Family.NCLOB:
@@ -283,7 +318,8 @@ def value_text(column: Column, ref: str, base64: str | None = None) -> str:
 
 
 def _interval(ref: str, of: Family) -> str:
-    # Part by part: TO_CHAR alone writes as many digits as the type was declared with, and a trigger's have no size.
+    # Part by part: TO_CHAR alone writes as many digits as the type declares, and the types in a
+    # trigger have no size.
     parts, zero = (
         ([("YEAR", "FM999999990"), ("-MONTH", "FM00")], "MONTH")
         if of is Family.MONTHS
@@ -299,7 +335,7 @@ def _interval(ref: str, of: Family) -> str:
 
 
 def _moment(ref: str, pattern: str) -> str:
-    # SYYYY, since YYYY hides "before Christ": those years have a minus sign, the others a blank.
+    # SYYYY, since YYYY hides "before Christ": such years have a minus sign, the others a blank.
     return f"LTRIM(TO_CHAR({ref}, {literal(pattern)}, {_GREGORIAN}))"
 
 
@@ -307,10 +343,12 @@ def _moment(ref: str, pattern: str) -> str:
 
 
 def changed(column: Column, old: str, new: str) -> str:
-    """PL/SQL that is true if a value has changed, NULL-safe and by bytes (spec/triggers.md 5).
+    """Return PL/SQL that is true if a value has changed, NULL-safe and by bytes (spec/triggers.md
+    5).
 
-    By a local function of the trigger, of which there is one a family: ``change_function``. What a trigger cannot
-    compare counts as changed if the UPDATE names it (spec/triggers.md 6.1).
+    It calls a local function of the trigger, one for each family: ``change_function``. A value that
+    a trigger cannot compare counts as changed if the UPDATE names its column (spec/triggers.md
+    6.1).
     """
     if family(column) is Family.UNREADABLE:
         return named(column)
@@ -318,24 +356,26 @@ def changed(column: Column, old: str, new: str) -> str:
 
 
 def named(column: Column) -> str:
-    """PL/SQL that is true if the UPDATE names the column.
+    """Return PL/SQL that is true if the UPDATE names the column.
 
-    UPDATING takes every name for one in upper case, quoted or not, so that it never finds another one: such a column
-    counts as named by every UPDATE.
+    UPDATING takes every name for one in upper case, quoted or not, and finds no other names. A
+    column with such a name counts as named by every UPDATE.
     """
     return f"UPDATING({literal(column.name)})" if column.name == column.name.upper() else "UPDATING"
 
 
 def change_function(of: Family) -> str:
-    """The name of the local function that compares two values of a family."""
+    """Return the name of the local function that compares two values of a family."""
     return f"{of.name.lower()}_changed"
 
 
 def differs(of: Family) -> str:
-    """PL/SQL that is true if the values old_value and new_value of a family, neither of them NULL, differ."""
+    """Return PL/SQL that is true if the values old_value and new_value of a family, neither of them
+    NULL, differ.
+    """
     match of:
-        # Not by <>, which makes hexadecimal digits of each RAW, twice its length, and fails beyond 16383 bytes. COMPARE
-        # takes the shorter one for filled up with zeros, so the lengths count too.
+        # This avoids <>, which turns each RAW into hexadecimal digits, twice its length, and fails
+        # beyond 16383 bytes. COMPARE pads the shorter value with zeros, so the lengths count, too.
         case Family.TEXT | Family.NATIONAL:
             bytes_ = [f"UTL_RAW.CAST_TO_RAW({value})" for value in ("old_value", "new_value")]
             return f"LENGTHB(old_value) <> LENGTHB(new_value) OR UTL_RAW.COMPARE({', '.join(bytes_)}) <> 0"
@@ -351,12 +391,14 @@ def differs(of: Family) -> str:
 
 # --- keys -------------------------------------------------------------------------------------------------------------
 
-# Their text holds no special and no control character and no blank at an end.
+# Their text contains no special or control character, and no blank at an end.
 _NEVER_QUOTED: Final = frozenset({Kind.INTEGER, Kind.BOOLEAN, Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ})
 
 
 def key_value(column: Column, ref: str, base64: str | None = None) -> str:
-    """SQL of a key column's value in its normal form, not quoted (spec/event-log.md 4.3, spec/triggers.md 4)."""
+    """Return SQL of a key column's value in its normal form, not quoted (spec/event-log.md 4.3,
+    spec/triggers.md 4).
+    """
     match column.type.kind:
         case Kind.EXACT:
             # TM9 writes a half as .5
@@ -368,9 +410,10 @@ def key_value(column: Column, ref: str, base64: str | None = None) -> str:
 
 
 def key_text(key: Sequence[Column], refs: Sequence[str], quote: str, base64: str | None = None) -> str:
-    """``key_parts`` as one text, of key columns that are not NULL (spec/triggers.md 4).
+    """Return ``key_parts`` as one text, of key columns that are not NULL (spec/triggers.md 4).
 
-    ``quote``: SQL name of the function that quotes, and takes NULL for the empty text, which is the same here.
+    ``quote`` is the SQL name of the function that quotes. It takes NULL for the empty text, which
+    is the same in Oracle.
     """
 
     def value(column: Column, ref: str) -> str:

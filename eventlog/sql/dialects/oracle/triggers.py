@@ -1,8 +1,9 @@
-"""Triggers on Oracle: what they log, as SQL, and how they are compared and applied.
+"""Triggers on Oracle: the changes that they log, as SQL, and how they are compared and applied.
 
-See spec/triggers.md 2, 4, 5, 6, 7.2, 9, 10. The texts are in the .sql.j2 files beside this module. A table has a
-trigger an operation, since the source of one may have 32 KiB. Oracle keeps no comment on a trigger, so the hash of what
-was compiled stands in its source; what somebody changed by hand shows by comparing the rest of the source.
+See spec/triggers.md 2, 4, 5, 6, 7.2, 9, 10. The texts are in the .sql.j2 files beside this module.
+A table has one trigger for each operation, since the source of a trigger is limited to 32 KiB.
+Oracle keeps no comment on a trigger, so its source contains the hash of the compiled text. A
+comparison of the rest of the source shows changes made by hand.
 """
 
 from __future__ import annotations
@@ -63,21 +64,24 @@ _SQL: Final = statements(__package__, "installed.sql")
 
 _OPERATIONS: Final[Mapping[str, str]] = {"i": "INSERT", "u": "UPDATE", "d": "DELETE"}
 _MAX_SOURCE: Final = 32 * 1024
-"""Bytes of a trigger's source that Oracle takes."""
+"""The bytes of a trigger's source that Oracle takes."""
 _MAX_CHILD_VALUE: Final = 12_000
-"""Bytes of a child's value that a trigger finds again by its hexadecimal digits beside those of its owner's key."""
+"""The bytes of a child's value that a trigger can find again by its hexadecimal digits, beside the
+digits of its owner's key.
+"""
 _FLUSH: Final = 1000
-"""Log rows that a compound trigger keeps in memory before it writes them."""
+"""The number of log rows that a compound trigger keeps in memory before it writes them."""
 
 _BUSY: Final = frozenset({54, 4021})
-"""Resource busy; time-out while waiting to lock an object."""
+"""The ORA- errors "resource busy" and "time-out while waiting to lock an object"."""
 
 
 class OracleTriggers(MarkedTriggers):
-    """Oracle commits every statement of a plan: what is done before an error stays, and a new plan goes on.
+    """Oracle's triggers. Oracle commits every statement of a plan: statements before an error keep
+    their effect, and a new plan goes on.
 
-    A trigger that was not there is made disabled, looked at, and enabled (``Oracle.run``): one that does not compile
-    would fail the writes of its table until it is dropped.
+    A new trigger is created disabled, checked, and enabled (``Oracle.run``), since a trigger that
+    does not compile would fail the writes to its table until it is dropped.
     """
 
     replaces = True
@@ -128,7 +132,7 @@ class OracleTriggers(MarkedTriggers):
         return [] if trigger.is_enabled else [enabled(trigger.schema, trigger.name)]
 
     def difference(self, stored: StoredTrigger, compiled: CompiledTrigger) -> str | None:
-        # What is before the marker the database writes in its own way.
+        # The database rewrites the text before the marker.
         if behind_marker(stored.text) != behind_marker(compiled.statement):
             return "was changed by hand"
         if not stored.is_enabled:
@@ -145,7 +149,7 @@ class OracleTriggers(MarkedTriggers):
                 )
 
     def first_actions(self, conn: Connection, log: LogTable) -> list[Action]:
-        # A log that somebody else made has no functions.
+        # A log of another maker has no functions.
         names = {"quote": log.own_name(QUOTE_FUNCTION), "base64": log.own_name(BASE64_FUNCTION)}
         rows = fetch(conn, _SQL["functions"], {"owner": log.schema, **names})
         if {row[0] for row in rows} >= set(names.values()):
@@ -161,7 +165,7 @@ class OracleTriggers(MarkedTriggers):
             yield from _order([trigger for one in of_table for trigger in one.triggers], of_table[0], installed)
 
     def drop_warnings(self, installed: Installed, dropped: Sequence[StoredTrigger]) -> Iterable[str]:
-        # A trigger that FOLLOWS one which goes fails the writes to its table from then on.
+        # A trigger that FOLLOWS a dropped one fails every later write to its table.
         gone = {(trigger.schema, trigger.name) for trigger in dropped}
         for trigger in (one for of_table in installed.triggers.values() for one in of_table):
             named = sorted(gone & trigger.follows)
@@ -216,7 +220,7 @@ class OracleTriggers(MarkedTriggers):
 
 
 def _by_owner(conn: Connection, question: str, names: Iterable[TableName]) -> list[tuple[Any, ...]]:
-    """The rows of a statement of installed.sql for these names, schema by schema."""
+    """Return the rows of a statement of installed.sql for these names, schema by schema."""
     by_owner: defaultdict[str, set[str]] = defaultdict(set)
     for owner, name in names:
         by_owner[owner].add(name)
@@ -233,12 +237,14 @@ def _by_owner(conn: Connection, question: str, names: Iterable[TableName]) -> li
 
 
 def named_statement(question: str, size: int) -> str:
-    """A statement of installed.sql about ``size`` names of one schema."""
+    """Return a statement of installed.sql about ``size`` names of one schema."""
     return _SQL[question].replace("{names}", ", ".join(f":n{place}" for place in range(size)))
 
 
 def shows_triggers(conn: Connection, schema: str) -> bool:
-    """Whether this session is shown the triggers on a schema's tables: where it is not, none of them is missing."""
+    """Return True if this session sees the triggers on a schema's tables. If it does not, no
+    trigger counts as missing.
+    """
     return bool(fetch(conn, _SQL["sees_triggers"], {"owner": schema}))
 
 
@@ -319,8 +325,11 @@ def _child_words(log: LogTable, triggers: ChildTriggers, operation: str) -> dict
 
 
 def _log_for(log: LogTable, class_name: str, key: Iterable[Column], by_value: Sequence[Column]) -> dict[str, str]:
-    """``by_value``: the columns whose values are logged. Types that FORALL binds are no wider than they have to be:
-    beyond 4000 bytes a text is bound as a LONG, with all that a LONG may not.
+    """Return the words of the log for the templates. ``by_value`` are the columns whose values are
+    logged.
+
+    The types that FORALL binds are no wider than necessary: a text beyond 4000 bytes is bound as a
+    LONG, with all restrictions of a LONG.
     """
     has_long = any(map(is_long, by_value))
     return {
@@ -332,7 +341,9 @@ def _log_for(log: LogTable, class_name: str, key: Iterable[Column], by_value: Se
 
 
 def _text_type(parts: Iterable[int | None]) -> str:
-    """The type that holds a text of parts with so many bytes each, None = the size is not known."""
+    """Return the type that holds a text of parts with these numbers of bytes; None stands for an
+    unknown size.
+    """
     known = list(parts)
     fits = None not in known and sum(size or 0 for size in known) <= SQL_TEXT
     return f"VARCHAR2({SQL_TEXT if fits else 32767})"
@@ -344,7 +355,9 @@ def _longest(columns: Sequence[Column]) -> Sequence[int | None]:
 
 
 def _key_part_bytes(column: Column) -> int | None:
-    """Bytes of a part of a key: + and =, the name, the value in quotation marks with each of its characters escaped."""
+    """Return the bytes of a part of a key: + and =, the name, and the value in quotation marks with
+    each of its characters escaped.
+    """
     size = text_bytes(column)
     return None if size is None else len(table_key.quote(column.name).encode()) + 4 + 2 * size
 
@@ -359,7 +372,7 @@ def _is_readable(column: Column) -> bool:
 
 
 def field(row: str, column: Column) -> str:
-    """PL/SQL of a column of the row OLD or NEW."""
+    """Return PL/SQL of a column of the row OLD or NEW."""
     return f":{row}.{quote_identifier(column.name)}"
 
 
@@ -372,8 +385,8 @@ def _is_changed(column: Column) -> str:
 
 
 def create_functions(log: LogTable) -> list[str]:
-    """The statements that make the functions of a log, in its schema: the one that quotes texts in keys, and the one
-    that gives the base64 of binary values (spec/triggers.md 4, 6, 9).
+    """Return the statements that create the functions of a log in its schema: one quotes texts in
+    keys, one gives the base64 of binary values (spec/triggers.md 4, 6, 9).
     """
     return [
         _text_of("quote_function.sql.j2", function=quote_function(log)),
@@ -382,7 +395,7 @@ def create_functions(log: LogTable) -> list[str]:
 
 
 def _text_of(template: str, **values: object) -> str:
-    """The text of a template, without the blank lines that its conditions leave."""
+    """Return the text of a template, without the blank lines that its conditions leave."""
     lines = _rendered(template, **values).strip("\n").split("\n")
     return "\n".join(line for at, line in enumerate(lines) if line.strip() or (at and lines[at - 1].strip()))
 
