@@ -1,8 +1,8 @@
-"""Sources that a publisher follows in place of a log: what a source is, and what is read of it.
+"""Sources that a publisher follows in place of a log, and the steps that are read from them.
 
-A source is one class in a module of its name here. It says what it can give and which options it has, and opens a
-``Stream``: the changes, and from where to read them again. ``pending`` keeps their events between being read and being
-answered; ``follow`` sends them.
+A source is one class in a module of its name here. It declares its abilities and its options, and
+opens a ``Stream``: the changes, and the positions to read them again from. ``pending`` keeps their
+events between reading and answer; ``follow`` sends them.
 """
 
 from __future__ import annotations
@@ -30,21 +30,23 @@ class SourceAway(EventlogError):
 
 
 class SourceLost(EventlogError):
-    """The source no longer holds what follows the position, so that to go on would lose changes."""
+    """The source has lost changes that follow the position, so that the publisher cannot go on
+    without a gap.
+    """
 
     code = "source_lost"
     cure = "Put the files back as they were read. If they are gone, load the tables anew and begin at a new position."
 
 
 class BadToken(ConfigError):
-    """A position that is not of this source."""
+    """A position that belongs to another source."""
 
 
 class Failure(NamedTuple):
-    """Something of a source that did not reach the receiver and will not be tried again.
+    """A change or event of a source that did not reach the receiver and will not be tried again.
 
-    ``code``: ``receiver``, or that of the error that stood against reading or writing it. ``content``: the event in its
-    format, or the change as JSON; None where it could not be read.
+    ``code`` is ``receiver``, or the code of the error in reading or writing it. ``content`` is the
+    event in its format, or the change as JSON; None if it could not be read.
     """
 
     event_id: str
@@ -54,16 +56,20 @@ class Failure(NamedTuple):
 
 
 class Read(NamedTuple):
-    """A change that was read. ``event_id``: what its events are named after, always the same for the same change."""
+    """A change that was read. ``event_id`` is the base of its events' names, always the same for
+    the same change.
+    """
 
     change: Change
     event_id: str
 
 
 class Mark(NamedTuple):
-    """All that came so far need not be read again from ``token`` on (in JSON's terms; None: no place is known yet).
+    """A position: everything before it has been yielded, and reading can begin again at ``token``
+    (in JSON's terms; None: no position is known yet).
 
-    ``is_idle``: there is no more at the moment; ``rest``: seconds to wait before the next step is asked for.
+    ``is_idle`` is True if the source has no more changes at the moment; ``rest`` is the seconds to
+    wait before the next step is asked for.
     """
 
     token: Any
@@ -72,18 +78,20 @@ class Mark(NamedTuple):
 
 
 class Described(NamedTuple):
-    """The columns, types and key of a table, before the first change that has them. ``schema`` None = not known."""
+    """The columns, types and key of a table, before the first change with them. ``schema`` None =
+    unknown.
+    """
 
     schema: str | None
     table: Table
 
 
 Step: TypeAlias = Read | Failure | Mark | Described
-"""A failure is a change that cannot be read; the stream goes on behind it."""
+"""A step of a stream. A failure is a change that cannot be read; the stream goes on behind it."""
 
 
 class Backlog(NamedTuple):
-    """How much a source holds behind a position: so many ``unit``s."""
+    """The amount that a source holds behind a position, in ``unit``s."""
 
     number: int
     unit: str
@@ -92,24 +100,30 @@ class Backlog(NamedTuple):
 class Stream(Protocol):
     """An opened source of changes.
 
-    ``steps`` reads from behind ``token``, None = from where the source begins, until it is closed; with ``once`` it
-    ends where the source ends now. It never blocks for more than some seconds without a step. A step is asked for when
-    the one before has been taken, not when it has been answered. Raises SourceAway and DatabaseAway, after which it may
-    be called again, SourceLost, FormatError, DatabaseError, ConfigError, of these BadToken for the position.
+    ``steps`` reads from behind ``token``, None = from the beginning of the source, until it is
+    closed; with ``once`` it ends at the present end of the source. It blocks for a few seconds at
+    most without a step. The next step is asked for when the previous one was received, which may be
+    before its answer. Raises SourceAway and DatabaseAway, after which it may be called again,
+    SourceLost, FormatError, DatabaseError, ConfigError, and BadToken for the position.
     """
 
     def steps(self, token: Any, *, once: bool) -> Generator[Step, None, None]: ...
 
     def backlog(self, token: Any) -> Backlog | None:
-        """What lies behind ``token`` now, None if the source cannot tell. Raises as ``steps``."""
+        """Return the amount behind ``token`` now, None if the source cannot know it. Raises the
+        errors of ``steps``.
+        """
         ...
 
 
-# --- what a source is -------------------------------------------------------------------------------------------------
+# --- the class of a source
+# ---------------------------------------------------------------------------------------------
 
 
 class Gives(Enum):
-    """What a source knows of its changes beside the values; a format may need it (spec/change-model.md 6.1)."""
+    """A fact that a source knows of its changes beside the values; a format may need it
+    (spec/change-model.md 6.1).
+    """
 
     TYPES = "types of columns"
     TIMES = "when a change was made"
@@ -140,11 +154,12 @@ class StreamOptions(CheckedOptions):
 
 
 class Source(ABC):
-    """All that is known of one kind of source. A kind extends it in a module of its name.
+    """One kind of source. Each kind extends this class in a module of its name.
 
-    ``options``: the class that declares its options of ``[source]``. ``reader_format``: the format whose reader's
-    options stand in ``[source.reader]``, None if it has none. ``gives``: what it knows of every change. ``is_log``: it
-    is the event log, which has a queue and marks in place of a position, and options in ``[database]``.
+    ``options`` is the class that declares its options of ``[source]``. ``reader_format`` is the
+    format whose reader's options are in ``[source.reader]``, None if it has none. ``gives`` lists
+    the facts that it knows of every change. ``is_log`` is True for the event log, which has a queue
+    and marks in place of a position, and its options in ``[database]``.
     """
 
     name: ClassVar[str]
@@ -156,19 +171,21 @@ class Source(ABC):
 
     @abstractmethod
     def open(self, options: Any, reader: Mapping[str, Any], report: Report) -> Stream:
-        """Return the stream that the options name; it is read when it is asked for steps.
+        """Return the stream that the options name; it reads only when it is asked for steps.
 
-        ``reader``: the options of ``[source.reader]``, not parsed yet. ``report`` gets what the reader counts. Raises
-        ConfigError for what is missing, wrong, or does not go together.
+        ``reader`` has the unparsed options of ``[source.reader]``. ``report`` gets the reader's
+        counts. Raises ConfigError for options that are missing, wrong, or contradictory.
         """
 
     @classmethod
     def contradictions(cls, options: Any, source_of: Callable[[str], str]) -> Iterator[str]:
-        """Yield what no option can say of itself. ``source_of`` says where the option of a name came from."""
+        """Yield the contradictions between options. ``source_of`` returns the place where the
+        option of a name was set.
+        """
         yield from ()
 
     def kind(self, options: Any) -> str:
-        """Return what is followed with these options, for people."""
+        """Return the kind of source that these options choose, for people."""
         return self.title
 
     def unused(self, options: Any) -> frozenset[str]:
@@ -176,5 +193,5 @@ class Source(ABC):
         return frozenset()
 
     def in_words(self, token: Any) -> str:
-        """Return a position, which is not None, for people."""
+        """Return a position, which is not None, in words for people."""
         return str(token)

@@ -1,7 +1,9 @@
-"""A CDC stream in a file that grows, or in a directory of files that continue one another, as a source.
+"""A CDC stream in a growing file, or in a directory of files that continue one another, as a
+source.
 
-A start reads from the oldest transaction that was open at the position, not from the beginning: what lies before can be
-taken away. Bytes that were read and are there no more, or are others, stop the source: to go on would lose changes.
+A start reads from the oldest transaction that was open at the position. Earlier files may be
+removed. If bytes that were read are gone or have changed, the source stops, since going on would
+lose changes.
 """
 
 from __future__ import annotations
@@ -26,22 +28,30 @@ from eventlog.publisher.stream.cdc_stream import CdcStream
 
 _CHUNK: Final = 1 << 16
 _KNOWN: Final = 4096
-"""Bytes before a place that tell one capture from another: they hold sequences, which no two captures share."""
+"""The number of bytes before a place that identify a capture: they contain sequences, which no two
+captures share.
+"""
 
 _WORTH_A_MARK: Final = 1 << 20
-"""Bytes without an end of a transaction, as of idle marks, after which the position moves all the same."""
+"""The number of bytes without an end of a transaction, such as idle marks, after which the position
+moves all the same.
+"""
 
 
 _Piece: TypeAlias = tuple["BytePosition", bytes, bytes]
-"""What was read of a file from a position on, nothing if there is no more for now, and the bytes before it."""
+"""A position in a file, the bytes read from there (empty if there are no more for now), and the
+bytes before it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class CaptureFiles:
-    """A file that grows, or a directory of files that continue one another in the order of their names.
+    """A growing file, or a directory of files that continue one another in the order of their
+    names.
 
-    ``rest``: seconds between looks at its end. The token is that of the stream with a CapturePosition as ``capture``;
-    without this part all that is there is read, and what was delivered is skipped.
+    ``rest`` is the seconds between looks at the end. The token is the stream's token with a
+    CapturePosition as ``capture``. Without this part all files are read, and delivered changes are
+    skipped.
     """
 
     path: Path
@@ -49,7 +59,9 @@ class CaptureFiles:
     rest: float
 
     def steps(self, token: Any, *, once: bool) -> Generator[Step, None, None]:
-        """The steps of the files. Raises FormatError, SourceAway, SourceLost, ConfigError, BadToken."""
+        """Yield the steps of the files. Raises FormatError, SourceAway, SourceLost, ConfigError,
+        BadToken.
+        """
         saved = _place_of(token)
         stream = CdcStream(self.options, token)
         track = _Track(stream, self.options.max_record)
@@ -66,14 +78,16 @@ class CaptureFiles:
                 try:
                     yield from track.read(piece)
                 except FormatError:
-                    yield track.mark()  # so that what came before is not sent again at each start that ends here
+                    yield track.mark()  # so that earlier changes are not sent again at each start that ends here
                     raise
                 yield track.mark()
         finally:
             stream.reader.close()
 
     def backlog(self, token: Any) -> Backlog:
-        """The bytes that were not read up to ``token``. Raises SourceAway, SourceLost, BadToken."""
+        """Return the number of unread bytes behind ``token``. Raises SourceAway, SourceLost,
+        BadToken.
+        """
         saved = _place_of(token)
         if saved is not None:
             self._recognise(saved)
@@ -87,7 +101,9 @@ class CaptureFiles:
         return Backlog(size, "bytes")
 
     def _recognise(self, saved: CapturePosition) -> None:
-        """Raises SourceLost unless the files are those that were read, as far as they were read."""
+        """Check that the files still are the ones that were read. Raises SourceLost if they are
+        not.
+        """
         between = [(BytePosition(name, 0), None) for name in saved.between]
         for place, digest in ((saved.restart, None), *between, (saved.read, saved.digest)):
             path = self._path_of(place)
@@ -105,7 +121,7 @@ class CaptureFiles:
         return self.path / place.file if self.path.is_dir() else self.path
 
     def _pieces(self, start: BytePosition | None, once: bool) -> Iterator[_Piece]:
-        """What the files hold from a place on."""
+        """Yield the contents of the files from a place on."""
         current: Path | None = None
         while True:
             following = self._next_file(current) if current is not None or start is None else self._path_of(start)
@@ -119,14 +135,14 @@ class CaptureFiles:
             yield from self._read_growing(current, offset, once)
 
     def _next_file(self, current: Path | None) -> Path | None:
-        """The file that continues another one; None if there is none yet."""
+        """Return the file that continues another one; None if there is none yet."""
         files = self._files()
         if current is not None and not self.path.is_dir():
             return None
         return next((path for path in files if current is None or order_of(path.name) > order_of(current.name)), None)
 
     def _files(self) -> list[Path]:
-        """The files of the capture that are there, in their order. Raises SourceAway."""
+        """Return the files of the capture in their order. Raises SourceAway."""
         with _readable(self.path):
             if self.path.is_dir():
                 return files_in(self.path)
@@ -134,9 +150,10 @@ class CaptureFiles:
             return [self.path]
 
     def _read_growing(self, path: Path, offset: int, once: bool) -> Iterator[_Piece]:
-        """A file from a byte to its end, until there is one behind it and its own end has been seen after that.
+        """Yield a file from a byte to its end, until a next file exists and the end was read once
+        more after that.
 
-        It is opened at each look: it may have been replaced by one that is longer, as by rsync.
+        The file is opened at each look, since a longer one may have replaced it, as rsync does.
         """
         known: bytes | None = None
         is_last = True
@@ -159,36 +176,40 @@ class CaptureFiles:
 
 
 class _Track:
-    """The stream of the files: which byte of which file each of its bytes is, and from where it is read again.
+    """The map from bytes of the stream to bytes of the files, and the place where reading begins
+    again.
 
-    The restart of a position (spec/gbase-cdc.md 4.1) is a sequence, which a server can be asked for. A file is read
-    again from a byte: that of the BEGINTX of the oldest open transaction; what was described before has to be known.
+    The restart of a position (spec/gbase-cdc.md 4.1) is a sequence, which a server understands. A
+    file is read again from a byte: the BEGINTX of the oldest open transaction. The table
+    descriptions before it must be known.
     """
 
     def __init__(self, stream: CdcStream, max_record: int) -> None:
         self._stream = stream
         self._framer = Framer(max_record)
         self._length = 0
-        self._known = b""  # the last bytes of the file that is read
-        self._starts: list[tuple[int, BytePosition]] = []  # from which byte of the stream on a file is read
+        self._known = b""  # the last bytes of the present file
+        self._starts: list[tuple[int, BytePosition]] = []  # for each file the byte of the stream where it begins
         self._open: dict[int, tuple[int, int]] = {}  # by transaction id: sequence and offset of its BEGINTX
         # Offset, label and record of each TABSCHEM that may be in force at the restart.
         self._tables: list[tuple[int, int, bytes]] = []
-        self._marked: tuple[Any, int] = (None, 0)  # the token that was marked last, and the length at that time
+        self._marked: tuple[Any, int] = (None, 0)  # the last marked token, and the length at that time
 
     def read(self, piece: _Piece) -> Iterator[Step]:
-        """The changes of the next bytes. Raises FormatError."""
+        """Yield the changes of the next bytes. Raises FormatError."""
         position, data, before = piece
         if not self._starts or self._starts[-1][1].file != position.file:
             self._starts.append((self._length, position))
-        self._known = before  # also of a mark where the first bytes of a file are no record
+        self._known = before  # also for a mark if the first bytes of a file are no record
         yield from self._stream.changes(data)
         self._note(data)
         self._length += len(data)
         self._known = _last(before, data)
 
     def _note(self, data: bytes) -> None:
-        """Note where transactions begin and tables are described, in bytes that were read without error."""
+        """Note the beginnings of transactions and the table descriptions in bytes that were read
+        without error.
+        """
         for offset, number, _, record in self._framer.feed(data):
             if number == BEGINTX:
                 sequence, transaction, *_ = fields_of(number, record)
@@ -202,7 +223,9 @@ class _Track:
                 self._tables.append((offset, label, record))
 
     def mark(self) -> Mark:
-        """The mark behind all that was read, without token if that is not worth a write."""
+        """Return the mark behind all bytes read so far, without a token if the progress is too
+        small for a write.
+        """
         stream = self._stream
         token = stream.reached()
         if token is None or (token == self._marked[0] and self._length < self._marked[1] + _WORTH_A_MARK):
@@ -221,18 +244,20 @@ class _Track:
         return Mark({**token, "capture": capture.to_json()}, stream.is_idle)
 
     def _tables_at(self, restart: int) -> bytes:
-        """The TABSCHEM records in force at an offset, one after the other; older ones are forgotten."""
+        """Return the TABSCHEM records in force at an offset, one after the other, and forget older
+        ones.
+        """
         last = {label: offset for offset, label, _ in self._tables if offset < restart}
         self._tables = [one for one in self._tables if one[0] >= last.get(one[1], 0)]
         return b"".join(record for offset, _, record in self._tables if offset < restart)
 
     def where(self, offset: int) -> str:
-        """Where a byte of the stream lies, for people."""
+        """Return the place of a byte of the stream, for people."""
         position = self._position(offset)
         return f"byte {position.offset} of {position.file}"
 
     def _position(self, offset: int) -> BytePosition:
-        """Which byte of which file a byte of the stream is."""
+        """Return the place of a byte of the stream in its file."""
         start, position = next(one for one in reversed(self._starts) if one[0] <= offset)
         return BytePosition(position.file, position.offset + offset - start)
 
@@ -241,18 +266,19 @@ class _Track:
 
 
 class BytePosition(NamedTuple):
-    """A byte of a file of the capture, ``file`` is its name in the directory."""
+    """A byte of a file of the capture. ``file`` is the name in the directory."""
 
     file: str
     offset: int
 
 
 class CapturePosition(NamedTuple):
-    """How far the files of a capture were read, and how they are known again.
+    """The progress in the files of a capture, and the data that identify them.
 
-    ``restart``: the byte to read again from. ``tables``: the TABSCHEM records in force there, one after the other;
-    ``size_order``: what the size arrays before it have shown. ``read``: how far was read, and ``digest`` of the bytes
-    before that; ``between``: the names of the files between these two, which are read again too.
+    ``restart`` is the byte to read again from. ``tables`` are the TABSCHEM records in force there,
+    one after the other; ``size_order`` is the byte order that the size arrays before it have shown.
+    ``read`` is the end of the bytes read so far, and ``digest`` the digest of the bytes before it.
+    ``between`` has the names of the files between these two, which are read again, too.
     """
 
     restart: BytePosition
@@ -264,7 +290,7 @@ class CapturePosition(NamedTuple):
 
     @classmethod
     def of(cls, value: Mapping[str, Any]) -> Self:
-        """The place of its JSON form. Raises BadToken."""
+        """Parse the JSON form of a position. Raises BadToken."""
         try:
             restart, read, order = value["restart"], value["read"], value["size_order"]
             return cls(
@@ -293,12 +319,16 @@ class CapturePosition(NamedTuple):
 
 @lru_cache(maxsize=2)
 def _packed(tables: bytes) -> str:
-    """Compressed, since the position is written again and again, and many tables have long descriptions."""
+    """Return the tables compressed, since the position is written often, and many tables have long
+    descriptions.
+    """
     return base64.b64encode(zlib.compress(tables)).decode()
 
 
 def _digest(known: bytes) -> str:
-    """The digest of the bytes before a place, of which there are ``_KNOWN`` unless the file has fewer."""
+    """Return the digest of the bytes before a place: ``_KNOWN`` bytes, or fewer near the beginning
+    of a file.
+    """
     return hashlib.sha256(known).hexdigest()
 
 
@@ -312,7 +342,7 @@ def _place_of(token: Any) -> CapturePosition | None:
 
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
-    """Raises SourceAway for what fails in the block."""
+    """Turn an OSError in the block into SourceAway."""
     try:
         yield
     except OSError as error:
@@ -321,18 +351,22 @@ def _readable(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[BinaryIO]:
-    """The file, unbuffered. Raises SourceAway, also for what fails while it is read."""
+    """Open the file unbuffered. Raises SourceAway, also for errors while it is read."""
     with _readable(path), path.open("rb", buffering=0) as file:
         yield file
 
 
 def _last(before: bytes, data: bytes) -> bytes:
-    """The bytes that a file is known again by, of those before a piece and its own."""
+    """Return the last bytes of a file, by which it is identified: from a piece and the bytes before
+    it.
+    """
     return (before + data)[-_KNOWN:]
 
 
 def _before(file: BinaryIO, path: Path, offset: int) -> bytes:
-    """The last bytes before a place, at most ``_KNOWN``. Raises SourceLost if the file ends before it."""
+    """Return the last bytes before a place, at most ``_KNOWN``. Raises SourceLost if the file ends
+    before it.
+    """
     size = os.fstat(file.fileno()).st_size
     if size < offset:
         raise _lost(path, f"it has {size} bytes, and {offset} were read")

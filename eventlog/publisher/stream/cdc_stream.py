@@ -18,18 +18,18 @@ from eventlog.publisher.stream import BadToken, Described, Failure, Mark, Read, 
 
 _CHUNK: Final = 1 << 16
 _PATIENCE: Final = 0.2
-"""Seconds that standard input is waited for until what came is sent."""
+"""The seconds to wait for more standard input before the changes so far are sent."""
 _TIMEOUT: Final = 1
-"""Seconds until a TIMEOUT record of a session says that there is nothing more."""
+"""The seconds until a TIMEOUT record of a session says that there is nothing more."""
 
 
 class CdcStream:
-    """A stream that goes on behind a position, and whether it is idle. ``where`` says for people where a byte of it
-    lies.
+    """A stream that continues behind a position, and whether it is idle. ``where`` returns the
+    place of a byte for people.
     """
 
     def __init__(self, options: ReadOptions, token: Any) -> None:
-        """``token``: of it restart and commit count. Raises BadToken."""
+        """Prepare to read behind ``token``: its restart and commit count. Raises BadToken."""
         if token is not None:
             try:
                 options = replace(options, restart=Token.of({name: token[name] for name in Token._fields}))
@@ -41,11 +41,12 @@ class CdcStream:
         self._described: dict[int, Layout] = {}
         self._defined = 0
         self.reader = StreamReader(options, on_idle=self._rests, on_bad_row=self._bad.append)
-        # The last one marked; None on a stream that begins now, until its first transaction.
+        # The last marked token; None on a new stream until its first transaction.
         self._marked = None if self.reader.token == Token() else self.reader.token
 
     def changes(self, data: bytes) -> Iterator[Step]:
-        """What is committed with some bytes of the stream; on one that begins now a mark before all else.
+        """Yield the changes that some bytes of the stream commit; on a new stream a mark comes
+        first.
 
         Raises FormatError.
         """
@@ -78,8 +79,9 @@ class CdcStream:
                 yield Described(layout.schema, catalog_table(layout))
 
     def reached(self) -> dict[str, str | None] | None:
-        """The token behind all that was read, None if that is not behind the last one: what was delivered before is
-        read again. Not to be asked within a run of transactions, which it is ahead of.
+        """Return the token behind all bytes read so far, None if it is before the last one, since
+        delivered changes are read again then. Within a run of transactions the token would be ahead
+        of them, so it must not be called there.
         """
         token = self.reader.token
         if token.restart is None or (self._marked is not None and token.restart < (self._marked.restart or 0)):
@@ -88,7 +90,7 @@ class CdcStream:
         return token.to_json()
 
     def _before(self, committed: Committed) -> Token:
-        """From where the first transaction of a stream can be read again."""
+        """Return the place to read the first transaction of a stream again from."""
         restart = self.reader.token.restart
         return Token(committed.begin_seq if restart is None else min(restart, committed.begin_seq), None)
 
@@ -114,10 +116,10 @@ class StandardInput:
     _is_read: bool = False
 
     def backlog(self, token: Any) -> None:
-        """What is still to come is not known."""
+        """Return None: the rest of standard input is unknown."""
 
     def steps(self, token: Any, *, once: bool) -> Generator[Step, None, None]:
-        """The steps of the input. Raises FormatError, SourceLost, BadToken."""
+        """Yield the steps of the input. Raises FormatError, SourceLost, BadToken."""
         if self._is_read:
             raise SourceLost("standard input cannot be read a second time: pipe the stream again from its restart")
         self._is_read = True
@@ -140,8 +142,8 @@ class StandardInput:
 class CaptureSession:
     """A session with a server (spec/gbase-cdc.md 1).
 
-    ``connect`` gives a DB-API connection to ``syscdcv1`` and the function that reads a session; ``captures`` are the
-    tables; ``server`` its name.
+    ``connect`` returns a DB-API connection to ``syscdcv1`` and the function that reads a session;
+    ``captures`` are the tables; ``server`` is the server's name.
     """
 
     connect: Callable[[], tuple[Connection, Transport]]
@@ -150,11 +152,11 @@ class CaptureSession:
     options: ReadOptions
 
     def backlog(self, token: Any) -> None:
-        """A server does not tell how much of its logs is behind a sequence."""
+        """Return None: a server does not say how much of its logs follows a sequence."""
 
     def steps(self, token: Any, *, once: bool) -> Generator[Step, None, None]:
-        """The steps of a session, which without a token begins now. Raises SourceAway, SourceLost, CdcError,
-        FormatError, BadToken; what the driver raises is SourceAway.
+        """Yield the steps of a session, which begins now without a token. Raises SourceAway,
+        SourceLost, CdcError, FormatError, BadToken; an error of the driver becomes SourceAway.
         """
         server = token.get("server", self.server) if isinstance(token, Mapping) else self.server
         if server != self.server:
@@ -198,7 +200,9 @@ class CaptureSession:
             stream.reader.close()
 
     def _named(self, step: Step) -> Step:
-        """The step; a token with the name of the server, whose sequences mean nothing in another one's logs."""
+        """Return the step, with the server's name in a token: sequences mean nothing in another
+        server's logs.
+        """
         if isinstance(step, Mark) and step.token is not None:
             return step._replace(token={**step.token, "server": self.server})
         return step

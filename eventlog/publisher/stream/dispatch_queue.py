@@ -1,9 +1,10 @@
 """A dispatch queue in a database as a source (spec/linter-queue.md 5).
 
-The token is of a COMMIT and its source database, in whose log alone it has a place: on a new start the transactions up
-to it are skipped, and rows of those that were open then are read again. Rows that the replication server removes before
-they were read, or read and not yet answered when the publisher is killed, are lost to it: the queue needs a replication
-rule of its own.
+The token names a COMMIT and its source database, since its place is in that database's log. A new
+start skips the transactions up to it, and reads rows of transactions that were open then again. Two
+kinds of rows are lost: rows that the replication server removes before they are read, and rows that
+were read but not yet answered when the publisher is killed. So the queue needs a replication rule
+of its own.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ from eventlog.sql.connection import any_database_errors, connect_any
 
 @dataclass(frozen=True, slots=True)
 class DispatchQueue:
-    """The queue at a URL of SQLAlchemy, polled every ``rest`` seconds. The others: those of ``QueuePoller``."""
+    """The queue at a URL of SQLAlchemy, polled every ``rest`` seconds. ``options``, ``place`` and
+    ``report`` are arguments of ``QueuePoller``.
+    """
 
     url: str
     options: ReaderOptions
@@ -36,7 +39,9 @@ class DispatchQueue:
     report: Report
 
     def steps(self, token: Any, *, once: bool) -> Generator[Step, None, None]:
-        """The steps of the queue. Raises FormatError, DatabaseError, DatabaseAway, ConfigError, BadToken."""
+        """Yield the steps of the queue. Raises FormatError, DatabaseError, DatabaseAway,
+        ConfigError, BadToken.
+        """
         restart, node = _saved(token, self.options)
         self._check_node(node)
         poller = QueuePoller(
@@ -53,7 +58,7 @@ class DispatchQueue:
             has_changes = False
             for change in poller.poll():
                 has_changes = True
-                if poller.restart_token != marked:  # the transactions before this one's were handed out whole
+                if poller.restart_token != marked:  # the earlier transactions were yielded completely
                     marked = poller.restart_token
                     yield Mark(_token(marked, node))
                 node = change.extras["dbnode"]
@@ -75,14 +80,18 @@ class DispatchQueue:
             yield Mark(_token(marked, node), is_idle=not has_changes, rest=0.0 if once else self.rest)
 
     def backlog(self, token: Any) -> Backlog:
-        """The rows of the queue, with ``order_by = syslog`` those behind ``token``. Raises as ``steps``."""
+        """Return the number of rows in the queue, with ``order_by = syslog`` of rows behind
+        ``token``. Raises the errors of ``steps``.
+        """
         restart, _ = _saved(token, self.options)
         if restart is None or self.options.order_by != "syslog":
             return Backlog(self._rows(), "rows")
         return Backlog(self._rows(int(restart, 16)), "rows")
 
     def _check_node(self, saved: str | None) -> None:
-        """Raises BadToken if the queue holds rows of other source databases alone than that of the position."""
+        """Check that the queue has rows of the position's source database, or no rows. Raises
+        BadToken if it has only rows of others.
+        """
         if saved is None:
             return
         if self.options.dbnode is None:
@@ -98,13 +107,15 @@ class DispatchQueue:
             )
 
     def _rows(self, behind: int | None = None) -> int:
-        """The number of rows in the queue now, with ``behind`` of those with a greater address."""
+        """Return the number of rows in the queue now, with ``behind`` of rows with a greater
+        address.
+        """
         with any_database_errors(PLACE), connect_any(self.url).connect() as connection:
             table = find_table(connection, self.place.queue_table, self.place.schema)
             count = sa.select(sa.func.count()).select_from(table)
             if behind is not None:
                 address = column_of(table, "SYSLOG_ADDR")
-                # Unsigned numbers in signed columns: those above all positive ones are negative.
+                # Unsigned numbers in signed columns: the ones above all positive ones are negative.
                 last = signed(behind, 64)
                 later = address > last
                 count = count.where(sa.and_(later, address < 0) if last < 0 else sa.or_(later, address < 0))
@@ -116,7 +127,8 @@ def _token(restart: str | None, dbnode: str | None) -> dict[str, str | None] | N
 
 
 def _saved(token: Any, options: ReaderOptions) -> tuple[str | None, str | None]:
-    """The restart token of the queue in a token, which may be that alone, and the source database that it is of.
+    """Return the queue's restart token in a saved token, which may be the restart token alone, and
+    its source database.
 
     Raises BadToken.
     """
@@ -132,7 +144,9 @@ def _saved(token: Any, options: ReaderOptions) -> tuple[str | None, str | None]:
 
 
 def _namer() -> Callable[[Change], str]:
-    """Event-ids of changes: their positions; with ``destinations = all`` the second of an operation gets ``:2``."""
+    """Return a function that names changes by their positions. With ``destinations = all`` the
+    second change of an operation gets ``:2``.
+    """
     position, number = "", 0
 
     def name(change: Change) -> str:

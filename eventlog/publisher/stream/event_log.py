@@ -1,4 +1,4 @@
-"""The event log as a source: the one that a publisher works on unless ``[source]`` names another."""
+"""The event log as a source: the default, unless ``[source]`` names another."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from eventlog.publisher.stream import Gives, Source, Stream
 
 @dataclass(frozen=True, slots=True)
 class EventLogOptions(CheckedOptions):
-    """Options of ``[source]`` of type ``eventlog``: those of a consumer. The log itself stands in ``[database]``."""
+    """Options of ``[source]`` of type ``eventlog``, which describe a consumer. ``[database]`` names
+    the log.
+    """
 
     consumer: str | None = option(
         None, CONSUMER, "name of this consumer of the log, beside its publisher", example="search"
@@ -27,7 +29,7 @@ class EventLogOptions(CheckedOptions):
 
 
 class EventLog(Source):
-    """An event log. Its rows are read, folded and marked by ``publisher.cycle``: it is no stream."""
+    """An event log. ``publisher.cycle`` reads, folds and marks its rows; it has no stream."""
 
     name = "eventlog"
     title = "the event log of [database]"

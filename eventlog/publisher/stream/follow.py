@@ -1,9 +1,10 @@
-"""Follow a source that is no log: read its changes, send their events, move its position by the answers
-(spec/change-model.md 6).
+"""Follow a source that is no log: read its changes, send their events, move its position by the
+answers (spec/change-model.md 6).
 
-The promises are those of a log (spec/event-log.md 12): at least once, the events of an object in their order, an
-event-id with one meaning, nothing lost by a kill at any moment. The position is that of the source alone and moves when
-all before it is answered and flushed; what was sent behind it is sent again after a crash, under the same event-ids.
+The promises are the ones of a log (spec/event-log.md 12): at least once, the events of an object in
+their order, an event-id with one meaning, no loss by a kill at any moment. The position belongs to
+the source alone and moves when everything before it is answered and flushed. Events sent behind it
+are sent again after a crash, with the same event-ids.
 """
 
 from __future__ import annotations
@@ -57,7 +58,9 @@ from eventlog.publisher.waiting import BackOff, HeartbeatTimer, Stop, keep_conne
 _log = logging.getLogger("eventlog.publisher")
 
 _UNLIMITED: Final = 10_000
-"""Events read from the oldest unanswered one on with ``query_limit = 0``: memory stays bounded."""
+"""The most events between the oldest unanswered one and the newest with ``query_limit = 0``, so
+that memory stays bounded.
+"""
 
 
 _DEFAULTS: Final = ValueOptions("full", characters="unicode")
@@ -65,10 +68,11 @@ _DEFAULTS: Final = ValueOptions("full", characters="unicode")
 
 @dataclass(frozen=True, slots=True)
 class Following:
-    """What is followed, and how its changes become documents. ``options``: those that concern sending count.
+    """A source, and the writer of its changes. ``options`` count as far as they concern sending.
 
-    ``open_writer`` gives a writer of the format that has written nothing yet. ``catalog``: the classes, for keys and
-    types; None = what the source says of its tables counts, with ``values`` as of the format.
+    ``open_writer`` returns a new writer of the format. ``catalog`` has the classes, for keys and
+    types; with None the source's own descriptions of its tables count, with ``values`` as for the
+    format.
     """
 
     source: Stream
@@ -89,12 +93,13 @@ def follow(
     progress: Progress = lambda: None,
     observer: Observer = SILENT,
 ) -> None:
-    """Publish the source until ``stop`` is set or it ends; with ``once`` to where it ends now.
+    """Publish the source until ``stop`` is set or it ends; with ``once`` up to its present end.
 
-    A source or a position that fails is opened again with a back-off, from the position saved last. ``progress`` is
-    called when there is some, and ``observer`` is told what is done. Raises FatalAnswer, AnotherPublisher, what the
-    source raises beside SourceAway and DatabaseAway, these too if nothing has been read yet or with ``once``; then also
-    ReceiverAway if something is left.
+    A source or a position that fails is opened again with a back-off, from the last saved position.
+    ``progress`` is called when there is some, and ``observer`` is informed of the work. Raises
+    FatalAnswer, AnotherPublisher, and the errors of the source except SourceAway and DatabaseAway.
+    These two are raised if nothing has been read yet, or with ``once``. With ``once`` it raises
+    ReceiverAway if events are left.
     """
     options = following.options
 
@@ -122,9 +127,10 @@ def follow(
 
 
 class Run:
-    """One life of the connections: what was read and is not answered, and what is to be saved.
+    """One life of the connections: the unanswered events, and the values to save.
 
-    ``saved``: as it is stored; its flight is the one in use, of which ``envelopes`` were sent.
+    ``saved`` has the stored values; its flight is the present one, of which ``envelopes`` were
+    sent.
     """
 
     def __init__(
@@ -138,7 +144,7 @@ class Run:
         once: bool,
         observer: Observer,
     ) -> None:
-        """Go on from the position, under a flight number that no document has borne yet."""
+        """Continue from the position, under a new flight number."""
         options = following.options
         self.following, self.options, self.counters = following, options, following.counters
         self.stop, self.progress, self.once, self.observer = stop, progress, once, observer
@@ -153,28 +159,29 @@ class Run:
         self.heartbeat = HeartbeatTimer(options.heartbeat_interval, time.monotonic())
         self.envelopes = 0
         self._position, self._sink, self._threads = position, sink, threads
-        # To be saved: failures of changes that were never sent, and of events that were answered fatal.
+        # To be saved: failures of changes that were never sent, and of events that were answered
+        # fatal.
         self._unread: list[Failure] = []
         self._fatal: list[Failure] = []
         self._back_off = BackOff(options.retry_initial, options.retry_max, observer)
-        # The receiver was away: each answer is saved, so that an envelope which fails again and again does not repeat
-        # those before it.
+        # True after the receiver was away: each answer is saved then, so that an envelope which
+        # fails again and again does not repeat the earlier ones.
         self._is_careful = False
         self._saved_at = time.monotonic()
         self._reports = Reports(self.counters)
 
     @property
     def flight(self) -> int:
-        """The number that envelopes are sent under."""
+        """The flight number of the envelopes."""
         return self.saved.flight
 
     @property
     def is_enough(self) -> bool:
-        """Whether enough is ready to fill as many envelopes as may be in the air at once."""
+        """True if the ready events fill as many envelopes as may be sent at the same time."""
         return self.pending.ready >= self.options.batch_size * self.options.concurrency
 
     def send_all(self) -> None:
-        """Send all that need not wait, and save. Raises as ``send_ready``."""
+        """Send all events that need not wait, and save. Raises the errors of ``send_ready``."""
         while True:
             self.send_ready(everything=True)
             try:
@@ -188,7 +195,8 @@ class Run:
                 return
 
     def send_ready(self, *, everything: bool) -> None:
-        """Send while envelopes are full, or what there is; a receiver that is away is waited for.
+        """Send full envelopes, or with ``everything`` all that is ready; wait while the receiver is
+        away.
 
         Raises FatalAnswer, and with ``once`` ReceiverAway.
         """
@@ -209,10 +217,10 @@ class Run:
             if self.envelopes > before:
                 self.envelopes = before + len(envelopes)
             if result is FlightResult.FATAL:
-                self.save_now()  # there is no requeue for a stream: the position stays before what was refused so
+                self.save_now()  # a stream has no requeue: the position stays before the refused event
                 raise FatalAnswer(f"the receiver answered fatal: {ended.reason}")
             if result is FlightResult.AWAY:
-                self._forget_answers()  # a sink that keeps documents back until the flush may have lost them all
+                self._forget_answers()  # a sink that buffers documents until the flush may have lost them all
                 self._is_careful = True
             stops = result in (FlightResult.AWAY, FlightResult.RETRY)
             if stops or self._is_careful or self._is_due():
@@ -229,7 +237,7 @@ class Run:
         return self._sink.send(self.document(envelope, events))
 
     def document(self, envelope: int, events: Sequence[PendingEvent]) -> Document:
-        """The document of events."""
+        """Return the document of events."""
         writer, ids = self.writer, [each.sent_id for each in events]
         make_events = partial(_public_events, self.following.catalog, events)
         if writer.in_records:
@@ -244,20 +252,24 @@ class Run:
         return Document(self.flight, envelope, ids, writer.body(pieces), (), make_events, media_type, headers)
 
     def class_of(self, change: Change) -> ObjectClass | None:
-        """The class of a change's table: of the catalogue, else as the source describes it. None = not known."""
+        """Return the class of a change's table, from the catalogue or else from the source's
+        description; None = unknown.
+        """
         if self.following.catalog is not None:
             return class_of_change(self.following.catalog, change)
         return self._described.get((change.schema, change.table))
 
     def describe(self, schema: str | None, table: Table) -> None:
-        """Take note of what the source says of a table. One without key is no class."""
+        """Store the source's description of a table. A table without a key is no class."""
         database = Database("", schema, (table,))
         classes = build_catalog(database, values=self.following.values).classes
         self._described.pop((schema, table.name), None)
         self._described.update({(schema, one.name): one for one in classes})
 
     def settle(self, envelope: int, events: Sequence[PendingEvent], judged: Judged[PendingEvent]) -> str:
-        """As of ``delivery.Errand``. What is answered fatal is sent again, as is a retry that is not parked."""
+        """Settle the answers, as ``delivery.Errand`` defines it. Events answered fatal are sent
+        again, and so is a retry that is not parked.
+        """
         self.envelopes = max(self.envelopes, envelope)
         self.heartbeat.last = time.monotonic()
         for verdict, answered in judged.answered:
@@ -271,9 +283,10 @@ class Run:
         return ""
 
     def piece(self, change: Change, event_id: str, object_class: ObjectClass | None) -> Any:
-        """What the format writes of a change, None for nothing; a registry that is away is waited for.
+        """Return the format's piece of a change, None for nothing; wait for a registry that is
+        away.
 
-        Raises FormatError, RowError; ReceiverAway with ``once``, or if the publisher is to stop.
+        Raises FormatError, RowError; ReceiverAway with ``once``, or when the publisher must stop.
         """
         while True:
             try:
@@ -284,16 +297,17 @@ class Run:
                 self._wait(away)
 
     def not_sent(self, failure: Failure) -> None:
-        """A change makes no event: it is recorded with the position behind it."""
+        """Record a change that makes no event; it is saved with the position behind it."""
         self.counters.rows_bad += 1
         self._unread.append(failure)
         where = {"event_id": failure.event_id, "code": failure.code}
         _log.warning("%s is not sent: %s", failure.event_id, failure.message, extra=where)
 
     def save(self) -> None:
-        """Make what was answered count: flush, then save position and failures together.
+        """Make the answers count: flush, then save position and failures together.
 
-        Raises ReceiverAway if the flush fails; what was answered since the last one is sent again.
+        Raises ReceiverAway if the flush fails; the events answered since the last flush are sent
+        again.
         """
         self._saved_at = time.monotonic()
         answered = self.pending.answered
@@ -323,12 +337,12 @@ class Run:
         self._unread, self._fatal = [], []
 
     def save_now(self) -> None:
-        """Save as far as the sink can be flushed; the rest is sent again."""
+        """Save if the sink can be flushed; otherwise the events are sent again."""
         with suppress(ReceiverAway):
             self.save()
 
     def save_if_due(self) -> None:
-        """Save if it is time. Raises as ``send_ready``."""
+        """Save if it is time. Raises the errors of ``send_ready``."""
         if self._is_due():
             try:
                 self.save()
@@ -336,7 +350,9 @@ class Run:
                 self._wait(lost)
 
     def _is_due(self) -> bool:
-        """Whether ``mark_interval`` has passed, or ``flight_rows`` events were answered, since the last save."""
+        """Return True if ``mark_interval`` has passed, or ``flight_rows`` events were answered,
+        since the last save.
+        """
         options = self.options
         return (
             time.monotonic() - self._saved_at >= options.mark_interval
@@ -349,7 +365,7 @@ class Run:
         self._fatal = []
 
     def _failures(self, verdict: Verdict, events: Sequence[PendingEvent]) -> list[Failure]:
-        """What is recorded of events that the receiver refused for good."""
+        """Return the failures for events that the receiver refused for good."""
         if verdict.level not in (Level.ERROR, Level.FATAL):
             return []
         message = verdict.message or f"the receiver answered {verdict.level.name.lower()}"
@@ -363,14 +379,18 @@ class Run:
             self.envelopes += 1
 
     def _wait(self, why: ReceiverAway, retry_after: float | None = None) -> None:
-        """Wait after a stop; with ``once`` that is the end. ``retry_after`` as of ``Delivered``."""
+        """Wait after a stop; with ``once`` raise ReceiverAway instead. ``retry_after`` as in
+        ``Delivered``.
+        """
         if self.once:
             raise ReceiverAway(f"the source was not published to its end: {why}")
         self._back_off.wait(self.stop, str(why), retry_after, partial(look, self), why.in_short)
 
 
 def _public_events(catalog: Catalog | None, events: Sequence[PendingEvent]) -> tuple[Event, ...]:
-    """The events in their public form, for the sinks that look at them; a change that has none is left out."""
+    """Return the events in their public form, for sinks that read them. A change without this form
+    is left out.
+    """
     public: list[Event] = []
     for each in events:
         with suppress(FormatError, RowError):
@@ -379,7 +399,9 @@ def _public_events(catalog: Catalog | None, events: Sequence[PendingEvent]) -> t
 
 
 def _record_key(event: PendingEvent, object_class: ObjectClass | None) -> bytes:
-    """The key of an event's record: the association of what it is about, with a new key of that one."""
+    """Return the key of an event's record: the association of its object, with the new key if the
+    key changes.
+    """
     if not event.objects:
         return b""
     *_, key = event.objects[-1]
@@ -390,7 +412,9 @@ def _record_key(event: PendingEvent, object_class: ObjectClass | None) -> bytes:
 
 
 def _steps(run: Run) -> Generator[Step, None, None]:
-    """The steps of the source; what was read before it fails for good is sent before that is raised."""
+    """Yield the steps of the source. If it fails for good, send the changes read so far before the
+    error is raised.
+    """
     with closing(run.following.source.steps(run.saved.token, once=run.once)) as steps:
         try:
             yield from steps
@@ -402,16 +426,16 @@ def _steps(run: Run) -> Generator[Step, None, None]:
 
 
 def _apply_step(run: Run, step: Step) -> None:
-    """Take one step, and send if that fills envelopes, or if there is nothing more for now."""
+    """Apply one step, and send if it fills envelopes, or if there are no more changes for now."""
     if isinstance(step, Mark):
         if step.token is not None and step.token != run.saved.token:
             run.pending.mark(Place(step.token, run.writer.numbered))
             if run.saved.token is None:
-                run.save_now()  # the beginning of a stream that cannot be asked for otherwise
+                run.save_now()  # the beginning of a stream, which cannot be asked for later
         if step.is_idle:
             _rest(run, step.rest)
         else:
-            run.progress()  # also where nothing is to be sent for long, as within a long transaction
+            run.progress()  # also if there is nothing to send for long, as within a long transaction
             run.save_if_due()
         return
     if isinstance(step, Described):
@@ -432,14 +456,16 @@ def _apply_step(run: Run, step: Step) -> None:
 
 
 def _add_events(run: Run, read: Read) -> None:
-    """Add the events of a change; one that the format cannot hold is a failure, and the stream goes on.
+    """Add the events of a change. A change that the format cannot hold is a failure, and the stream
+    goes on.
 
-    Raises ConfigError for a table without key, ReceiverAway with ``once`` for a registry that does not answer.
+    Raises ConfigError for a table without a key, ReceiverAway with ``once`` for a registry that
+    does not answer.
     """
     change, catalog = read.change, run.following.catalog
     object_class = run.class_of(change)
     if change.key is None and change.op is not ChangeOp.TRUNCATE and object_class is None:
-        # Not a failure of this change alone: the whole table would be skipped.
+        # This is no failure of the one change: the whole table would be skipped.
         raise ConfigError(
             f"{change.table!r} has no key, which names its rows: give its key columns by source.catalog, or for a CDC "
             "stream by source.reader.keys"
@@ -459,7 +485,7 @@ def _add_events(run: Run, read: Read) -> None:
     except (EventlogError, MemoryError):
         raise
     except Exception as error:
-        # Whatever a change does, it would do it again at each start.
+        # A change that breaks its writer would break it again at each start.
         run.not_sent(Failure(read.event_id, FormatError.code, f"{type(error).__name__}: {error}"))
         return
     if not written:
@@ -471,10 +497,11 @@ def _add_events(run: Run, read: Read) -> None:
 def _parts(
     writer: EventWriter[Any], change: Change, event_id: str, object_class: ObjectClass | None
 ) -> list[tuple[str, tuple[ObjectId, ...], Change]]:
-    """The changes that are an event each, with their event-ids and what they are about: an update of the key is a
-    delete and an insert, unless the format says a new key in one event (spec/change-model.md 6.2).
+    """Return the changes that become one event each, with their event-ids and objects. An update of
+    the key becomes a delete and an insert, unless the format has a new key in one event
+    (spec/change-model.md 6.2).
 
-    A TRUNCATE is about no single object. Raises NotExpressible for a key that cannot be known.
+    A TRUNCATE has no single object. Raises NotExpressible for an unknown key.
     """
     if change.op is ChangeOp.TRUNCATE:
         return [(event_id, (), change)]
@@ -490,22 +517,24 @@ def _parts(
     before, after = change.before or {}, change.after or {}
     changed = differing(before, after) if change.changed is None else change.changed
     if changed is not None and before.keys() >= changed and not change.extras.get("changed_unknown"):
-        before = {**after, **before}  # what was not changed was as it is
+        before = {**after, **before}  # values that did not change are the old values, too
     delete = change._replace(op=ChangeOp.DELETE, key=old, before={**before, **dict(old)}, after=None, changed=None)
     insert = change._replace(op=ChangeOp.INSERT, before=None, changed=None)
     return [(event_id, ((schema, table, old),), delete), (f"{event_id}.2", ((schema, table, new),), insert)]
 
 
 def _is_too_far(run: Run) -> bool:
-    """Whether so much lies behind what is parked, all of which a crash would repeat, that it has to be waited for."""
+    """Return True if so many events, which a crash would repeat, are behind parked ones that they
+    must be waited for.
+    """
     pending = run.pending
     limit = run.options.query_limit or _UNLIMITED
     return pending.parked > 0 and (pending.span >= limit or pending.parked > run.options.max_parked)
 
 
 def _rest(run: Run, seconds: float) -> None:
-    """Send and save what there is, then wait for more: so many seconds at most, or until a parked object or a heartbeat
-    is due.
+    """Send and save what is ready, then wait for more: at most ``seconds``, or until a parked
+    object or a heartbeat is due.
     """
     run.send_all()
     if run.stop.is_set():
@@ -526,21 +555,21 @@ def _rest(run: Run, seconds: float) -> None:
 
 
 def look(run: Run) -> None:
-    """Tell the observer what is parked and what lies behind the position, if it wants to know by now."""
+    """Report the parked objects and the backlog to the observer, if a report is due."""
     if run.observer.look_due() != 0.0:
         return
     parked = [ParkedObject("", _named(one), each.due, each.attempts, each.reason) for one, each in run.parking.items()]
     begun = time.monotonic()
     try:
         backlog = run.following.source.backlog(run.saved.token)
-    except EventlogError:  # which is said where the source is read
+    except EventlogError:  # the reader of the source reports it
         backlog = None
     number, unit = (None, None) if backlog is None else backlog
     run.observer.looked(Looked(parked=parked, seconds=time.monotonic() - begun, behind=number, behind_unit=unit))
 
 
 def _named(one: ObjectId) -> str:
-    """What an event is about, for people."""
+    """Return an object for people."""
     if not one:
         return "all rows of a table"
     schema, table, key = one
@@ -556,7 +585,9 @@ def _wait_for_parked(run: Run) -> None:
 
 
 def _finish(run: Run) -> None:
-    """The source has ended, or the publisher is to stop. Raises ReceiverAway with ``once`` if something is left."""
+    """Send the rest when the source has ended or the publisher must stop. Raises ReceiverAway with
+    ``once`` if events are left.
+    """
     if not run.stop.is_set():
         run.send_all()
     while run.pending.parked and not run.stop.is_set():

@@ -1,4 +1,6 @@
-"""A GBase 8s (Informix) CDC stream as a source: captures in files, standard input, a session with a server."""
+"""A GBase 8s (Informix) CDC stream as a source: captures in files, standard input, a session with a
+server.
+"""
 
 from __future__ import annotations
 
@@ -63,14 +65,14 @@ class Gbase(Source):
             raise ConfigError(
                 "source.connect needs source.server, its name, and source.capture, the tables with columns"
             )
-        # The labels of the options, numbers that are free for the rest.
+        # The labels of the options; the other tables get free numbers.
         labels = {table: int(label) for label, table in chosen.labels.items()}
         free = (number for number in count(1) if number not in labels.values())
         captures = [
             Capture(table, columns, labels[table] if table in labels else next(free))
             for table, columns in options.capture.items()
         ]
-        # Here, since it brings the reader of XDS answers.
+        # A late import, since the module loads the reader of XDS answers.
         from eventlog.publisher.sinks.python import load_function
 
         connect = load_function(options.connect, "source.connect", Path.cwd())

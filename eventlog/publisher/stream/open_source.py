@@ -1,5 +1,5 @@
-"""From the configuration to what ``follow`` takes: the source, its position, and how changes become documents; and to
-what ``eventlog status --from`` tells of them.
+"""From the configuration to the arguments of ``follow``: the source, its position, and the writer
+of its changes; and the status of a source for ``eventlog status --from``.
 """
 
 from __future__ import annotations
@@ -42,9 +42,10 @@ from eventlog.sql.connection import describe, parse_url
 
 
 def following(config: Config, counters: Counters, report: Report) -> Following:
-    """What ``[source]`` names, ready to be followed. ``report`` gets what the reader counts.
+    """Return the source that ``[source]`` names, ready to be followed. ``report`` gets the reader's
+    counts.
 
-    Raises ConfigError for what is missing, wrong, or does not go with a source that is no log.
+    Raises ConfigError for options that are missing, wrong, or not for a source that is no log.
     """
     kind, source = _kind_of(config.source), source_of(config.source, report)
     _check_options(config)
@@ -60,8 +61,8 @@ def following(config: Config, counters: Counters, report: Report) -> Following:
 
 
 def refusal_of(kind: Source, format: Format, sink: str) -> str | None:
-    """Return why the changes of a source do not go to a sink in a format with its default options, None if they do
-    (spec/change-model.md 6.5).
+    """Return why the changes of a source cannot be sent to a sink in a format with its default
+    options, None if they can (spec/change-model.md 6.5).
     """
     options, publishing = format.publish_options and format.publish_options(), taken_by(sink)
     if why := format.refusal(options, publishing):
@@ -70,7 +71,9 @@ def refusal_of(kind: Source, format: Format, sink: str) -> str | None:
 
 
 def _lacking(kind: Source, format: Format, needs: frozenset[Need]) -> str | None:
-    """Return what a writer needs and a followed source does not give, None if it gives all; a log has its own ways."""
+    """Return the reason if a writer needs more than a followed source provides, else None. A log
+    can read back values.
+    """
     if kind.is_log or Need.WHOLE_ROWS not in needs or Gives.WHOLE_ROWS in kind.gives:
         return None
     return (
@@ -95,7 +98,7 @@ def _catalog(config: Config) -> Catalog | None:
 
 
 def source_status(config: Config) -> SourceStatus:
-    """How far the source of ``[source]`` has been published. Raises ConfigError, DatabaseError."""
+    """Return the progress of the source in ``[source]``. Raises ConfigError, DatabaseError."""
     settings = config.source
     status = status_in_table(_position_url(settings), settings.options.position_table, settings.type)
     try:
@@ -105,13 +108,15 @@ def source_status(config: Config) -> SourceStatus:
 
 
 def source_failures(config: Config, most: int) -> list[Failures]:
-    """What of the source of ``[source]`` was refused, by code. Raises ConfigError, DatabaseError."""
+    """Return the failures of the source in ``[source]``, by code. Raises ConfigError,
+    DatabaseError.
+    """
     settings = config.source
     return failures_in_table(_position_url(settings), settings.options.position_table, settings.type, most)
 
 
 def place_in_words(source: str, token: Any) -> str:
-    """A position for people: from where the source is read again."""
+    """Return a position in words for people."""
     if token is None:
         return "where the source begins"
     try:
@@ -125,7 +130,7 @@ def place_in_words(source: str, token: Any) -> str:
 
 
 def source_of(settings: SourceSettings, report: Report) -> Stream:
-    """The source that the settings name. Raises ConfigError."""
+    """Return the source that the settings name. Raises ConfigError."""
     kind = _kind_of(settings)
     options = settings.options
     reader = dict(options.reader or {})
@@ -150,10 +155,11 @@ _NOT_GIVEN: Final = frozenset({"final", "follow", "properties", "catalog", "empt
 
 
 def position_of(config: Config, *, is_dry: bool = False) -> OpenPosition:
-    """What opens the position of the source, and makes the directory of the files sink, if it is that, the source's.
+    """Return a function that opens the position of the source and claims the place of the sink for
+    the source.
 
-    ``is_dry``: the position does not move, and no directory is written to. Raises ConfigError unless exactly one place
-    is named.
+    With ``is_dry`` the position does not move, and the sink's place is not written. Raises
+    ConfigError unless exactly one database for the position is named.
     """
     settings = config.source
     source, table, url = settings.type, settings.options.position_table, _position_url(settings)
@@ -177,7 +183,9 @@ def position_of(config: Config, *, is_dry: bool = False) -> OpenPosition:
 
 
 def _position_url(settings: SourceSettings) -> str:
-    """The URL of the database that keeps the position, with its password. Raises ConfigError unless one is named."""
+    """Return the URL of the position's database, with its password. Raises ConfigError unless one
+    is named.
+    """
     options = settings.options
     if options.position_url is None and options.position_url_file is None:
         raise ConfigError(
@@ -189,26 +197,27 @@ def _position_url(settings: SourceSettings) -> str:
 
 
 class _Unmoved:
-    """A position that is read, and not saved."""
+    """A position that is read and never saved."""
 
     def __init__(self, position: Position) -> None:
         self.load = position.load
 
     def save(self, saved: Saved, failures: Sequence[Failure] = ()) -> None:
-        """Nothing is saved."""
+        """Save nothing."""
 
 
-# --- the options that count -------------------------------------------------------------------------------------------
+# --- the options that have an effect
+# ----------------------------------------------------------------------------------
 
 _COUNTING: Final = frozenset({
     "profile", "publisher_disabled", "batch_size", "query_limit", "heartbeat_interval", "retry_initial", "retry_max",
     "on_retry", "max_parked", "concurrency", "flight_rows", "mark_interval", "health_file",
 })  # fmt: skip
-"""Of [publisher]: what counts for a source that is no log."""
+"""The options of [publisher] that have an effect on a source that is no log."""
 
 
 def _check_options(config: Config) -> None:
-    """Raises ConfigError for an option that was set and would have no effect on this source."""
+    """Raise ConfigError for a given option that has no effect on this source."""
     settings = config.source
     kind = _kind_of(settings)
     options = settings.options
@@ -231,6 +240,6 @@ def _check_options(config: Config) -> None:
 
 
 def ignored_options(config: Config) -> list[str]:
-    """The options about a log that were set and do not count."""
+    """Return the given options that concern a log and have no effect here."""
     names = (f"publisher.{name}" for name in options_of(PublisherSettings) if name not in _COUNTING)
     return [name for name in names if is_given(config, name)]

@@ -1,8 +1,8 @@
-"""The events of a followed source between being read and being answered.
+"""The events of a followed source between reading and answer.
 
-Of an object one event at most is in the air, in whatever envelope, so that a later one is never beside an earlier one,
-and each is sent under one event-id only. An event that says a new key is of two objects. One that is of every object,
-as a TRUNCATE, is in the air alone.
+At most one event of an object is being sent, in whatever envelope, so that events of an object
+never overtake each other, and each event has one event-id. An event with a new key belongs to two
+objects. An event that concerns every object, such as a TRUNCATE, is sent alone.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from eventlog.model import Change, Verdict
 from eventlog.publisher.delivery import Answered, Parking
 
 ObjectId: TypeAlias = tuple[Any, ...]
-"""What an event is about: schema, table and key of a row."""
+"""The object of an event: schema, table and key of a row."""
 
 _EVERY: Final[ObjectId] = ()
-"""Stands for all objects."""
+"""The object_id that stands for all objects."""
 
 
 class Place(NamedTuple):
-    """From where a source is read again, and what had been numbered up to there."""
+    """A place to read the source again from, and the newest number of the format up to it."""
 
     token: Any
     numbered: str = ""
@@ -31,8 +31,8 @@ class Place(NamedTuple):
 class PendingEvent(NamedTuple):
     """An event that was read, with its number in the order of the source.
 
-    ``objects``: the objects that it is about, none if it is about all of them. ``piece``: what its format writes of
-    ``change``.
+    ``objects`` are the objects of the event; empty = all objects. ``piece`` is the format's text or
+    record of ``change``.
     """
 
     number: int
@@ -43,7 +43,7 @@ class PendingEvent(NamedTuple):
 
     @property
     def object_id(self) -> ObjectId:
-        """What the event is parked under."""
+        """The object under which the event is parked."""
         return self.objects[0] if self.objects else _EVERY
 
     @property
@@ -53,9 +53,10 @@ class PendingEvent(NamedTuple):
 
 
 class Pending:
-    """Events are added, chosen by ``envelopes``, and then answered, parked or put back before more are chosen.
+    """The events on their way. They are added, chosen by ``envelopes``, and then answered, parked
+    or put back before more are chosen.
 
-    What is in ``answered`` was answered since the last flush, which alone makes an answer count.
+    ``answered`` has the events answered since the last flush; only a flush makes an answer count.
     """
 
     def __init__(self, parking: Parking[ObjectId]) -> None:
@@ -64,46 +65,52 @@ class Pending:
         self._next = 0
         self._ready: deque[PendingEvent] = deque()
         self._in_air: dict[int, PendingEvent] = {}
-        # The events of parked objects, empty while the only one is in the air. One of two objects stands in both.
+        # The events of parked objects; a queue is empty while its only event is being sent. An
+        # event of two objects is in both queues.
         self._parked: dict[ObjectId, deque[PendingEvent]] = {}
         self._marks: deque[tuple[int, Place]] = deque()
 
     @property
     def ready(self) -> int:
-        """How many events wait to be sent for the first time, or again without delay."""
+        """The number of events that wait for their first sending, or for an immediate
+        repetition.
+        """
         return len(self._ready)
 
     @property
     def parked(self) -> int:
-        """How many objects are parked, or have events that wait behind a parked one."""
+        """The number of objects that are parked, or have events that wait behind a parked one."""
         return len(self._parked)
 
     @property
     def span(self) -> int:
-        """How many events were read from the oldest one on that is not answered."""
+        """The number of events from the oldest unanswered one on."""
         return self._next - self._oldest()
 
     def next_due(self) -> float | None:
-        """When the next event of a parked object may be sent; None if there is none."""
+        """Return when the next event of a parked object may be sent; None if there is none."""
         return min((self._due(event) for event in self._heads()), default=None)
 
     def add(self, event_id: str, objects: tuple[ObjectId, ...], change: Change, piece: Any) -> None:
-        """An event that was read."""
+        """Add an event that was read."""
         self._ready.append(PendingEvent(self._next, event_id, objects, change, piece))
         self._next += 1
 
     def mark(self, place: Place) -> None:
-        """When all that was read so far is answered, the source is to be read again from ``place``."""
+        """Note that the source is to be read again from ``place`` once all events so far are
+        answered.
+        """
         if self._marks and self._marks[-1][0] == self._next:
             self._marks.pop()
         self._marks.append((self._next, place))
 
     def envelopes(self, size: int, most: int, now: float) -> list[list[PendingEvent]]:
-        """The next events to send, in their order, in ``most`` envelopes at most: of parked objects whose waiting is
-        over, and those that are ready. The former, of which those that are due longest come first, are at most a half
-        (one at least) if there are others.
+        """Return the next events to send, in their order, in at most ``most`` envelopes: events of
+        parked objects whose wait is over, and ready events.
 
-        Those of parked objects among the latter are parked on the way.
+        Events of parked objects come with the longest due first. If there are ready events, the
+        former take at most half of the places (at least one). Ready events of parked objects are
+        parked on the way.
         """
         self._parking.wake(self._parking.due(now))
         due = sorted((each for each in self._heads() if not self._parking.is_waiting(each.object_id)), key=self._due)
@@ -115,7 +122,7 @@ class Pending:
         while self._ready and len(chosen) < size * most and _EVERY not in self._parked:
             event = self._ready[0]
             if not event.objects and (chosen or self._parked):
-                break  # it goes when all before it is answered
+                break  # it is sent when all events before it are answered
             if any(queue in self._parked for queue in event.queues):
                 self._park_last(self._ready.popleft())
                 continue
@@ -130,7 +137,7 @@ class Pending:
         return [chosen[first : first + size] for first in range(0, len(chosen), size)]
 
     def answer(self, verdict: Verdict, events: Sequence[PendingEvent]) -> None:
-        """Events that were answered without retry."""
+        """Note the answer to events, which is no retry."""
         self.answered.append((verdict, events))
         for each in events:
             del self._in_air[each.number]
@@ -139,22 +146,28 @@ class Pending:
                     del self._parked[queue]
 
     def park(self, event: PendingEvent) -> None:
-        """An event whose object is parked now; what follows of the object waits behind it."""
+        """Put an event into its parked objects' queues; later events of these objects wait behind
+        it.
+        """
         del self._in_air[event.number]
         self._park_first(event)
 
     def put_back_unanswered(self) -> None:
-        """What is in the air, and neither answered nor parked, is sent again before all that follows it."""
+        """Put back the events without an answer that are not parked, so that they are sent before
+        all later ones.
+        """
         self._put_back(self._in_air.values())
         self._in_air = {}
 
     def forget_answers(self) -> None:
-        """The flush has failed: what was answered since the last one is to be sent again."""
+        """Put back the events answered since the last flush, because the flush has failed."""
         self._put_back([each for _, events in self.answered for each in events])
         self.answered = []
 
     def flushed(self) -> Place | None:
-        """The answers count. The place up to which all is answered; None if there is none after the last one given."""
+        """Make the answers count and return the newest place with no unanswered event before it;
+        None if the place has not moved.
+        """
         self.answered = []
         oldest, place = self._oldest(), None
         while self._marks and self._marks[0][0] <= oldest:
@@ -162,7 +175,7 @@ class Pending:
         return place
 
     def _heads(self) -> list[PendingEvent]:
-        """The events of parked objects that are behind no other one of their objects."""
+        """Return the events of parked objects that are first in the queues of all their objects."""
         heads = {queue[0].number: queue[0] for queue in self._parked.values() if queue}
         return [each for each in heads.values() if all(self._parked[one][0] is each for one in each.queues)]
 
@@ -177,7 +190,7 @@ class Pending:
     def _put_back(self, events: Iterable[PendingEvent]) -> None:
         back = sorted(events, reverse=True)
         if any(not each.objects for each in back):
-            # What is parked of single objects came behind it, and is sent again behind it.
+            # Parked events of single objects came after it, and are sent again after it.
             waiting = {each.number: each for queue in self._parked.values() for each in queue}
             for each in waiting.values():
                 self._parking.release(each.object_id)
@@ -189,16 +202,18 @@ class Pending:
                 self._park_first(each)
             else:
                 ready.append(each)
-        if ready:  # of several envelopes, between which others may have been put back before
+        if ready:  # several envelopes: others between them may have been put back earlier
             self._ready = deque(sorted([*ready, *self._ready]))
 
     def _due(self, event: PendingEvent) -> float:
-        """When an event of a parked object may be sent."""
+        """Return when an event of a parked object may be sent."""
         parked = self._parking.get(event.object_id)
         return 0.0 if parked is None else parked.due
 
     def _oldest(self) -> int:
-        """The number of the oldest event that is not answered; of the next one if there is none."""
+        """Return the number of the oldest unanswered event, or of the next event if all are
+        answered.
+        """
         first = [queue[0].number for queue in self._parked.values() if queue]
         if self._in_air:
             first.append(next(iter(self._in_air)))

@@ -1,9 +1,10 @@
-"""Where a followed source keeps its position, and beside it what was refused: two tables of a database
+"""The saved position of a followed source, and its failures: two tables of a database
 (spec/change-model.md 6.4).
 
-The tables are ours alone and of plain types, so they are made on first use in whatever database is named: it need not
-be one that has a log, and no migration knows of it. A file of SQLite is such a database, and is made where it is
-missing. Whoever may not make tables has them made by ``position_ddl``.
+The tables belong to the publisher alone and have plain types, so they are created on first use in
+the named database: it need not contain a log, and no migration knows them. A SQLite file will do,
+and is created if it is missing. A user who may not create tables has them created with
+``position_ddl``.
 """
 
 from __future__ import annotations
@@ -36,9 +37,10 @@ from eventlog.sql.log_table import LogTable, split_name, storable
 
 
 class Saved(NamedTuple):
-    """What is kept of a source. ``token``: from where it is to be read again, in JSON's terms, None = from where it
-    begins. ``flight``: number of the newest flight that may have been sent, 0 = none. ``numbered``: what a format that
-    numbers changes had given out up to the token, empty if none has.
+    """The saved values of a source. ``token`` is the place to read again from, in JSON's terms,
+    None = the beginning. ``flight`` is the number of the newest flight that may have been sent, 0 =
+    none. ``numbered`` is the newest number up to the token for a format that numbers changes, else
+    empty.
     """
 
     token: Any = None
@@ -47,25 +49,31 @@ class Saved(NamedTuple):
 
 
 class Position(Protocol):
-    """Where the position of the source is kept, held by this publisher alone. Raises DatabaseError, DatabaseAway."""
+    """The saved position of the source, locked by this publisher. Raises DatabaseError,
+    DatabaseAway.
+    """
 
     def load(self) -> Saved: ...
 
     def save(self, saved: Saved, failures: Sequence[Failure] = ()) -> None:
-        """Make a position, and what failed up to it, durable."""
+        """Make a position, and the failures up to it, durable."""
         ...
 
 
 OpenPosition = Callable[[], AbstractContextManager[Position]]
-"""Opens the position and keeps others away from it. Raises AnotherPublisher, ConfigError, DatabaseError."""
+"""A function that opens the position and locks out other publishers. Raises AnotherPublisher,
+ConfigError, DatabaseError.
+"""
 
 
 _Tables = tuple[sa.Table, sa.Table]
-"""That of the positions, and that of the failures."""
+"""The table of the positions, and the table of the failures."""
 
 
 def _position_tables(name: str) -> _Tables:
-    """The table of this name (``schema.name`` or ``name``), and that of failures, ``<name>_error``."""
+    """Return the table of this name (``schema.name`` or ``name``), and the table of failures,
+    ``<name>_error``.
+    """
     schema, table_name = split_name(name)
     metadata = sa.MetaData(schema=schema)
     position = sa.Table(
@@ -96,13 +104,17 @@ def _position_tables(name: str) -> _Tables:
 
 
 def position_ddl(name: str, database: str) -> str:
-    """The statements that make both tables in a database of this name (``postgresql``, ``oracle``, ``sqlite``)."""
+    """Return the statements that create both tables in a database of this kind (``postgresql``,
+    ``oracle``, ``sqlite``).
+    """
     dialect = sa.make_url(f"{load_dialect(database).driver}://").get_dialect()()
     return "".join(f"{str(CreateTable(table).compile(dialect=dialect)).strip()};\n" for table in _position_tables(name))
 
 
 class TablePosition:
-    """The position of one source in a table, held by a session that keeps a second publisher away."""
+    """The position of one source in a table, held by a session that keeps a second publisher
+    away.
+    """
 
     __slots__ = ("_connection", "_source", "_tables", "_token")
 
@@ -111,7 +123,7 @@ class TablePosition:
         self._token: Any = None
 
     def load(self) -> Saved:
-        """What was saved last. Raises DatabaseError, DatabaseAway."""
+        """Return the last saved values. Raises DatabaseError, DatabaseAway."""
         table, _ = self._tables
         with as_database_errors(self._connection):
             kept = sa.select(table.c.token, table.c.flight_no, table.c.numbered)
@@ -127,7 +139,9 @@ class TablePosition:
         return Saved(self._token, int(row.flight_no), row.numbered or "")
 
     def save(self, saved: Saved, failures: Sequence[Failure] = ()) -> None:
-        """Write the position and what failed up to it, in one transaction. Raises DatabaseError, DatabaseAway."""
+        """Write the position and the failures up to it in one transaction. Raises DatabaseError,
+        DatabaseAway.
+        """
         with as_database_errors(self._connection):
             self._write(saved, failures)
             self._connection.commit()
@@ -147,7 +161,9 @@ class TablePosition:
 
 
 def url_with_password(url: str | None, file: Path | None, password: str | None, name: str) -> str:
-    """Return a URL with its password, out of the settings or a file. Raises ConfigError unless exactly one is given."""
+    """Return a URL with its password from the settings or a file. Raises ConfigError unless exactly
+    one is given.
+    """
     if (url is None) == (file is None):
         raise ConfigError(f"set either source.{name} or source.{name}_file")
     if file is not None:
@@ -159,15 +175,15 @@ def url_with_password(url: str | None, file: Path | None, password: str | None, 
 
 
 POSITION_SECRET: Final = "EVENTLOG_SOURCE_POSITION_PASSWORD or position_url_file"  # noqa: S105 - where it belongs
-"""Where the password of the database that keeps the position belongs."""
+"""The settings for the password of the position's database, for messages."""
 
 
 @contextmanager
 def position_table(url: str | sa.URL, name: str, source: str) -> Iterator[TablePosition]:
-    """The position of ``source`` in the table ``name``, which is made with its companion where it is missing.
+    """Open the position of ``source`` in the table ``name``. Missing tables are created.
 
-    The table is locked against a second publisher until the block is left. Raises ConfigError, DatabaseError,
-    AnotherPublisher.
+    The table is locked against a second publisher until the block ends. Raises ConfigError,
+    DatabaseError, AnotherPublisher.
     """
     url, source_tables = parse_url(url), _position_tables(name)
     position, _ = source_tables
@@ -197,19 +213,21 @@ def _storable(failure: Failure) -> dict[str, str | None]:
     return {**texts, "event_id": (texts["event_id"] or "")[:255]}
 
 
-# --- what `eventlog status --from` tells of a source ------------------------------------------------------------------
+# --- the status of a source
+# -------------------------------------------------------------------------------------------
 
 _SHOWN: Final = 20
-"""Of the failures so many, the newest, are shown."""
+"""The most failures that a status shows, the newest."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceStatus:
-    """What is known of a source. ``place``: where its position is kept; ``moved``: when that last moved, None if never.
+    """The status of a source. ``place`` names the table of its position; ``moved`` is when the
+    position last moved, None = never.
 
-    ``failures``: how many there are in all, None if this user may not read them; ``newest``: the last of them with
-    their times, the newest last. ``behind``: what the source holds behind the position, answered or not; None if that
-    is unknown, for the reason ``unknown`` if that is an error.
+    ``failures`` is their total number, None if this user may not read them; ``newest`` has the last
+    of them with their times, the newest last. ``behind`` is the amount in the source behind the
+    position, answered or not; None if it is unknown. ``unknown`` is the error that made it so.
     """
 
     source: str
@@ -224,7 +242,9 @@ class SourceStatus:
 
 
 class Failures(NamedTuple):
-    """Failures of one code. ``example`` is the event-id of the newest of them, ``message`` its; ``newest`` is UTC."""
+    """The failures with one code. ``example`` is the event-id of the newest one, ``message`` its
+    message; ``newest`` is its time in UTC.
+    """
 
     code: str
     number: int
@@ -234,7 +254,9 @@ class Failures(NamedTuple):
 
 
 def failures_in_table(url: str, table: str, source: str, most: int) -> list[Failures]:
-    """The newest ``most`` failures of a source by their codes, the largest group first. Raises DatabaseError."""
+    """Return the newest ``most`` failures of a source by their codes, the largest group first.
+    Raises DatabaseError.
+    """
     position, failures = _position_tables(table)
     dialect = dialect_of(parse_url(url))
     if not dialect.is_there(parse_url(url)):
@@ -256,7 +278,9 @@ def failures_in_table(url: str, table: str, source: str, most: int) -> list[Fail
 
 
 def status_in_table(url: str, table: str, source: str) -> SourceStatus:
-    """What a position table and its table of failures hold. Raises ConfigError, DatabaseError."""
+    """Return the contents of a position table and its table of failures. Raises ConfigError,
+    DatabaseError.
+    """
     names = _position_tables(table)
     position, failures = names
     dialect = dialect_of(parse_url(url))

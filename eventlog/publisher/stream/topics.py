@@ -1,7 +1,8 @@
 """Topics of Qlik messages as a source (spec/qlik.md 5).
 
-The token is the next offset of each partition. Messages are taken partition by partition as they come: changes of one
-object keep their order where they lie in one partition, as with their primary key for the key of the records.
+The token is the next offset of each partition. Messages are read partition by partition as they
+arrive. Changes of one object keep their order if they are in one partition, as with their primary
+key as the key of the records.
 """
 
 from __future__ import annotations
@@ -35,13 +36,15 @@ from eventlog.transport import kafka
 _log = logging.getLogger("eventlog.publisher")
 
 _NEW_PARTITIONS: Final = 60.0
-"""Seconds between looks for partitions that were not there when the topics were opened."""
+"""Seconds between looks for partitions that are newer than the opening of the topics."""
 
 _NEW_METADATA: Final = 1.0
-"""The same while a message waits for its metadata, whose topic may be new."""
+"""The same pause while a message waits for its metadata, whose topic may be new."""
 
 _MOST_HELD: Final = 1000
-"""Messages of a topic without a schema, and none with one: so many are no accident, but wrong options."""
+"""The most messages of a topic that are held while none of them has a known schema. That many are
+no accident: the options are wrong.
+"""
 
 
 Partition = kafka.Partition
@@ -49,8 +52,8 @@ Partition = kafka.Partition
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """Topics of some brokers (``host:port``, comma-separated). ``properties``: settings of librdkafka, secrets among
-    them; ``timeout``: seconds that the brokers have for an answer.
+    """Topics of some brokers (``host:port``, comma-separated). ``properties`` are settings of
+    librdkafka, secrets among them; ``timeout`` is the seconds in which the brokers must answer.
     """
 
     brokers: str
@@ -61,9 +64,9 @@ class Topics:
     timeout: float = kafka.DEFAULT_TIMEOUT
 
     def steps(self, token: Any, *, once: bool) -> Generator[Step, None, None]:
-        """The steps of the topics; without a token from the oldest message that is kept.
+        """Yield the steps of the topics; without a token from the oldest message on.
 
-        Raises SourceAway, SourceLost for messages behind the token that are not kept any more, UnknownSchema,
+        Raises SourceAway, SourceLost for removed messages behind the token, UnknownSchema,
         ConfigError, BadToken.
         """
         offsets = self._offsets(token)
@@ -71,7 +74,9 @@ class Topics:
             yield from self._consume(reader, offsets, once)
 
     def backlog(self, token: Any) -> Backlog:
-        """The messages of the topics behind ``token``. Raises as ``steps``."""
+        """Return the number of messages behind ``token`` in the topics. Raises the errors of
+        ``steps``.
+        """
         offsets = self._offsets(token)
         with self._connected() as reader:
             spans = reader.spans(self.topics).items()
@@ -86,7 +91,7 @@ class Topics:
             raise SourceAway(str(error)) from None
 
     def _offsets(self, token: Any) -> Mapping[Partition, int]:
-        """The next offset of each partition that the token knows. Raises BadToken."""
+        """Return the next offset of each partition in the token. Raises BadToken."""
         try:
             offsets = {
                 (topic, int(number)): int(offset)
@@ -107,18 +112,18 @@ class Topics:
         start = {partition: _next_offset(partition, spans[partition], token) for partition in ends}
         registry = None if self.options.registry is None else open_registry(self.options.registry)
         unpacked = _MessageSteps(MessageReader(self.options, self.report, registry), start)
-        # What was described in the topics of the data themselves has to be read again too.
+        # Tables described in the topics of the data themselves must be read again, too.
         is_inline = self.options.metadata_topic in self.topics
         places = {partition: span.start if is_inline else start.get(partition, span.start)
                   for partition, span in spans.items()}  # fmt: skip
-        # All that is there of the metadata first; what comes later is read along.
+        # First all present metadata; later metadata are read along.
         for several in ({p: spans[p].stop for p in spans if p not in ends}, ends if once else {}):
             for records in topics.read_to({partition: places[partition] for partition in several}, several):
                 yield from _steps_of(records, unpacked)
             places |= topics.reached
         topics.assign(places)
         looked = time.monotonic()
-        while not once or unpacked.is_waiting:  # until its metadata come, or it has waited too long
+        while not once or unpacked.is_waiting:  # until its metadata arrive, or it has waited too long
             yield from _steps_of(topics.consume(), unpacked)
             patience = _NEW_METADATA if unpacked.is_waiting else _NEW_PARTITIONS
             if not once and time.monotonic() > looked + patience:
@@ -129,14 +134,16 @@ class Topics:
         unpacked.finish()
 
     def _all_topics(self, topics: kafka.TopicReader) -> list[str]:
-        """The topics, and that of the metadata if it is there."""
+        """Return the topics, and the topic of the metadata if it exists."""
         about = self.options.metadata_topic
         is_other = about is not None and about not in self.topics and about in topics.names()
         return [*self.topics, *([about] if is_other and about is not None else [])]
 
 
 def _next_offset(partition: Partition, span: range, token: Mapping[Partition, int]) -> int:
-    """Where to go on in a partition. Raises SourceLost if that was removed."""
+    """Return the offset to go on at in a partition. Raises SourceLost if that message was
+    removed.
+    """
     topic, number = partition
     offset = token.get(partition, span.start)
     if not span.start <= offset <= span.stop:
@@ -148,7 +155,7 @@ def _next_offset(partition: Partition, span: range, token: Mapping[Partition, in
 
 
 def _steps_of(records: Sequence[kafka.Record], unpacked: _MessageSteps) -> Iterator[Step]:
-    """The steps of what has come, and a mark, which is idle if nothing has."""
+    """Yield the steps of received records, and a mark, which is idle without records."""
     for record in records:
         yield from unpacked.take(record)
     if not records:
@@ -157,13 +164,15 @@ def _steps_of(records: Sequence[kafka.Record], unpacked: _MessageSteps) -> Itera
 
 
 class _MessageSteps:
-    """The steps of messages, and how far they go.
+    """The steps of messages, and their progress.
 
-    ``start``: offset of each partition of data from which on messages count; what lies before is read for the tables
-    that it describes. A message that waits for its metadata holds back those behind it, and the token with them.
+    ``start`` has the offset of each data partition from which on messages count; earlier messages
+    are read only for the tables that they describe. A message that waits for its metadata delays
+    the later ones, and the token with them.
 
-    A message that cannot be read is skipped. One whose schema is not known may be of a topic that these options
-    cannot read at all, so it is held, and the token before it, until another message of its topic has been read.
+    A message that cannot be read is skipped. A message with an unknown schema may belong to a topic
+    that these options cannot read at all. So it is held, and the token before it, until another
+    message of its topic was read.
     """
 
     def __init__(self, reader: MessageReader, start: Mapping[Partition, int]) -> None:
@@ -179,12 +188,12 @@ class _MessageSteps:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a message waits for its metadata."""
+        """True while a message waits for its metadata."""
         return self._waiting is not None
 
     @property
     def token(self) -> dict[str, dict[str, int]]:
-        """The next offsets, by topic and partition, of what need not be read again."""
+        """The next offsets, by topic and partition; all earlier messages need not be read again."""
         if not self.is_waiting:
             self._delivered.update(self._next_offsets)
         token: dict[str, dict[str, int]] = {}
@@ -194,8 +203,8 @@ class _MessageSteps:
         return token
 
     def take(self, message: kafka.Record) -> Iterator[Step]:
-        """The steps that can be made now that this message is there. Raises UnknownSchema if too many are held,
-        SourceAway.
+        """Yield the steps that this message makes possible. Raises UnknownSchema if too many are
+        held, SourceAway.
         """
         is_old = message.offset < self._start.get(_partition_of(message), 0)
         if is_old and not _describes(message.value):
@@ -211,7 +220,9 @@ class _MessageSteps:
             yield from self._read(self._behind.popleft())
 
     def overdue(self) -> Iterator[Step]:
-        """A message that has waited too long is skipped, and those behind it are read. Raises as ``take``."""
+        """Skip a message that has waited too long, and read the ones behind it. Raises the errors
+        of ``take``.
+        """
         waiting = self._waiting
         try:
             for _ in self.reader.overdue():
@@ -223,12 +234,14 @@ class _MessageSteps:
             yield from self._read_behind()
 
     def finish(self) -> None:
-        """No more messages come. Raises UnknownSchema for a topic of which nothing could be read."""
+        """End the messages. Raises UnknownSchema for a topic without a readable message."""
         for topic in self._held:
             raise self._unreadable(topic)
 
     def _hold_or_skip(self, message: kafka.Record, error: UnknownSchema) -> Iterator[Failure]:
-        """Skip a message, as soon as others of its topic can be read. Raises UnknownSchema."""
+        """Skip a message as soon as another of its topic can be read, and hold it until then.
+        Raises UnknownSchema.
+        """
         topic, partition, unread = message.topic, _partition_of(message), _unread(message, error.code, str(error))
         if topic in self._readable or partition not in self._next_offsets:
             yield unread
@@ -248,7 +261,7 @@ class _MessageSteps:
         )
 
     def _release_held(self, topic: str) -> Iterator[Failure]:
-        """A message of the topic has been read: what is held of it is skipped."""
+        """Skip the held messages of a topic, now that one of its messages was read."""
         if topic not in self._readable:
             self._readable.add(topic)
             for *_, unread in self._held.pop(topic, ()):
@@ -269,14 +282,15 @@ class _MessageSteps:
         except (EventlogError, MemoryError) as error:
             if not isinstance(error, FormatError):
                 raise
-            # What waited is released before it is read: if it still waits, its description is what is wrong.
+            # A waiting message is released before it is read: if it still waits, its description is
+            # wrong.
             fault = message if self.reader.is_waiting else held
             if isinstance(error, UnknownSchema):
                 yield from self._hold_or_skip(fault, error)
             else:
                 yield _unread(fault, error.code, str(error))
         except Exception as error:
-            # Whatever a message does to its reader, it would do it again at each start.
+            # A message that breaks its reader would break it again at each start.
             fault = message if self.reader.is_waiting else held
             yield _unread(fault, FormatError.code, f"{type(error).__name__}: {error}")
         self._waiting = held if self.reader.is_waiting else None
@@ -290,7 +304,7 @@ def _unread(message: kafka.Record, code: str, why: str) -> Failure:
 
 
 def _position_of(message: kafka.Record) -> str:
-    """What names a message, for people and for the events of one that has no position of its own."""
+    """Return the name of a message, for people and for events without a position of their own."""
     return f"{message.topic}:{message.partition}:{message.offset}"
 
 
@@ -299,12 +313,12 @@ def _partition_of(message: kafka.Record) -> Partition:
 
 
 def _describes(value: bytes | None) -> bool:
-    """Whether a message is one of metadata; of one that cannot be read, no."""
+    """Return True if a message has metadata, False for an unreadable one."""
     if not value or value[:1] == b"\0":
         return False
     try:
         envelope = open_avro(value) if value[: len(MAGIC)] == MAGIC.encode() else open_text(value)
-    except Exception:  # which is said where it is read
+    except Exception:  # the reader reports it
         return False
     message = envelope.message
     return envelope.type == METADATA or (
