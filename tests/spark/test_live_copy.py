@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
+import random
+import subprocess
+import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -176,3 +181,109 @@ def test_what_no_copy_can_follow_is_refused_before_a_query_starts(
         live_copy(spark, config, "shown", copy, checkpoint=tmp_path / "c")
     with pytest.raises(ConfigError, match="option starting: a live copy gives it"):
         live_copy(spark, config, "acct", copy, checkpoint=tmp_path / "c", starting="earliest")
+
+
+PROGRAM = """
+import sys
+from eventlog.spark import delta, live_copy
+from eventlog.spark.session import open_session
+
+config, directory = sys.argv[1:]
+spark = open_session("local[2]")
+query = live_copy(spark, config, "acct", delta(directory + "/acct"), checkpoint=directory + "/checkpoint",
+                  trigger={"processingTime": "100 milliseconds"}, maxRowsPerBatch="40")
+query.awaitTermination()
+"""
+
+
+class Writer(threading.Thread):
+    """Changes the table until it is told to end: some transactions roll back, some commit late."""
+
+    def __init__(self, database: sa.Engine, seed: int) -> None:
+        super().__init__()
+        self.database, self.chance, self.ended = database, random.Random(seed), threading.Event()
+        self.commits, self.seed = 0, seed
+
+    def run(self) -> None:
+        with self.database.connect() as connection:
+            while not self.ended.wait(0.01):
+                try:
+                    for _ in range(self.chance.randint(1, 4)):
+                        connection.exec_driver_sql(self.statement().replace("%", "%%"))
+                except sa.exc.IntegrityError:  # a branch that has the number
+                    connection.rollback()
+                    continue
+                if self.chance.random() < 0.1:
+                    time.sleep(0.3)
+                if self.chance.random() < 0.2:
+                    connection.rollback()
+                else:
+                    connection.commit()
+                    self.commits += 1
+
+    def statement(self) -> str:
+        no = self.chance.randint(1, 40) * 10 + self.seed
+        return self.chance.choice((
+            INSERT.format(first=no, last=no).rstrip() + " ON CONFLICT DO NOTHING",
+            f"UPDATE acct SET owner = 'o{self.commits}' WHERE no = {no}",
+            f"UPDATE acct SET pay = NULL, open = NOT open WHERE no = {no}",
+            f"UPDATE acct SET branch = 'z' || no % 2 WHERE no = {no}",
+            f"DELETE FROM acct WHERE no = {no}",
+        ))  # fmt: skip
+
+
+def run_until_killed(command: list[str], log: Path, later: float) -> None:
+    """Run a driver until it has written some commits, and kill it. One that Spark ends, as on a busy machine, whose
+    workers are slow to connect, is run again.
+    """
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_GATEWAY")}
+    enough = len(list(log.glob("*.json"))) + 2
+    for _ in range(5):
+        with (
+            (log.parent.parent / "said").open("w+") as said,
+            subprocess.Popen(command, env=environment, stdout=said, stderr=said) as driver,
+        ):
+            try:
+                while driver.poll() is None and len(list(log.glob("*.json"))) < enough:
+                    time.sleep(0.1)
+                if driver.poll() is None:
+                    time.sleep(later)
+                    return
+            finally:
+                driver.kill()
+    pytest.fail((log.parent.parent / "said").read_text())
+
+
+def storm(spark: SparkSession, database: sa.Engine, tmp_path: Path, kills: int, seed: int) -> None:
+    config = installed(database, tmp_path)
+    run(database, INSERT.format(first=1, last=50))
+    chance = random.Random(seed)
+    writers = [Writer(database, number) for number in (1, 2)]
+    for writer in writers:
+        writer.start()
+    command = [sys.executable, "-c", PROGRAM, str(config), str(tmp_path)]
+    log = tmp_path / "acct" / "_delta_log"
+    try:
+        for _ in range(kills):
+            run_until_killed(command, log, chance.random() * 0.5)
+    finally:
+        for writer in writers:
+            writer.ended.set()
+        for writer in writers:
+            writer.join()
+    follow(spark, config, tmp_path)
+    assert sum(writer.commits for writer in writers) > 20
+    assert_equal(database, tmp_path)
+
+
+def test_a_driver_that_is_killed_leaves_a_copy_that_ends_equal(
+    spark: SparkSession, database: sa.Engine, tmp_path: Path
+) -> None:
+    storm(spark, database, tmp_path, kills=2, seed=1)
+
+
+@pytest.mark.soak
+def test_a_driver_that_is_killed_often_leaves_a_copy_that_ends_equal(
+    spark: SparkSession, database: sa.Engine, tmp_path: Path
+) -> None:
+    storm(spark, database, tmp_path, kills=20, seed=2)
