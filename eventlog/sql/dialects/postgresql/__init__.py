@@ -1,17 +1,17 @@
-"""PostgreSQL, by psycopg: what it can do, and its log.
+"""PostgreSQL, through psycopg: its capabilities and its log.
 
-The log's statements run for every row that is published, on a table whose statistics are always wrong: it is mostly
-long done, and its few rows N come and go faster than ANALYZE. So the planner is given an index and no other choice
-(spec/event-log.md 8.1, 8.4).
+The log's statements run for every published row, on a table whose statistics are always wrong: most
+of it is long done, and its few rows N come and go faster than ANALYZE. So the planner is given an
+index and no other choice (spec/event-log.md 8.1, 8.4).
 
-A status that is no letter would never be read; the index that the publisher reads by refuses it (spec/triggers.md 7):
-beside the rows N it asks for every other row whether its status is a letter. A CHECK would be read from the catalogue
-and compiled for each statement that writes the log, 3 to 4 us of the writer's time; the index is there for each
-statement anyway, and a row N costs it nothing more.
+A row whose status is no letter would never be read. The queue's index refuses such a row
+(spec/triggers.md 7): beside the rows N it checks the status of every other row. A CHECK would be
+read from the catalogue and compiled for each statement that writes the log, which costs the writer
+3 to 4 us. Each statement maintains the index anyway, and a row N costs it nothing more.
 
-For a bulk job one session exports its snapshot and stays in its transaction; the others adopt it and see exactly the
-same rows, whatever is committed in between (spec/event-log.md 12). Spark's data source reads the log as Arrow batches
-by ADBC, which makes no Python object a row.
+For a bulk job one session exports its snapshot and stays in its transaction. The others adopt the
+snapshot and see exactly the same rows, whatever is committed in between (spec/event-log.md 12).
+Spark's data source reads the log as Arrow batches by ADBC, which makes no Python object for a row.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 _CLOSE: Final = "CLOSE eventlog_rows"
 _LAST: Final = 2**63 - 1
 _AT_ONCE: Final = 1000
-"""Rows of a window that are made, checked and let go together."""
+"""The number of rows of a window that are made, checked and released together."""
 
 _ISOLATION: Final = "REPEATABLE READ"
 _SNAPSHOT: Final = re.compile(r"[0-9A-Fa-f-]{1,64}")
@@ -67,13 +67,13 @@ _LOG: Final = {
     "autovacuum_analyze_scale_factor": "0.02",
     # Ten times the default: a vacuum that is slower than the publisher never comes to its end.
     "autovacuum_vacuum_cost_limit": "2000",
-    # With delete_from_log the end of the table empties again and again; giving the pages back to the disk takes a
-    # lock that holds up every writer, and the next rows need the pages again.
+    # With delete_from_log the end of the table empties again and again. Returning the pages to the
+    # disk takes a lock that blocks every writer, and the next rows need the pages again.
     "vacuum_truncate": "false",
 }
 _INFLIGHT: Final = {
-    # A few lines, written anew every second: left to itself, autovacuum would wait for fifty dead ones, and their texts
-    # (in TOAST) are large.
+    # A few lines, written anew every second. By default autovacuum would wait for fifty dead lines,
+    # and their texts (in TOAST) are large.
     "autovacuum_vacuum_scale_factor": "0",
     "toast.autovacuum_vacuum_scale_factor": "0",
 }
@@ -91,7 +91,7 @@ _CONSUMERS: Final = {
 
 
 class PostgreSQL(PostgresSessions, PostgresObjects):
-    """PostgreSQL by psycopg."""
+    """PostgreSQL, through psycopg."""
 
     name = "postgresql"
     capabilities = frozenset(CAPABILITIES) - {"nul_characters"}
@@ -111,7 +111,8 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
         **dict.fromkeys(("name", "key", "value", "code", "text"), sa.Text()),
     }
     log_sql = statements(__package__, "log.sql")
-    # The session's own zone is UTC, whatever the server's is: where a session would begin, and the application's do.
+    # The session's own zone is UTC, whatever the server's is. This is the zone in which a session
+    # begins, as the application's sessions do.
     local_now = (
         "(clock_timestamp() AT TIME ZONE (SELECT reset_val FROM pg_catalog.pg_settings WHERE name = 'TimeZone'))"
     )
@@ -123,7 +124,7 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
             return f"{column}::text"
         if column_type is not None and column_type.bits:
             return column
-        # numeric, which is wider than bigint and knows NaN: what bigint cannot hold is no event type
+        # numeric, which is wider than bigint and has NaN: a number outside bigint is no event type
         bounds = f"{column} BETWEEN {-_LAST} AND {_LAST}"
         return f"CASE WHEN {bounds} THEN {column}::bigint WHEN {column} IS NOT NULL THEN 0 END"
 
@@ -134,7 +135,8 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
     def fetch_chunks(
         self, conn: Connection, statement: str, parameters: Mapping[str, object], size: int
     ) -> Generator[list[tuple[Any, ...]], None, None]:
-        # By a cursor of the server: what comes later is of the same snapshot, and not in memory before it is wanted.
+        # A cursor of the server gives later rows from the same snapshot, and loads them only when
+        # wanted.
         conn.exec_driver_sql(f"DECLARE eventlog_rows NO SCROLL CURSOR FOR {statement}", dict(parameters))
         is_full = True
         try:
@@ -144,17 +146,18 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
                 is_full = len(rows) == size
                 yield rows
         except GeneratorExit:
-            # Perhaps left by an error, after which the transaction takes no statement and its cursors go with it.
+            # The caller may have stopped after an error: the transaction then takes no statement,
+            # and its cursors end with it.
             with suppress(SQLAlchemyError, DatabaseError):
                 conn.exec_driver_sql(_CLOSE)
             raise
-        # Not in a finally: what fails in the cursor's own statements is the error.
+        # Outside a finally, so that an error of the cursor's own statements is raised.
         conn.exec_driver_sql(_CLOSE)
 
     def read_fields(
         self, conn: Connection, log: LogTable, window: Window, fields: Sequence[str]
     ) -> Iterator[list[tuple[Any, ...]]]:
-        # As the driver makes them, and no more at once than stays in the cache.
+        # Rows as the driver makes them, and at one time no more than the cache holds.
         self.choose_plans(conn)
         statement = self.window_statement(log, window, fields)
         return fetch_pieces(conn, statement, self.window_parameters(window), _AT_ONCE)
@@ -174,7 +177,7 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
         return fetch(conn, statement, _bounds(ranges))
 
     def value_size(self, text: str) -> str:
-        return f"octet_length({text})"  # which fetches no value that is stored apart
+        return f"octet_length({text})"  # which does not fetch values that are stored apart
 
     def change_rows(self, conn: Connection, statement: str, ranges: Ranges, **values: object) -> int:
         self.choose_plans(conn)
@@ -190,8 +193,9 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
     # The tables of the log
 
     def log_checks(self) -> Sequence[str]:
-        # Each is read from the catalogue and compiled for every statement that writes the log: the queue's index guards
-        # status, and event_type needs no guard, since a row of another type is read, and marked E.
+        # Each CHECK is read from the catalogue and compiled for every statement that writes the
+        # log. The queue's index guards status. event_type needs no guard, since a row of another
+        # type is read, and marked E.
         return ()
 
     def before_log(self, log: LogTable) -> list[str]:
@@ -201,8 +205,9 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
         return [f"DROP FUNCTION IF EXISTS {_status_function(log)}(pg_catalog.bpchar)"]
 
     def create_queue_index(self, log: LogTable) -> str:
-        # The guard of status is made of conditions and not of one function, so that a mark pays for no call; what
-        # nearly every mark writes, S, is asked for before the regular expression; an OR, which status = 'N' implies.
+        # The guard of status consists of conditions, not of one function, so that a mark costs no
+        # call. It tests S, which nearly every mark writes, before the regular expression. It is
+        # joined by OR, so that status = 'N' implies the whole condition.
         guard = f"status <> 'S' AND status !~ '^[A-Za-z]$' AND {_status_function(log)}(status)"
         return f"{super().create_queue_index(log)} OR ({guard})"
 
@@ -213,7 +218,7 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
         return [f"DROP FUNCTION IF EXISTS {quote_function(log)}(text)"]
 
     def after_companions(self, log: LogTable) -> list[str]:
-        # A sequence of its own, not an identity: the number is needed before the line that it stands in is written.
+        # A sequence of its own, not an identity: the number is needed before its line is written.
         sequence = qualified(log.schema, log.flight_sequence)
         return [_set(log, log.inflight_table, _INFLIGHT), f"CREATE SEQUENCE {sequence} AS BIGINT CACHE 1"]
 
@@ -227,17 +232,17 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
         return int(conn.execute(sa.text(statement), binds).scalar_one())
 
     def after_epoch(self, log: LogTable) -> list[str]:
-        # One line, changed seldom. A row identity, so that the table can be replicated.
+        # One line, rarely changed. It gets a row identity, so that the table can be replicated.
         return [f"ALTER TABLE {qualified(log.schema, log.epoch_table)} REPLICA IDENTITY FULL"]
 
     def after_resync(self, log: LogTable, index: str) -> list[str]:
-        # A row identity, so that the table can be replicated.
+        # A row identity allows replication of the table.
         table = qualified(log.schema, log.resync_table)
         identity = f"ALTER TABLE {table} REPLICA IDENTITY USING INDEX {quote_identifier(index)}"
         return [_set(log, log.resync_table, _RESYNC), identity]
 
     def after_consumers(self, log: LogTable, index: str) -> list[str]:
-        # A row identity, so that the table can be replicated.
+        # A row identity allows replication of the table.
         table = qualified(log.schema, log.consumer_table)
         identity = f"ALTER TABLE {table} REPLICA IDENTITY USING INDEX {quote_identifier(index)}"
         return [_set(log, log.consumer_table, _CONSUMERS), identity]
@@ -245,7 +250,7 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
     # The log in parts, as Arrow batches
 
     def export_snapshot(self, conn: Connection) -> str:
-        # It lives as long as the transaction, whatever the time-outs of the session.
+        # The snapshot lives as long as the transaction, whatever the time-outs of the session.
         snapshot = str(conn.exec_driver_sql("SELECT pg_catalog.pg_export_snapshot()").scalar_one())
         conn.exec_driver_sql(
             "SELECT set_config(name, '0', true) FROM pg_catalog.pg_settings WHERE name = ANY (%(names)s)",
@@ -275,7 +280,7 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
             raise ConfigError(f"Arrow is not installed ({error}): install eventlog-publisher[spark]") from error
 
         uri = url.set(drivername="postgresql").update_query_dict(_ARGUMENTS).render_as_string(hide_password=False)
-        uri = uri.replace(" ", "%20")  # of a password, say: libpq refuses them
+        uri = uri.replace(" ", "%20")  # in a password, for example: libpq refuses blanks
         try:
             with dbapi.connect(uri, autocommit=True) as connection, connection.cursor() as cursor:
                 cursor.adbc_statement.set_options(**{StatementOptions.BATCH_SIZE_HINT_BYTES.value: str(_BATCH_BYTES)})
@@ -294,7 +299,7 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
 
 
 def _bounds(ranges: Ranges) -> dict[str, object]:
-    # As text, which the driver takes as it is: it looks at each number of a list.
+    # As text, which the driver passes on unchanged; it would inspect each number of a list.
     return {
         "lo": f"{{{','.join(str(first) for first, _ in ranges)}}}",
         "hi": f"{{{','.join(str(last) for _, last in ranges)}}}",
@@ -302,7 +307,8 @@ def _bounds(ranges: Ranges) -> dict[str, object]:
 
 
 def _adopt(snapshot: str) -> str:
-    """The statement that adopts a snapshot: the first one of a transaction of isolation level ``_ISOLATION``.
+    """Return the statement that adopts a snapshot, the first one of a transaction of isolation
+    level ``_ISOLATION``.
 
     Raises DatabaseError for a text that is no name of a snapshot.
     """
@@ -320,7 +326,7 @@ def _set(log: LogTable, table: str, parameters: Mapping[str, str]) -> str:
 
 
 def _status_function(log: LogTable) -> str:
-    """The quoted name of the function that refuses."""
+    """Return the quoted name of the function that refuses a status."""
     return qualified(log.schema, log.own_name("proc_{}_status"))
 
 

@@ -1,7 +1,9 @@
-"""What the triggers of a table log, as SQL: functions and CREATE TRIGGER statements (spec/triggers.md 2, 4, 5, 6, 7.1).
+"""The triggers of a table as SQL: functions and CREATE TRIGGER statements (spec/triggers.md 2, 4,
+5, 6, 7.1).
 
-Nothing here asks the database. The functions' texts are in the files of ``trigger_templates``, one for each
-operation; what creates and drops triggers is written here.
+This module never queries the database. The functions' texts are in the files of
+``trigger_templates``, one for each operation. The statements that create and drop triggers are
+written here.
 """
 
 from __future__ import annotations
@@ -54,17 +56,21 @@ _OPERATIONS: Final[Mapping[str, tuple[int, str, Mapping[str, str]]]] = {
     "d": (DELETE, "AFTER DELETE", {"OLD": _OLD}),
 }
 
-# A whole row, not its columns: a trigger that depended on them would refuse the application's own ALTER TABLE.
+# A whole row, not its columns: a trigger that depended on columns would refuse the application's
+# own ALTER TABLE.
 ANY_BYTE: Final = "OLD.* OPERATOR(pg_catalog.*<>) NEW.*"
 
-# For functions that work on a whole statement. Their plans are made once a session, perhaps for a statement of one row,
-# and are then used for a million: a look-up must go by the key's index, and compiling takes longer than running.
+# For functions that work on a whole statement. Their plans are made once for each session, perhaps
+# for a statement of one row, and then used for a million: a look-up must use the key's index, and
+# compiling takes longer than running.
 _STATEMENT_SETTINGS: Final = {"enable_seqscan": "off", "jit": "off"}
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionTrigger:
-    """One trigger. ``type`` and ``enabled`` as in pg_trigger, ``old_table`` and ``new_table`` its transition tables."""
+    """One trigger. ``type`` and ``enabled`` are as in pg_trigger, ``old_table`` and ``new_table``
+    are its transition tables.
+    """
 
     table: TableName
     name: str
@@ -78,14 +84,17 @@ class FunctionTrigger:
 
 @dataclass(frozen=True, slots=True)
 class CompiledFunction:
-    """One function and its triggers on one table, as SQL; their hash in ``marker``, which is the triggers' comment.
+    """One function and its triggers on one table, as SQL. ``marker``, the comment of the triggers,
+    holds the hash of all.
 
-    ``place``: the table, and ``name`` the function in its schema. ``fits_body`` is that of a further function, which
-    tells whether the table is still as it was; ``fits_statement`` makes it. ``function_marker``: the function's
-    comment, which tells the ``columns`` too (name -> type) that they were compiled for. ``by_statement``: the
-    operations (i, u, d) that are logged a statement, not a row. ``is_replicated``: it logs row by row what a
-    replication applies, beside another that logs statements. ``partitions``: the TRUNCATE triggers of those that are
-    known, None = this role may not make it; they are no part of the hash, since partitions come and go.
+    ``place`` is the table, ``name`` the function's name in the schema of the table. ``fits_body``
+    is the body of a second function, which checks that the table is unchanged; ``fits_statement``
+    creates it. ``function_marker`` is the function's comment, which also lists the ``columns``
+    (name -> type) for which it was compiled. ``by_statement`` are the operations (i, u, d) that are
+    logged by statement, not by row. With ``is_replicated`` the function logs replicated changes row
+    by row, beside another function that logs statements. ``partitions`` maps the known partitions
+    to their TRUNCATE triggers, None = this role may not create one. They are outside the hash,
+    since partitions come and go.
     """
 
     declared: TableTriggers
@@ -106,17 +115,19 @@ class CompiledFunction:
 
     @property
     def function(self) -> TableName:
-        """Schema and name of the function."""
+        """The schema and name of the function."""
         return self.place[0], self.name
 
     @property
     def fits_function(self) -> TableName:
-        """Schema and name of the function that tells whether the table is as it was."""
+        """The schema and name of the function that checks that the table is unchanged."""
         return self.place[0], fits_name(self.name)
 
 
 def fits_name(function: str) -> str:
-    """The name of the function that tells a trigger function whether its table is as it was (spec/triggers.md 9)."""
+    """Return the name of the function that checks for a trigger function that its table is
+    unchanged (spec/triggers.md 9).
+    """
     return cut_name(f"{function}_fits", MAX_IDENTIFIER)
 
 
@@ -124,7 +135,9 @@ FITS_ARGUMENTS: Final = "(pg_catalog.regclass, pg_catalog.text, pg_catalog.text[
 
 
 def compile_triggers(facts: Facts, declared: Sequence[TableTriggers]) -> list[CompiledFunction]:
-    """What is declared, as SQL, in its order. Raises TriggerError for a capture that cannot be."""
+    """Return the declared triggers as SQL, in their order. Raises TriggerError for an impossible
+    capture.
+    """
     functions: set[tuple[str, ...]] = set(facts.other_functions)
     used: set[tuple[str, ...]] = set(facts.other_triggers)
     compiled = []
@@ -132,8 +145,9 @@ def compile_triggers(facts: Facts, declared: Sequence[TableTriggers]) -> list[Co
         table, by_statement = facts.place_of(triggers), _statement_operations(facts, triggers)
         parts = [((*_OPERATIONS, "t"), by_statement)]
         if triggers.watch.always and by_statement:
-            # An apply worker fires row triggers only, a table's first synchronization both: so a row trigger that fires
-            # for what is replicated, and a statement's for all else, and no change is logged twice.
+            # An apply worker fires row triggers only, a table's first synchronization fires both
+            # kinds. So a row trigger fires for replicated changes, and a statement trigger for all
+            # others, and no change is logged twice.
             parts.append((tuple(letter for letter in _OPERATIONS if letter in by_statement), _NO_OPERATIONS))
         for operations, logged in parts:
             function = _free_name(f"proc_{table[1]}", table[:1], functions)
@@ -148,7 +162,7 @@ def compile_triggers(facts: Facts, declared: Sequence[TableTriggers]) -> list[Co
 
 
 def _free_name(beginning: str, place: tuple[str, ...], used: set[tuple[str, ...]]) -> str:
-    """The first name at a place that is free. It is added to ``used``."""
+    """Return the first free name at a place, and add it to ``used``."""
     name = first_free(
         lambda number: cut_name(f"{beginning}_{number}", MAX_IDENTIFIER), lambda name: (*place, name) in used
     )
@@ -157,9 +171,10 @@ def _free_name(beginning: str, place: tuple[str, ...], used: set[tuple[str, ...]
 
 
 def _statement_operations(facts: Facts, triggers: TableTriggers) -> frozenset[str]:
-    """The operations of a table that are logged a statement (spec/triggers.md 7.1).
+    """Return the operations of a table that are logged by statement (spec/triggers.md 7.1).
 
-    Raises TriggerError where that is asked for and a statement's transition tables would not be the table's own rows.
+    Raises TriggerError if the declaration asks for that and a statement's transition tables would
+    not be the table's own rows.
     """
     table = triggers.table
     inherits = facts.place_of(triggers) in facts.with_heirs | facts.heirs
@@ -174,7 +189,9 @@ def _statement_operations(facts: Facts, triggers: TableTriggers) -> frozenset[st
 
 
 def moving_with(triggers: TableTriggers, declared: Iterable[TableTriggers]) -> list[ChildTriggers]:
-    """The child tables whose rows follow when a row of this one moves to another partition."""
+    """Return the child tables whose rows follow when a row of this table moves to another
+    partition.
+    """
     if isinstance(triggers, ChildTriggers) or not triggers.table.partitioned:
         return []
     return following(triggers, declared)
@@ -189,11 +206,14 @@ def _compile(
     partitions: Mapping[TableName, str],
     by_statement: frozenset[str],
 ) -> CompiledFunction:
-    """``names``: of the triggers by operation (t is TRUNCATE); ``partitions``: of those of partitions."""
+    """Compile one function and its triggers. ``names`` are the names of the triggers by operation
+    (t is TRUNCATE), ``partitions`` the names of the partitions' triggers.
+    """
     if isinstance(triggers, ClassTriggers):
         body = _class_body(facts, triggers, list(moving), function, by_statement)
         shown = (*triggers.key, *triggers.columns)
-        # Where a column is left out the function looks itself: the whole row would fetch its large values to compare.
+        # If a column is left out, the function compares by itself: a condition on the whole row
+        # would fetch the column's large values.
         is_whole = len(shown) == len(triggers.table.columns)
     else:
         body = _child_body(facts, triggers, function, by_statement)
@@ -207,8 +227,8 @@ def _compile(
     is_replicated = "t" not in names
 
     def enabled(operation: str) -> str:
-        """When a trigger fires, as in pg_trigger.tgenabled: for what applications do (O), for what a replication
-        applies (R), or for both (A).
+        """Return when a trigger fires, as in pg_trigger.tgenabled: for changes of applications (O),
+        for replicated changes (R), or for both (A).
         """
         if is_replicated:
             return "R"
@@ -224,7 +244,7 @@ def _compile(
     always = ["always"] if triggers.watch.always else []
     if triggers.watch.always and by_statement:
         always.append("what is replicated by row")
-    # The types count too: a publisher reads the values by them, even where the SQL is the same.
+    # The types count, too: a publisher reads the values by them, even if the SQL is equal.
     whole = "\n".join([statement, fits_statement, *(trigger.statement for trigger in compiled), *always, repr(columns)])
     digest = sha256(whole)
     return CompiledFunction(
@@ -283,7 +303,9 @@ def _trigger(
 
 
 def table_sql(compiled: Sequence[CompiledFunction]) -> TableSql:
-    """All that is declared for one table, as SQL for a database that has none of it, and the way back."""
+    """Return all that is declared for one table as SQL for a database without triggers, and the SQL
+    of the way back.
+    """
     first = compiled[0]
     table = qualified(*first.place)
     triggers = [
@@ -307,14 +329,14 @@ def table_sql(compiled: Sequence[CompiledFunction]) -> TableSql:
 
 
 def create(compiled: Iterable[CompiledFunction]) -> Iterable[str]:
-    """The statements that make functions and their triggers."""
+    """Yield the statements that create functions and their triggers."""
     for one in compiled:
         function, fits = f"{qualified(*one.function)}()", qualified(*one.fits_function) + FITS_ARGUMENTS
         yield one.fits_statement
         yield f"REVOKE ALL ON FUNCTION {fits} FROM PUBLIC"
         yield f"COMMENT ON FUNCTION {fits} IS {literal(one.marker)}"
         yield one.statement
-        # Whoever may execute it could put it on a table of his own and write what he likes into the log.
+        # A user who could execute it could put it on his own table and write anything into the log.
         yield f"REVOKE ALL ON FUNCTION {function} FROM PUBLIC"
         yield f"COMMENT ON FUNCTION {function} IS {literal(one.function_marker)}"
         yield from (trigger.statement for trigger in one.triggers)
@@ -326,7 +348,9 @@ def create(compiled: Iterable[CompiledFunction]) -> Iterable[str]:
 
 
 def settle(trigger: FunctionTrigger, marker: str) -> Iterable[str]:
-    """The statements that say which log a new trigger writes, and when it fires."""
+    """Yield the statements that record a new trigger's log in its comment, and set when it
+    fires.
+    """
     name, table = quote_identifier(trigger.name), qualified(*trigger.table)
     yield f"COMMENT ON TRIGGER {name} ON {table} IS {literal(marker)}"
     if trigger.enabled != "O":
@@ -335,7 +359,9 @@ def settle(trigger: FunctionTrigger, marker: str) -> Iterable[str]:
 
 
 def _partition_triggers(compiled: CompiledFunction, *, drop: bool) -> str:
-    """The statement that makes the TRUNCATE triggers of the partitions that are there, or takes them away."""
+    """Return the statement that creates the TRUNCATE triggers of the existing partitions, or drops
+    them.
+    """
     return _rendered(
         "partition_triggers.sql.j2",
         drop=drop,
@@ -360,10 +386,12 @@ def _guard(
     *,
     reads_rows: bool,
 ) -> dict[str, object]:
-    """SQL texts for drifted.sql.j2: what the function relies on, and how the key is found if that is gone.
+    """Return SQL texts for drifted.sql.j2: the facts on which the function relies, and how the key
+    is found if they have changed.
 
-    ``own``: the columns of the table; ``key``: those that make the key of an object; ``others``: tables that are looked
-    into, with their columns; ``reads_rows``: the function reads fields of OLD and NEW.
+    ``own`` are the columns of the table, ``key`` the columns that make the key of an object.
+    ``others`` are further tables that the function reads, with their columns. ``reads_rows`` says
+    that the function reads fields of OLD and NEW.
     """
     place = facts.place_of(triggers)
     is_child = isinstance(triggers, ChildTriggers)
@@ -397,7 +425,8 @@ def _guard(
         "may_repeat": may_repeat,
         "has_view_names": any(one.name != two.name for one, two in zip(triggers.key, triggers.log_key, strict=True)),
         "fits_function": literal(call + FITS_ARGUMENTS),
-        # A partition is known by its root, whose trigger it has; the name of the root tells nothing of the partition.
+        # A partition is checked by its root, whose trigger it has; the root's name says nothing
+        # about the partition.
         "fits": fits(constant(place), own, caller if triggers.table.partitioned else "NULL"),
         "types_at_first": f"{call}(NULL, {table}, {names_of(own)}, NULL, {caller})" if reads_rows else "",
         "fits_renamed": "" if names_itself else fits("TG_RELID::pg_catalog.regclass", own),
@@ -425,7 +454,9 @@ def _class_body(
         return key_text(triggers.log_key, refs, quote)
 
     def stands(refs: Sequence[str], and_also: str | None = None) -> str:
-        """SQL: a row ``standing`` with this key is in the table now; ``and_also``: what else holds for it."""
+        """Return SQL of a condition: a row ``standing`` with this key is in the table now.
+        ``and_also`` is a further condition on it.
+        """
         conditions = [
             f"{field('standing', column)} {_equality(facts, place, column)} {ref}"
             for column, ref in zip(triggers.key, refs, strict=True)
@@ -438,11 +469,15 @@ def _class_body(
         return f"EXISTS (SELECT FROM {table} AS standing WHERE {' AND '.join(conditions)})"
 
     def type_of_gone(refs: Sequence[str]) -> str:
-        """SQL: the type of the row that tells of a key that was given up; another row may have the key now."""
+        """Return SQL of the type of the log row for a key that was given up; another row may have
+        the key now.
+        """
         return f"CASE WHEN {stands(refs)} THEN 6 ELSE 4 END" if triggers.may_repeat else "4"
 
     def owned(child: ChildTriggers) -> tuple[str, str]:
-        """SQL: a child table, and the condition of its rows ``child_row`` that belong to the OLD row."""
+        """Return SQL of a child table, and of the condition on its rows ``child_row`` that belong
+        to the OLD row.
+        """
         child_place = facts.place_of(child)
         conditions = (
             _same(facts, place, key, field("OLD", key), child_place, column, field("child_row", column))
@@ -473,7 +508,7 @@ def _class_body(
         by_statement=by_statement,
         may_repeat=triggers.may_repeat,
         is_partitioned=triggers.table.partitioned,
-        # The columns of a primary key tell the partition.
+        # The columns of a primary key determine the partition.
         may_stand_elsewhere=triggers.may_repeat
         and {column.name for column in triggers.key} != set(triggers.table.primary_key),
         is_nullable=triggers.is_nullable,
@@ -488,10 +523,11 @@ def _class_body(
 
 
 def _is_large(triggers: ClassTriggers) -> Callable[..., str]:
-    """Return the function that makes SQL: a value is too large to be logged (spec/triggers.md 6.2), "" if none can be.
+    """Return the function that makes SQL of a condition: a value is too large to be logged
+    (spec/triggers.md 6.2). The SQL is "" if no value can be.
 
-    None can be either where no value is logged. Its arguments are SQL of the columns before and after, or of the
-    columns of a new row alone.
+    No value can be too large if no value is logged. The function's arguments are SQL of the columns
+    before and after, or of the columns of a new row alone.
     """
 
     def large(ref: str) -> str:
@@ -526,13 +562,14 @@ def _child_body(facts: Facts, triggers: ChildTriggers, function: str, by_stateme
         )
 
     def key_of(refs: Sequence[str]) -> str:
-        """SQL: the key of the row's owner, NULL if it has none."""
+        """Return SQL of the key of the row's owner, NULL if it has none."""
         key = key_text(triggers.own_key, refs, quote)
-        # Equal is not identical here ('ABC' for 'abc'): the owner's spelling counts, if the owner is there yet.
+        # Equal is not identical here ('ABC' for 'abc'): the owner's spelling counts, if the owner
+        # exists yet.
         return key if is_one else f"COALESCE({standing(refs)}, {key})"
 
     def standing(refs: Sequence[str]) -> str:
-        """SQL: the key of the row's owner if that is in its table now, else NULL."""
+        """Return SQL of the key of the row's owner if the owner is in its table now, else NULL."""
         return f"(SELECT {key_of_owner('owner')} FROM {owner} AS owner WHERE {owns(refs)} LIMIT 1)"  # noqa: S608 - identifiers
 
     return _rendered(
@@ -562,7 +599,9 @@ def _child_body(facts: Facts, triggers: ChildTriggers, function: str, by_stateme
 
 
 def _same(facts: Facts, owner: TableName, key: Column, key_ref: str, child: TableName, column: Column, ref: str) -> str:
-    """SQL: the key column of an owner and the column of a child that refers to it are equal."""
+    """Return SQL of a condition: the key column of an owner and the column of a child that refers
+    to it are equal.
+    """
     by_key = facts.foreign_keys.get((*child, column.name, *owner, key.name))
     if by_key is not None:
         return f"{key_ref} {by_key} {ref}"
@@ -575,7 +614,7 @@ def _same(facts: Facts, owner: TableName, key: Column, key_ref: str, child: Tabl
 
 
 def _equality(facts: Facts, table: TableName, column: Column) -> str:
-    """The operator that finds a value of a column by the key that the column is part of."""
+    """Return the operator that finds a value of a column by the key that contains the column."""
     return facts.equality.get((*table, column.name), "OPERATOR(pg_catalog.=)")
 
 
@@ -592,7 +631,9 @@ def _column_is_changed(column: Column) -> str:
 
 
 def render_quote_function(log: LogTable) -> str:
-    """The statement that makes the key quoting function of a log, in the log's schema (spec/triggers.md 4, 9)."""
+    """Return the statement that creates the key quoting function of a log, in the log's schema
+    (spec/triggers.md 4, 9).
+    """
     return _rendered("quote_function.sql.j2", function=quote_function(log))
 
 

@@ -1,6 +1,7 @@
-"""What a database has: the log, our triggers and functions, and what compiling them needs to know of the tables.
+"""The installed objects of a database: the log, eventlog's triggers and functions, and facts on the
+tables that compiling needs.
 
-What compiling needs to know can be written as literals, which a migration holds.
+These facts can be written as literals, which a migration contains.
 """
 
 from __future__ import annotations
@@ -22,40 +23,44 @@ from eventlog.sql.triggers import TableName, digest_of, missing_log
 from eventlog.sql.triggers.declared import ChildTriggers, TableTriggers
 
 MARKER: Final = re.compile(r"eventlog sha256:[0-9a-f]{64} (?=log |columns \{)")
-"""How the comments on our triggers and functions begin, whichever log they write."""
+"""The beginning of the comments on eventlog's triggers and functions, whichever log they write."""
 
 
 def marker_of(log: LogTable, digest: str, columns: Mapping[str, str] | None = None) -> str:
-    """The comment on triggers and functions: whose they are, and the hash of what was compiled.
+    """Return the comment on triggers and functions: the log that they write, and the hash of the
+    compiled text.
 
-    ``columns``: those that it was compiled for, name -> type, told by a function's comment.
+    ``columns`` are the columns for which it was compiled, name -> type; only a function's comment
+    lists them.
     """
     compiled_for = "" if columns is None else f"columns {json.dumps(dict(columns), ensure_ascii=False)} "
     return f"eventlog sha256:{digest} {compiled_for}log {qualified(log.schema, log.name)}"
 
 
 def _owns(log: LogTable, marker: str | None) -> bool:
-    """Whether a comment is that of a trigger or function of this log."""
+    """Return True if a comment belongs to a trigger or function of this log."""
     return (
         marker is not None and bool(MARKER.match(marker)) and marker.endswith(f" log {qualified(log.schema, log.name)}")
     )
 
 
 def digest_of_markers(markers: Iterable[str]) -> str:
-    """One hash of those in the comments of a table's functions."""
+    """Return one hash of the hashes in the comments of a table's functions."""
     beginnings = filter(None, map(MARKER.match, markers))
     return digest_of(beginning[0].split()[1].removeprefix("sha256:") for beginning in beginnings)
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is true of a log and the watched schemas beyond their catalog; ``schema`` is that of the classes.
+    """Facts on a log and the watched schemas beyond their catalogue. ``schema`` is the schema of
+    the classes.
 
-    ``readable``, ``lockable`` (row by row), ``filtered`` (by row level security) and the heirs are sets of tables;
-    ``equality`` the operators of unique keys by table and column; ``foreign_keys`` those of foreign keys by both ends;
-    ``other_functions`` and ``other_triggers`` the names that are not ours to take;
-    ``partitions`` those of partitioned tables, at any depth, and whether this role may make triggers there. ``owner``:
-    the role that the triggers will run as.
+    ``readable``, ``lockable`` (row by row), ``filtered`` (by row level security) and the heirs are
+    sets of tables. ``equality`` has the operators of unique keys by table and column,
+    ``foreign_keys`` the operators of foreign keys by both ends. ``other_functions`` and
+    ``other_triggers`` are names in use by others. ``partitions`` has the partitions of partitioned
+    tables, at any depth, and whether this role may create triggers there. ``owner`` is the role
+    that the triggers will run as.
     """
 
     schema: str
@@ -76,25 +81,26 @@ class Facts:
     has_quote_function: bool = True
 
     def place_of(self, triggers: TableTriggers) -> TableName:
-        """The table of a declaration."""
+        """Return the schema and name of a declaration's table."""
         return triggers.schema or self.schema, triggers.table.name
 
     def owner_of(self, triggers: ChildTriggers) -> TableName:
-        """The table of the owner of a child table's rows."""
+        """Return the schema and name of the table of the owners of a child table's rows."""
         return triggers.owner_schema or self.schema, triggers.owner.name
 
     def read_by(self, triggers: TableTriggers) -> set[TableName]:
-        """The tables that triggers read."""
+        """Return the tables that triggers read."""
         owners = {self.owner_of(triggers)} if isinstance(triggers, ChildTriggers) else set()
         return {self.place_of(triggers)} | owners
 
 
 @dataclass(frozen=True, slots=True)
 class InstalledFunctions:
-    """The trigger functions of one log, by oid; its triggers, and those of others, by table.
+    """The trigger functions of one log, by oid; its triggers, and the triggers of others, by table.
 
-    ``helpers``: the functions that tell whether a table is as it was, by schema and name. ``quoting``: the key quoting
-    function, if it was made with the triggers and not with the log.
+    ``helpers`` are the functions that check that a table is unchanged, by schema and name.
+    ``quoting`` is the key quoting function, if it was created with the triggers and not with the
+    log.
     """
 
     functions: Mapping[int, Row[Any]]
@@ -104,23 +110,27 @@ class InstalledFunctions:
     quoting: Row[Any] | None
 
     def on(self, table: TableName) -> Sequence[Row[Any]]:
-        """Our triggers on a table."""
+        """Return eventlog's triggers on a table."""
         return self.ours.get(table, ())
 
     def functions_on(self, table: TableName) -> list[Row[Any]]:
-        """The functions of our triggers on a table."""
+        """Return the functions of eventlog's triggers on a table."""
         used = {row.function for row in self.on(table)}
         return [row for oid, row in self.functions.items() if oid in used]
 
 
 def columns_of(marker: str) -> dict[str, str]:
-    """The columns, name -> type, that the comment of a function tells; none if it was made before comments did."""
+    """Return the columns, name -> type, in the comment of a function; empty for a function of an
+    early release, whose comment has none.
+    """
     _, has_columns, rest = marker.partition(" columns ")
     return json.JSONDecoder().raw_decode(rest)[0] if has_columns else {}
 
 
 def find_log(conn: Connection, log: LogTable) -> LogTable:
-    """The log as it is there. Raises LogTableError if it is not."""
+    """Return the log with its schema and name in the database. Raises LogTableError if it does not
+    exist.
+    """
     row = _log_row(conn, log)
     if row is None:
         raise missing_log(log)
@@ -135,7 +145,7 @@ def _log_row(conn: Connection, log: LogTable) -> Row[Any] | None:
 def read_facts(
     conn: Connection, log: LogTable, schema: str, installed: InstalledFunctions, others: Iterable[str] = ()
 ) -> Facts:
-    """What is true of the classes' schema and of others, and of the log if it is there."""
+    """Return the facts on the classes' schema and on others, and on the log if it exists."""
     schemas = sorted({schema, *others})
 
     def rows(name: str) -> Sequence[Row[Any]]:
@@ -154,7 +164,8 @@ def read_facts(
         foreign_keys={tuple(row)[:6]: row.operator for row in rows("foreign_keys")},
         with_heirs=frozenset((row.schema, row.name) for row in tables if row.has_heirs),
         heirs=frozenset((row.schema, row.name) for row in tables if row.is_heir),
-        # CREATE OR REPLACE would replace the function of another without a question, so its name counts as taken.
+        # CREATE OR REPLACE would replace another's function without warning, so its name counts as
+        # taken.
         other_functions=frozenset(
             (row.schema, row.name) for row in rows("names") if row.oid not in installed.functions
         ),
@@ -172,7 +183,7 @@ def read_facts(
 
 
 def read_installed(conn: Connection, log: LogTable) -> InstalledFunctions:
-    """The triggers and functions of a log, and the triggers of others beside them."""
+    """Return the triggers and functions of a log, and the triggers of others on the same tables."""
     functions = {row.oid: row for row in conn.execute(sql("functions")) if _owns(log, row.marker)}
     helpers = {(row.schema, row.name): row for row in functions.values() if not row.is_trigger}
     quoting = helpers.pop((log.schema or "", log.own_name(QUOTE_FUNCTION)), None)
@@ -186,7 +197,7 @@ def read_installed(conn: Connection, log: LogTable) -> InstalledFunctions:
 
 
 def sql(name: str) -> TextClause:
-    """A statement of installed.sql."""
+    """Return a statement of installed.sql."""
     return text(statements(__package__, "installed.sql")[name])
 
 
@@ -196,7 +207,9 @@ _EQUALS: Final = "OPERATOR(pg_catalog.=)"
 
 
 def facts_of(conn: Connection, database: Database, log: LogTable, tables: Collection[str]) -> dict[str, Any]:
-    """What is not as in most databases, of these tables; empty if nothing is. The log need not be there yet."""
+    """Return the facts on these tables that differ from most databases, as literals; empty if none
+    does. The log need not exist yet.
+    """
     schema = database.schema or ""
     log = replace(log, schema=log.schema or schema)
     places = {(schema, table) for table in tables}
@@ -231,7 +244,7 @@ def facts_of(conn: Connection, database: Database, log: LogTable, tables: Collec
 
 
 def from_literals(schema: str, log: LogTable, literals: Mapping[str, Any]) -> Facts:
-    """The facts again."""
+    """Return the facts from the literals of ``facts_of``."""
     return Facts(
         schema=schema,
         log=log,

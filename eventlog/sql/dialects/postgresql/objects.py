@@ -1,7 +1,8 @@
 """The application's tables on PostgreSQL: the catalogue of a schema, objects by their keys, resync.
 
-The catalogue is read in four statements, whatever the number of tables (spec/xds.md 5, 6.2). Current rows are read in
-one statement (spec/event-log.md 7.2, spec/xds.md 4.3). Its form, for a table with a child table and a composite key::
+The catalogue is read in four statements, whatever the number of tables (spec/xds.md 5, 6.2).
+Current rows are read in one statement (spec/event-log.md 7.2, spec/xds.md 4.3). Its form, for a
+table with a child table and a composite key::
 
     WITH k AS (SELECT n, k0::integer AS k0, k1 FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS u (k0, k1, n))
     SELECT k.n, p.fname::text, c0.texts
@@ -10,11 +11,13 @@ one statement (spec/event-log.md 7.2, spec/xds.md 4.3). Its form, for a table wi
     LEFT JOIN (SELECT k.n, array_agg(c.phoneno::text) AS texts
                FROM k JOIN ONLY usr_phone AS c ON c.id = k.k0 AND c.branch = k.k1 GROUP BY k.n) AS c0 ON c0.n = k.n
 
-The keys travel as texts and become values here, so that the key's index serves, and no value that its type cannot
-take gets as far as a cast. A child table is read once for all keys, since it may have no index on its foreign key.
+The keys travel as texts and become values here, so that the key's index serves, and no value that
+its type cannot take gets as far as a cast. A child table is read once for all keys, since it may
+have no index on its foreign key.
 
-A resync walks a class by keyset (spec/event-log.md 11): each batch begins behind the last key of the one before, which
-is kept as canonical table_key text, and turned back into values here. The statement is resync.sql.j2.
+A resync walks a class by keyset (spec/event-log.md 11): each batch begins behind the last key of
+the one before, which is kept as canonical table_key text, and turned back into values here. The
+statement is resync.sql.j2.
 """
 
 from __future__ import annotations
@@ -59,18 +62,18 @@ from eventlog.sql.windows import Batch, Selection, Walk
 
 _SQL: Final = statements(__package__, "reflect.sql")
 _QUESTIONS: Final = ("columns", "unique_keys", "foreign_keys", "partitions")
-_rendered: Final = template_renderer(__package__)  # what is put in is quoted or bound
+_rendered: Final = template_renderer(__package__)  # all text put in is quoted or bound
 _TEXT_KINDS: Final = (Kind.CHARACTER, Kind.FIXED)
 
 
 class PostgresObjects(Dialect):
-    """Tables, partitioned roots, views and materialized views.
+    """The tables, partitioned roots, views and materialized views of a schema.
 
-    One statement reads the objects of a class, with their child tables; another the keys of a batch of a resync, and
-    writes its rows.
+    One statement reads the objects of a class, with their child tables. Another one reads the keys
+    of a batch of a resync, and writes its rows.
     """
 
-    is_not_null = "IS DISTINCT FROM NULL"  # a row of NULLs "IS NULL" as well
+    is_not_null = "IS DISTINCT FROM NULL"  # a row of NULLs "IS NULL", too
 
     # The catalogue
 
@@ -101,7 +104,8 @@ class PostgresObjects(Dialect):
         )
 
     def fingerprint(self, conn: Connection, catalog: Catalog) -> str:
-        # What is watched may be a pattern, so a new table may be a class: the tables of the schema count too.
+        # The watched tables may be given as a pattern, so a new table may be a class: the tables of
+        # the schema count, too.
         parameters = {"schema": catalog.schema, "tables": catalog.table_names}
         return str(conn.execute(sa.text(_SQL["fingerprint"]), parameters).scalar_one())
 
@@ -132,7 +136,7 @@ class PostgresObjects(Dialect):
         return rows
 
     def key_column_reader(self, column: Column) -> Callable[[str], str]:
-        # Of what a key may be written as, one form that the server is sure to take.
+        # One of the possible spellings of a key, which the server is sure to accept.
         match column.type.kind:
             case Kind.APPROXIMATE | Kind.BOOLEAN:
                 return converter(column.type, ValueOptions())
@@ -148,7 +152,8 @@ class PostgresObjects(Dialect):
     def start_walk(
         self, conn: Connection, log: LogTable, schema: str | None, cls: ObjectClass, selection: Selection
     ) -> Walk:
-        # A log that somebody else made has no function that quotes keys; then the session gets one of its own.
+        # The log of another maker has no function that quotes keys; the session then creates a
+        # temporary one.
         signature = {"function": f"{quote_function(log)}(text)"}
         home = log
         if (
@@ -172,7 +177,7 @@ class PostgresObjects(Dialect):
         return [str(key) for (key,) in fetch(conn, statement, {"limit": limit, **binds})]
 
     def batch_statement(self, walk: Walk, *, goes_on: bool, writes: bool = True) -> str:
-        """The statement of ``write_batch``; without ``writes`` that of ``keys_behind``."""
+        """Return the statement of ``write_batch``; without ``writes`` that of ``keys_behind``."""
         by_value = _by_value(walk.cls)
         places = [f"k{i}" for i in range(len(walk.cls.key))]
         key_refs = self.walk_key(walk)
@@ -207,7 +212,7 @@ class PostgresObjects(Dialect):
         return {f"k{i}": part.value for i, part in enumerate(table_key.parse(position))}
 
     def estimate(self, conn: Connection, walk: Walk, position: str | None) -> int:
-        # What the planner expects.
+        # The number of rows that the planner expects.
         ((plan,),) = self._of_walk(conn, walk, position, "EXPLAIN (FORMAT JSON) SELECT %(event_type)s::smallint")
         return int(plan[0]["Plan"]["Plan Rows"])
 
@@ -222,7 +227,8 @@ class PostgresObjects(Dialect):
         return fetch(conn, f"{select} FROM {self.walk_rows(walk)} WHERE {condition}", self._binds(walk, position))
 
     def _binds(self, walk: Walk, position: str | None) -> dict[str, object]:
-        # Every statement that holds the operator's text has a parameter: the server takes one statement, not several.
+        # Every statement with the operator's text has a parameter, so that the server takes one
+        # statement only.
         return {"event_type": int(walk.selection.event_type), **self.position_binds(walk.cls, position)}
 
     def write_keys(self, conn: Connection, log: LogTable, selection: Selection, keys: Sequence[str]) -> None:
@@ -255,14 +261,15 @@ _KINDS: Final = {
     "uuid": (Kind.UUID, 0),
 }
 
-_HEADER: Final = 4  # VARHDRSZ, which numeric's typmod has on top
+_HEADER: Final = 4  # VARHDRSZ, which numeric's typmod adds
 
 
 def column_type(type_name: str | None, typmod: int, sql: str) -> ColumnType:
-    """The column type of a base type (spec/xds.md 6.2, column PostgreSQL).
+    """Return the column type of a base type (spec/xds.md 6.2, column PostgreSQL).
 
-    ``type_name`` is ``pg_type.typname`` of a type of ``pg_catalog``, None for any other type; ``typmod`` as in
-    ``pg_attribute.atttypmod``, -1 for none; ``sql`` the text of ``format_type``. Domains are to be resolved before.
+    ``type_name`` is ``pg_type.typname`` of a type of ``pg_catalog``, None for any other type;
+    ``typmod`` is as in ``pg_attribute.atttypmod``, -1 for none; ``sql`` is the text of
+    ``format_type``. Domains must be resolved before.
     """
     kind, bits = _KINDS.get(type_name or "", (Kind.OTHER, 0))
     if kind is Kind.EXACT and typmod >= _HEADER and _scale(typmod) == 0:
@@ -279,7 +286,8 @@ def _table(
     schema: int, columns: list[Row[Any]], names: dict[int, str], unique: list[Row[Any]], foreign: list[Row[Any]]
 ) -> Table:
     first = columns[0]
-    # A key over a virtual column, which reflect leaves out, cannot be: such columns are in no index.
+    # A key over a virtual column, which reflect leaves out, is impossible: no index has such
+    # columns.
     primary = next((row for row in unique if row.is_primary), None)
     return Table(
         name=first.table_name,
@@ -313,7 +321,7 @@ def _statement(schema: str | None, cls: ObjectClass, attributes: tuple[Attribute
     columns = ", ".join(f"k{i}" for i in range(len(cls.key)))
     values = ", ".join(f"{_as_value(column.type, f'k{i}')} AS k{i}" for i, column in enumerate(cls.key))
     body = _of_view(schema, cls, attributes) if cls.is_view else _of_table(schema, cls, attributes)
-    # Put together of quoted identifiers; the keys are bound.
+    # It consists of quoted identifiers; the keys are bound.
     return (
         f"WITH k AS MATERIALIZED (SELECT n, {values} FROM unnest({arrays}) WITH ORDINALITY AS u ({columns}, n))\n"  # noqa: S608
         + bindable(body)
@@ -331,7 +339,7 @@ def _of_table(schema: str | None, cls: ObjectClass, attributes: Sequence[Attribu
         name = f"c{len(joins)}"
         selected.append(f"{name}.texts")
         text = text_of_now(child.attribute.column, field("c", child.attribute.column))
-        # Joined with the parent only where the key is compared with the parent's own value.
+        # The parent is joined only if the key is compared with the parent's own value.
         parent = _key_join(schema, cls) if any(column.type.kind is Kind.OTHER for column in cls.key) else ""
         conditions = " AND ".join(
             _owned(column, child.table.column(owner), i)
@@ -356,19 +364,22 @@ def _key_join(schema: str | None, cls: ObjectClass) -> str:
 
 
 def _is_key(column: Column, i: int) -> str:
-    """SQL: the row of the class has this key value."""
+    """Return SQL of a condition: the row of the class has this key value."""
     ref = field("p", column)
     if column.type.kind is Kind.OTHER:
-        # No cast of a text to such a type is sure to succeed, and its "=" may be coarser than its text.
+        # No cast of a text to such a type is sure to succeed, and its "=" may be coarser than its
+        # text.
         return f'({key_value(column, ref)}) COLLATE "C" = k.k{i}'
     if column.type.kind in _TEXT_KINDS:
-        # The first condition finds it by index, the second one exactly.
+        # The first condition finds the row by index, the second one compares exactly.
         return f'{ref} = k.k{i} AND {ref}::text COLLATE "C" = k.k{i}::text'
     return f"{ref} = k.k{i}"
 
 
 def _owned(column: Column, owner: Column, i: int) -> str:
-    """SQL: the child's row belongs to this key, as the foreign key has it: its "=" may be coarser than the text."""
+    """Return SQL of a condition: the child's row belongs to this key, as the foreign key compares.
+    Its "=" may be coarser than the text.
+    """
     ref = field("c", owner)
     if column.type.kind is not Kind.OTHER:
         key = f"k.k{i}"
@@ -377,7 +388,7 @@ def _owned(column: Column, owner: Column, i: int) -> str:
         return f"{ref} = {key}"
     parent = field("p", column)
     if column.type.sql == owner.type.sql:
-        # As records: by the type's own "=", which need not be on the search path.
+        # As records, which compare by the type's own "=", even if that is not on the search path.
         return f"ROW({ref})::pg_catalog.record OPERATOR(pg_catalog.=) ROW({parent})::pg_catalog.record"
     return f'({value_text(owner, ref)}) COLLATE "C" = ({value_text(column, parent)}) COLLATE "C"'
 
@@ -396,7 +407,9 @@ _CASTS: Final = {
 
 
 def _as_value(column_type: ColumnType, ref: str) -> str:
-    """SQL of a key value from its text: of the column's type, but without length or precision, which would cut it."""
+    """Return SQL of a key value from its text, in the column's type, but without length or
+    precision, which would cut it.
+    """
     match column_type.kind:
         case Kind.INTEGER:
             return f"{ref}::{_INTEGERS.get(column_type.bits, 'numeric')}"
@@ -422,7 +435,7 @@ def _numeric(text: str) -> str:
 
 def _moment(convert: Callable[[str], str], text: str) -> str:
     moment = convert(text)
-    if moment is text:  # a special time stays itself, and the server takes it as it is; the session's zone is UTC
+    if moment is text:  # a special time, which the server takes unchanged; the session's zone is UTC
         return text
     if len(moment.partition(".")[2]) > 6:
         raise NoSuchValue
@@ -442,7 +455,7 @@ def _key_text(walk: Walk, refs: Sequence[str]) -> str:
 
 
 def _value(column: Column, text: str) -> str:
-    """SQL of a key value from its text in a table_key."""
+    """Return SQL of a key value from its text in a table_key."""
     if column.type.kind is Kind.BINARY:
         return f"pg_catalog.decode({text}, 'base64')"
     return f"CAST({text} AS {column.type.sql})"

@@ -1,8 +1,10 @@
-"""A session on PostgreSQL: how it is opened, its plans, its lock on a log, its rights, and how it is woken.
+"""A session on PostgreSQL: how it is opened, its plans, its lock on a log, its rights, and how it
+is woken.
 
-A publisher that sleeps is woken by NOTIFY; one that is awake gets no notification (spec/triggers.md 8). A lock tells
-the two apart. A writer of the log shares it until its transaction ends; the publisher takes it for itself before it
-sleeps and gives it back when it wakes. A writer that cannot share it notifies.
+NOTIFY wakes a sleeping publisher; a publisher that is awake gets no notification (spec/triggers.md
+8). A lock distinguishes the two. A writer of the log shares it until its transaction ends. The
+publisher takes it exclusively before it sleeps, and releases it when it wakes. A writer that cannot
+share the lock sends a notification.
 """
 
 from __future__ import annotations
@@ -21,16 +23,20 @@ from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import qualified, quote_identifier, statements
 
 _TIMELINE: Final = "substr(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 1, 8)"
-"""SQL of the timeline that the server writes, which a promotion and a recovery to a point in time raise."""
+"""SQL of the timeline that the server writes. A promotion and a recovery to a point in time raise
+it.
+"""
 _USER_ADVICE: Final = "check the user in the URL, and {secret}"
 
 
 class PostgresSessions(Dialect):
-    """One publisher a log (spec/event-log.md 12): an advisory lock, which belongs to the session."""
+    """Sessions, and the lock of the one publisher of a log (spec/event-log.md 12): an advisory
+    lock, which belongs to the session.
+    """
 
     driver = "postgresql+psycopg"
     session = (
-        # As the triggers have it (spec/triggers.md 6).
+        # The same settings as in the triggers (spec/triggers.md 6).
         *(f"SET {name} = '{value}'" for name, value in TEXT_SETTINGS.items()),
         # Statements here are short, and compiling one takes longer than running it.
         "SET jit = off",
@@ -44,7 +50,7 @@ class PostgresSessions(Dialect):
         "connection option": "correct the options behind ? in the URL",
     }
 
-    # What PgBouncer says in mode ``statement``, at the first transaction.
+    # PgBouncer's message in mode ``statement``, at the first transaction.
     refused_by: ClassVar = {"not allowed in statement pooling mode": CHANGING_POOL}
 
     def connect_args(self, timeout: int) -> dict[str, object]:
@@ -52,7 +58,8 @@ class PostgresSessions(Dialect):
             "connect_timeout": timeout,
             "application_name": "eventlog",
             "client_encoding": "UTF8",
-            # No prepared statements: one reads a row or ten thousand, and its plan would be kept while the log grows.
+            # No prepared statements: a statement reads one row or ten thousand, and its plan would
+            # be kept while the log grows.
             "prepare_threshold": None,
         }
 
@@ -61,9 +68,10 @@ class PostgresSessions(Dialect):
         conn.exec_driver_sql(f"SET LOCAL statement_timeout = '{int(seconds)}s'")
 
     def choose_plans(self, conn: Connection) -> None:
-        """Allow only plans that walk an index, if there is one, to the end of the transaction or to ``usual_plans``.
+        """Allow only plans that use an index, if there is one, to the end of the transaction or to
+        ``usual_plans``.
 
-        That is said once a transaction, since each time is a round trip.
+        The settings are sent once in a transaction, since each time costs a round trip.
         """
         if _is_said(conn):
             return
@@ -87,16 +95,17 @@ class PostgresSessions(Dialect):
         )
 
     def begin_publishing(self, conn: Connection) -> None:
-        # Other sessions may commit without waiting for the disk. What commits here makes all before it durable, so that
-        # nothing is sent that a crash takes back (spec/event-log.md 12). remote_apply waits for still more.
+        # Other sessions may commit without waiting for the disk. A commit here makes all earlier
+        # ones durable, so that no event is sent whose transaction a crash takes back
+        # (spec/event-log.md 12). remote_apply waits for still more.
         conn.exec_driver_sql(_DURABLE)
-        # Each statement has a snapshot of its own, whatever the role's default is: one that is taken after transactions
-        # have ended shows what they wrote (spec/event-log.md 13.1).
+        # Each statement has its own snapshot, whatever the role's default is. A snapshot taken
+        # after transactions have ended shows their rows (spec/event-log.md 13.1).
         conn.exec_driver_sql("SELECT set_config('default_transaction_isolation', 'read committed', false)")
 
     def identity(self, conn: Connection, log: LogTable) -> str:
-        # A standby that takes over has the same, a dump that is restored has not. A role may ask for the cluster unless
-        # that was revoked.
+        # A standby that takes over has the same identity, a restored dump has not. A role may ask
+        # for the cluster unless that right was revoked.
         parts = _identity_parts(conn, log)
         return "/".join(["postgresql", *(parts[name] for name in ("cluster", "database") if name in parts)])
 
@@ -107,13 +116,13 @@ class PostgresSessions(Dialect):
         try:
             with conn.begin_nested():
                 parts["timeline"] = str(conn.exec_driver_sql(f"SELECT {_TIMELINE}").scalar_one())
-        except DBAPIError as error:  # of a server that is PostgreSQL by its protocol alone
+        except DBAPIError as error:  # a server that only speaks PostgreSQL's protocol
             if error.connection_invalidated:
                 raise
         return parts
 
     def try_lock(self, conn: Connection, log: LogTable) -> bool:
-        # Asked first, since a lock that is taken twice must be given back twice.
+        # The session asks first, since a lock that is taken twice must be released twice.
         return bool(_scalar(conn, log, f"CASE WHEN {_HELD} THEN true ELSE pg_try_advisory_lock({_KEY}) END"))
 
     def is_locked(self, conn: Connection, log: LogTable) -> bool:
@@ -156,7 +165,7 @@ class PostgresSessions(Dialect):
     def lacking(self, conn: Connection, log: LogTable, table: str, rights: Sequence[str], column: str) -> list[str]:
         name, missing = qualified(log.schema, table), []
         for right in rights:
-            if right == "UPDATE" and table == log.name:  # of which the status alone is updated
+            if right == "UPDATE" and table == log.name:  # only its status is updated
                 statement = "SELECT has_column_privilege(%(name)s, %(column)s::text, 'UPDATE')"
                 has_it = conn.exec_driver_sql(statement, {"name": name, "column": column}).scalar()
                 what = f"column {column} of table {table}"
@@ -182,7 +191,9 @@ _DURABLE: Final = """
 
 
 def _identity_parts(conn: Connection, log: LogTable) -> dict[str, str]:
-    """What tells the database and its log from others: ``database``, and ``cluster`` if the role may ask for it."""
+    """Return the facts that identify the database and its log: ``database``, and ``cluster`` if the
+    role may ask for it.
+    """
     flights = {"flights": qualified(log.schema, log.flight_sequence)}
     parts = {"database": str(conn.exec_driver_sql(_DATABASE_AND_FLIGHTS, flights).scalar_one())}
     if conn.exec_driver_sql(_MAY_ASK).scalar_one():
@@ -191,7 +202,9 @@ def _identity_parts(conn: Connection, log: LogTable) -> dict[str, str]:
 
 
 _LOCK_CLASS: Final = int.from_bytes(b"Elog")
-"""First half of the lock's key; the second is the log's OID. Other programs keep clear of it by chance of 1 to 2^32."""
+"""The first half of the lock's key; the second is the log's OID. Another program uses the same half
+with a chance of 1 to 2^32.
+"""
 
 _LOCKS: Final = """
     SELECT FROM pg_catalog.pg_locks
@@ -209,9 +222,13 @@ def _scalar(conn: Connection, log: LogTable, expression: str) -> object:
 
 
 _CONSUMER_CLASS: Final = int.from_bytes(b"Econ")
-"""First half of the lock of a consumer; the second is a hash of the log's OID and its name."""
+"""The first half of the key of a consumer's lock; the second is a hash of the log's OID and the
+consumer's name.
+"""
 _REMOVAL_CLASS: Final = int.from_bytes(b"Erem")
-"""First half of the lock between registering a consumer and removing rows; the second is the log's OID."""
+"""The first half of the key of the lock between registering a consumer and removing rows; the
+second is the log's OID.
+"""
 _CONSUMER_KEY: Final = "hashtext(CAST(CAST(:log AS text) AS regclass)::oid::text || '/' || CAST(:consumer AS text))"
 _CONSUMER_LOCKS: Final = f"""
     SELECT FROM pg_catalog.pg_locks
@@ -237,14 +254,19 @@ def _has_right(conn: Connection, kind: str, name: str, right: str) -> bool:
 
 # --- plans ------------------------------------------------------------------------------------------------------------
 
-# What a window would be read by instead: all its rows, sorted, of which the limit then takes the first.
+# The plans that a window would use otherwise: they read all of its rows and sort them, and the
+# limit takes the first ones.
 OTHER_PLANS: Final = ("enable_seqscan", "enable_bitmapscan", "enable_sort")
 _BY_INDEX: Final = "eventlog_by_index"
-"""Key of ``Connection.info``: the transaction or savepoint in which they were switched off, and the settings before."""
+"""A key of ``Connection.info``: the transaction or savepoint in which the plans were switched off,
+and the earlier settings.
+"""
 
 
 def usual_plans(conn: Connection) -> None:
-    """Put back what the log's statements have switched off in this transaction: other tables have other plans."""
+    """Restore the settings that the log's statements have switched off in this transaction, since
+    other tables need other plans.
+    """
     if _is_said(conn):
         _, before = conn.info.pop(_BY_INDEX)
         conn.exec_driver_sql(f"SELECT {_written()}", dict(zip(OTHER_PLANS, before, strict=True)))
@@ -263,11 +285,13 @@ def _written() -> str:
 
 _WAKE_SQL: Final = statements(__package__, "wake.sql")
 _WAKE_CLASS: Final = int.from_bytes(b"Ewak")
-"""First half of the lock's key; the second is the log's OID. Another lock than the publisher's."""
+"""The first half of the lock's key; the second is the log's OID. This is not the publisher's
+lock.
+"""
 
 
 def channel(log: LogTable) -> str:
-    """The channel of a log: ``eventlog_<log table>`` in lower case, cut to 63 bytes.
+    """Return the channel of a log: ``eventlog_<log table>`` in lower case, cut to 63 bytes.
 
     Logs of one name in several schemas share it: their publishers wake each other once too often.
     """
@@ -275,7 +299,7 @@ def channel(log: LogTable) -> str:
 
 
 class PostgresWake(Wake):
-    """NOTIFY, by a trigger of the log, to a publisher that has the lock."""
+    """Notifications by NOTIFY, sent by a trigger of the log if the publisher holds the lock."""
 
     def create(self, log: LogTable) -> list[str]:
         return _wake_statements(log, "function", "drop_trigger", "trigger", "always")

@@ -1,8 +1,10 @@
-"""SQL text of PostgreSQL: identifiers, literals, and a column's value as log text (spec/triggers.md 4, 6).
+"""SQL text of PostgreSQL: identifiers, literals, and a column's value as log text (spec/triggers.md
+4, 6).
 
-Everything is qualified with ``pg_catalog``, so that no function or operator of another schema can take its place
-whatever the ``search_path``; and what a session can set changes no value of the types that have a line in section 6 but
-approximate numbers. What it can change in the others is in ``session_settings``.
+All names are qualified with ``pg_catalog``, so that no function or operator of another schema can
+replace them, whatever the ``search_path``. Of the types that have a line in section 6, only
+approximate numbers depend on a session's settings. ``session_settings`` lists the settings on which
+the others depend.
 """
 
 from __future__ import annotations
@@ -18,12 +20,14 @@ from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import key_parts, qualified
 
 MAX_IDENTIFIER: Final = 63
-"""Bytes of the longest name."""
+"""The bytes of the longest name."""
 _LOWER: Final = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 
 
 def fold_name(name: str) -> str:
-    """A name as PostgreSQL keeps it: in double quotes as it is, else A to Z in lower case."""
+    """Return a name as PostgreSQL keeps it: unchanged if in double quotes, else A to Z in lower
+    case.
+    """
     if len(name) > 2 and name[0] == name[-1] == '"':
         return name[1:-1].replace('""', '"')
     return name.translate(_LOWER)
@@ -34,34 +38,37 @@ QUOTE_FUNCTION: Final = "proc_{}_quote"
 
 
 def quote_function(log: LogTable) -> str:
-    """SQL name of the key quoting function of a log (spec/triggers.md 9)."""
+    """Return the SQL name of the key quoting function of a log (spec/triggers.md 9)."""
     return qualified(log.schema, log.own_name(QUOTE_FUNCTION))
 
 
 def relation(schema: str | None, table: Table) -> str:
-    """The rows of a table or view as SQL, without those of tables that inherit from it.
+    """Return the rows of a table or view as SQL, without the rows of tables that inherit from it.
 
-    They are no objects of the class: no trigger of its sees them, and its key does not bind them. A partitioned table
-    has rows in its partitions alone.
+    Inherited rows are no objects of the class: its triggers do not see them, and its key does not
+    cover them. A partitioned table has rows in its partitions alone.
     """
     only = "ONLY " if table.kind == "table" and not table.partitioned else ""
     return only + qualified(schema, table.name)
 
 
 def literal(text: str) -> str:
-    """A text as an SQL literal that reads the same with ``standard_conforming_strings`` on and off."""
+    """Return a text as an SQL literal that reads the same with ``standard_conforming_strings`` on
+    and off.
+    """
     doubled = text.replace("'", "''")
     return f"'{doubled}'" if "\\" not in text else "E'" + doubled.replace("\\", "\\\\") + "'"
 
 
 def bindable(sql: str) -> str:
-    """SQL text as it stands in a statement with parameters, where the driver reads ``%``."""
+    """Return SQL text for a statement with parameters, in which the driver reads ``%``."""
     return sql.replace("%", "%%")
 
 
 def new_time(*, is_zoned: bool) -> str:
-    """SQL of the time now as event_time takes it."""
-    # A zoned column takes the moment itself: without its zone it would be taken for one of the session's.
+    """Return SQL of the present time in the form that event_time takes."""
+    # A zoned column takes the moment itself; a time without its zone would be taken for the
+    # session's zone.
     return "pg_catalog.clock_timestamp()" + ("" if is_zoned else " AT TIME ZONE 'UTC'")
 
 
@@ -70,15 +77,19 @@ def new_time(*, is_zoned: bool) -> str:
 _DATE: Final = "YYYY-MM-DD"
 _TIMESTAMP: Final = "YYYY-MM-DD HH24:MI:SS.US"
 
-# Types whose cast to text is not their output function, "the database's text form" being the cast: inet with its mask.
+# The types whose cast to text is not their output function. Their text form is the cast: inet with
+# its mask.
 _CAST_TO_TEXT: Final = frozenset({"inet", "cidr", "xml", "name", '"char"'})
 
 
 def value_text(column: Column, ref: str) -> str:
-    """SQL of a column's value as log text (spec/triggers.md 6), NULL for NULL. ``ref``: SQL of the column reference."""
+    """Return SQL of a column's value as log text (spec/triggers.md 6), NULL for NULL. ``ref`` is
+    SQL of the column reference.
+    """
     match column.type.kind:
         case Kind.DATE:
-            # Not to_char of the date itself, which is that of its midnight in the session's zone.
+            # This avoids to_char of the date itself, which is to_char of its midnight in the
+            # session's zone.
             return _within_calendar(f"({ref})", "date", f"({ref})::pg_catalog.timestamp", _DATE)
         case Kind.TIMESTAMP:
             return _within_calendar(f"({ref})", "timestamp", f"({ref})", _TIMESTAMP)
@@ -88,23 +99,25 @@ def value_text(column: Column, ref: str) -> str:
         case Kind.BINARY:
             return f"pg_catalog.replace(pg_catalog.encode({ref}, 'base64'), pg_catalog.chr(10), '')"
         case Kind.OTHER if column.type.sql not in _CAST_TO_TEXT:
-            # By the type's output function: a cast to text may have been made by the type's owner, and would run with
-            # the rights of the trigger's owner. IS DISTINCT FROM NULL, since a row of NULLs is "IS NULL" as well.
+            # By the type's output function: the type's owner may have created a cast to text, which
+            # would run with the rights of the trigger's owner. IS DISTINCT FROM NULL, since a row
+            # of NULLs "IS NULL", too.
             return f"CASE WHEN {ref} IS DISTINCT FROM NULL THEN pg_catalog.format('%s', {ref}) END"
         case _:
             return f"({ref})::pg_catalog.text"
 
 
 def text_of_now(column: Column, ref: str) -> str:
-    """SQL of a column's value as text that is right although the column may have another type than ``column`` says.
+    """Return SQL of a column's value as text that is right even if the column no longer has the
+    type in ``column``.
 
-    For a session with ``TEXT_SETTINGS``. The table may have changed since it was looked at: a time says by its own form
-    whether it has a time of day and a zone, and a text that is none any more is refused by the server, since only texts
-    have a collation (spec/event-log.md 5.3).
+    The session must have ``TEXT_SETTINGS``. The table may have changed since it was read. A time
+    shows by its own form whether it has a time of day and a zone. The server refuses a column that
+    is no text any more, since only texts have a collation (spec/event-log.md 5.3).
     """
     match column.type.kind:
         case Kind.DATE | Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
-            # ISO 8601 as JSON has it, but for its T, and Z in front of BC as log texts have it.
+            # ISO 8601 as JSON has it, but without the T, and with Z before BC as in log texts.
             special = f"pg_catalog.replace(pg_catalog.to_json({ref}) OPERATOR(pg_catalog.#>>) '{{}}', 'T', ' ')"
             special = rf"pg_catalog.regexp_replace({special}, '\+00:00( BC)?$', 'Z\1')"
             return (
@@ -119,9 +132,10 @@ def text_of_now(column: Column, ref: str) -> str:
 
 
 def _within_calendar(value: str, type_name: str, stamp: str, pattern: str, zone: str = "") -> str:
-    # to_char hides what XDS cannot hold: infinite values become NULL, "BC" is dropped. JSON's form of them is ISO 8601,
-    # so that, but for its T, it is what ::text gives with DateStyle ISO, whatever the session's DateStyle. The zone
-    # stands behind the last digit: in front of BC, and not behind infinity.
+    # to_char hides the values that XDS cannot hold: infinite values become NULL, "BC" is dropped.
+    # JSON's form of such values is ISO 8601; but for its T, it is the text that ::text gives with
+    # DateStyle ISO, whatever the session's DateStyle. The zone follows the last digit: before BC,
+    # and not behind infinity.
     outside = f"pg_catalog.replace(pg_catalog.to_json({value}) OPERATOR(pg_catalog.#>>) '{{}}', 'T', ' ')"
     if zone:
         with_zone = literal(rf"\1{zone}\2")
@@ -136,7 +150,7 @@ def _within_calendar(value: str, type_name: str, stamp: str, pattern: str, zone:
 
 # --- change test, keys ------------------------------------------------------------------------------------------------
 
-# Their text holds no special and no control character and no blank at an end.
+# Their text contains no special or control character, and no blank at an end.
 _NEVER_QUOTED: Final = frozenset(
     {
         Kind.INTEGER,
@@ -150,13 +164,17 @@ _NEVER_QUOTED: Final = frozenset(
     }
 )
 _OF_ONE_SPELLING: Final = _NEVER_QUOTED | {Kind.FIXED, Kind.CHARACTER, Kind.BINARY}
-"""Equal values have one normal form; those of exact numbers may still differ in their bytes, as 1.0 and 1.00 do."""
-# Without a length trailing blanks are kept but not compared.
+"""The kinds whose equal values have one normal form. Exact numbers may still differ in their bytes,
+as 1.0 and 1.00 do.
+"""
+# Without a length, trailing blanks are kept but not compared.
 _PADDED: Final = frozenset({"bpchar"})
 
 
 def is_changed(column: Column, old: str, new: str) -> str:
-    """SQL that is true if a value has changed, NULL-safe and by bytes (spec/triggers.md 5)."""
+    """Return SQL that is true if a value has changed, NULL-safe and by bytes
+    (spec/triggers.md 5).
+    """
     is_identical = column.type.kind in _OF_ONE_SPELLING - {Kind.EXACT}
     if is_identical and column.deterministic and column.type.sql not in _PADDED:
         return f"{old} IS DISTINCT FROM {new}"
@@ -164,16 +182,18 @@ def is_changed(column: Column, old: str, new: str) -> str:
 
 
 def key_value(column: Column, ref: str) -> str:
-    """SQL of a key column's value in its normal form, not quoted (spec/event-log.md 4.3, spec/triggers.md 4)."""
+    """Return SQL of a key column's value in its normal form, not quoted (spec/event-log.md 4.3,
+    spec/triggers.md 4).
+    """
     if column.type.kind is Kind.EXACT:
         return f"pg_catalog.trim_scale({ref})::pg_catalog.text"
-    return value_text(column, ref)  # ::text takes the padding off char(n)
+    return value_text(column, ref)  # ::text removes the padding of char(n)
 
 
 def key_text(key: Sequence[Column], refs: Sequence[str], quote_function: str) -> str:
-    """``key_parts`` as one text (spec/triggers.md 4), NULL if a key column is NULL.
+    """Return ``key_parts`` as one text (spec/triggers.md 4), NULL if a key column is NULL.
 
-    ``quote_function``: SQL name of the function that quotes a text where needed.
+    ``quote_function`` is the SQL name of the function that quotes a text if needed.
     """
 
     def value(column: Column, ref: str) -> str:
@@ -184,9 +204,10 @@ def key_text(key: Sequence[Column], refs: Sequence[str], quote_function: str) ->
 
 
 def key_values_by_type(ref: str) -> tuple[dict[str, str], str]:
-    """SQL of a key value, not quoted, by the name of its type in ``pg_catalog``; and that of all other types.
+    """Return SQL of a key value, not quoted, by the name of its type in ``pg_catalog``, and the SQL
+    for all other types.
 
-    For keys whose types are known when they are logged, not before (spec/triggers.md 7.6).
+    Keys use it whose types are known only when they are logged (spec/triggers.md 7.6).
     """
     kinds = {
         "numeric": Kind.EXACT,
@@ -219,7 +240,9 @@ _NAMES_OF_KINDS: Final = {
 
 
 def type_name(column: Column) -> str:
-    """The name of a column's type without its length, as ``format_type(type, NULL)`` has it."""
+    """Return the name of a column's type without its length, as ``format_type(type, NULL)``
+    has it.
+    """
     match column.type.kind:
         case Kind.INTEGER:
             return _INTEGERS.get(column.type.bits, "numeric")
@@ -240,7 +263,9 @@ def needs_quoting(key: Iterable[Column]) -> bool:
 
 
 def is_one_spelling(column: Column) -> bool:
-    """True if values that are equal, as a foreign key takes them, have one normal form as key values."""
+    """Return True if values that a foreign key treats as equal have one normal form as key
+    values.
+    """
     return column.type.kind in _OF_ONE_SPELLING and column.deterministic
 
 
@@ -254,7 +279,7 @@ TEXT_SETTINGS: Final = _FLOATS | {
     "bytea_output": "hex",
     "lc_monetary": "C",
 }
-"""What a session can change in the text of values, and what it is pinned to."""
+"""The settings of a session that change the text of values, with their pinned values."""
 
 # Types of Kind.OTHER whose text no setting changes; the first word of format_type.
 _FIXED_TEXT: Final = frozenset(
@@ -266,9 +291,10 @@ _FLOAT_TEXT: Final = frozenset({"point", "line", "lseg", "box", "path", "polygon
 
 
 def session_settings(columns: Iterable[Column], fixed_text: Iterable[str] = ()) -> dict[str, str]:
-    """The settings to be pinned so that the text of these columns is one whatever the session (spec/triggers.md 6).
+    """Return the settings to pin so that the text of these columns is the same in every session
+    (spec/triggers.md 6).
 
-    ``fixed_text``: format_type of further types whose text no setting changes, such as enums.
+    ``fixed_text`` is format_type of further types whose text no setting changes, such as enums.
     """
     settings: dict[str, str] = {}
     known = _FIXED_TEXT | frozenset(fixed_text)
@@ -282,7 +308,7 @@ def session_settings(columns: Iterable[Column], fixed_text: Iterable[str] = ()) 
         elif sql == "money":
             settings["lc_monetary"] = TEXT_SETTINGS["lc_monetary"]
         elif sql.startswith(("time ", "time(")):
-            continue  # with time zone, which is a value of Kind.OTHER
+            continue  # with time zone, a type of Kind.OTHER
         elif column.type.kind is Kind.OTHER and (sql.endswith("[]") or not {sql, first_word} & known):
             settings |= TEXT_SETTINGS
     return dict(sorted(settings.items()))

@@ -1,8 +1,8 @@
 """Triggers on PostgreSQL: planned, applied and dropped (spec/triggers.md 7.1, 9, 10).
 
-``compile`` makes their SQL, ``installed`` reads what is there. The hash of what was compiled stands in the comments, so
-that a changed declaration shows; what somebody changed by hand shows by comparing what is installed, piece by piece,
-with what was compiled.
+``compile`` makes their SQL, ``installed`` reads the installed ones. The comments contain the hash
+of the compiled text, so that a changed declaration shows. A comparison of each installed piece with
+the compiled one shows changes made by hand.
 """
 
 from __future__ import annotations
@@ -79,11 +79,12 @@ from eventlog.sql.triggers.declared import ClassTriggers, TableTriggers
 
 _NOT_AVAILABLE: Final = "55P03"
 _NAMED: Final = 5
-"""New partitions that a reason names; the rest is counted."""
+"""The number of new partitions that a reason names; it counts the rest."""
 
 
 class PostgresTriggers(Triggers):
-    """A function for the triggers of each table; the hash of what was compiled stands in their comments.
+    """PostgreSQL's triggers. The triggers of each table call a function of their own, and their
+    comments contain the hash of the compiled text.
 
     The tables of a plan are locked against writes until it is committed.
     """
@@ -124,13 +125,14 @@ class PostgresTriggers(Triggers):
         return TriggerPlan((*_drop_all(installed, staying=(), reason=ALL_GO), *quoting))
 
     def installed(self, conn: Connection, log: LogTable) -> list[InstalledTrigger]:
-        # The comment is the one that ``marker_of`` writes: its end tells which log it is.
+        # ``marker_of`` writes the comment: its end names the log.
         suffix = f" log {qualified(log.schema, log.name)}"
         return [InstalledTrigger(*row) for row in conn.execute(sql("show"), {"suffix": suffix})]
 
     def digests(self, conn: Connection, log: LogTable) -> dict[str, str]:
         installed = read_installed(conn, self.find_log(conn, log))
-        # Not partitions, nor tables that were: they have triggers of TRUNCATE alone, which are no part of a hash.
+        # Partitions and former partitions are left out: they have only triggers of TRUNCATE, which
+        # are outside the hash.
         return {
             ".".join(table): digest_of_markers(row.marker for row in installed.functions_on(table) if row.marker)
             for table, rows in sorted(installed.ours.items())
@@ -175,12 +177,14 @@ class PostgresTriggers(Triggers):
 
 
 def _lock_tables(conn: Connection, plan: TriggerPlan, lock_timeout: float) -> bool:
-    """Take the locks of all tables of a plan; none is waited for long while another one is held (spec/triggers.md 9.2).
+    """Take the locks of all tables of a plan, and return True if ``lock_timeout`` has another value
+    now.
 
-    Who writes two tables in another order than ours would else wait for us as we for him, and the server would end his
-    statement. So the first table is waited for while none is held, and the others for a moment that is shorter than
-    that after which a session looks for such a circle; then all are given back, and the one that was not to be had
-    comes first. Return whether ``lock_timeout`` has another value now.
+    While one lock is held, no other is waited for long (spec/triggers.md 9.2). A session that
+    writes two tables in another order would else wait for this one and this one for it, and the
+    server would end its statement. So the first table is waited for while no lock is held, and the
+    others for a time shorter than the delay after which a session looks for such a circle. Then all
+    locks are released, and the one that was not available comes first.
     """
     locks = []
     names = [action.table for action in plan.changes]
@@ -214,7 +218,9 @@ def _lock_tables(conn: Connection, plan: TriggerPlan, lock_timeout: float) -> bo
 
 
 def _refuse_what_cannot_run(facts: Facts, declared: Sequence[TableTriggers]) -> None:
-    """A trigger that fails fails the application's statement, so what it needs is asked for before."""
+    """Refuse triggers that would fail, since a trigger that fails fails the application's
+    statement.
+    """
     log, reasons = facts.log, []
     if not facts.log_is_writable:
         name = qualified(log.schema, log.name)
@@ -245,15 +251,16 @@ def _refuse_what_cannot_run(facts: Facts, declared: Sequence[TableTriggers]) -> 
 def _compare_table(
     compiled: Sequence[CompiledFunction], installed: InstalledFunctions, every: Iterable[CompiledFunction]
 ) -> Action:
-    """What is to be done for one table, given all that is declared for it, and for ``every`` table.
+    """Return the action for one table, given all that is declared for it, and for ``every`` table.
 
-    A function whose name another table needs is that table's from now on: it is what one that was renamed still calls.
+    A function whose name another table needs belongs to that table from now on: a renamed table
+    still calls it.
     """
     place = compiled[0].place
     name = ".".join(place)
     old = installed.on(place)
     functions = installed.functions_on(place)
-    # Those of partitions that this role may not touch are left as they are.
+    # The triggers of partitions that this role may not change are left as they are.
     partitions = [trigger.table for one in compiled for trigger in one.partitions.values() if trigger is not None]
     of_partitions = [row for partition in partitions for row in installed.on(partition)]
     if not old and not {row.name for row in functions} & {one.name for one in compiled}:
@@ -274,7 +281,9 @@ def _compare_table(
 def _gaps_of_new(
     compiled: Sequence[CompiledFunction], installed: InstalledFunctions, every: Iterable[CompiledFunction]
 ) -> Iterator[Gap]:
-    """What was not logged of a table that has no triggers, given all that is declared for it, and for every table."""
+    """Yield the gaps of a table without triggers, given all that is declared for it, and for every
+    table.
+    """
     known = {(row.schema, row.name) for row in installed.functions.values()}
     captured = {one.declared.class_name for one in every if installed.on(one.place)}
     for one in compiled:
@@ -289,10 +298,12 @@ def _gaps_of_new(
 def _gaps(
     compiled: Sequence[CompiledFunction], old: Sequence[Row[Any]], functions: Sequence[Row[Any]]
 ) -> Iterator[Gap]:
-    """What was not logged of a table that has triggers: columns that they do not know, triggers that do not fire."""
+    """Yield the gaps of a table with triggers: columns that the triggers do not know, operations
+    for which none fires.
+    """
     present = {row.name: row for row in functions}
     pairs = [(one, present.pop(one.name, None)) for one in compiled if not one.is_replicated]
-    # The functions of a table that was renamed have the names of the table that it was.
+    # The functions of a renamed table have the names of the former table.
     left = iter(present.values())
     for one, named in pairs:
         function = named or next(left, None)
@@ -314,7 +325,7 @@ def _gaps(
 def _compare_partitions(
     table: str, compiled: Sequence[CompiledFunction], oids: Mapping[str, int], old: Iterable[Row[Any]]
 ) -> Action:
-    """What is to be done for the partitions of a table whose own triggers are as declared."""
+    """Return the action for the partitions of a table whose own triggers are as declared."""
     unmatched = {(row.schema, row.table_name, row.name): row for row in old}
     new: dict[str, None] = {}
     reasons: list[str] = []
@@ -409,7 +420,9 @@ def _is_as_compiled(compiled: CompiledFunction, trigger: FunctionTrigger, row: R
 
 
 def _condition(definition: str | None) -> str | None:
-    """The WHEN of a trigger as we write it, or as the server shows it."""
+    """Return the WHEN of a trigger in the form that eventlog writes, also from the form that the
+    server shows.
+    """
     if definition is None:
         return None
     shown = re.search(r" WHEN \((.*)\) EXECUTE FUNCTION ", definition, re.DOTALL)
@@ -423,14 +436,16 @@ def _drop_triggers(rows: Iterable[Row[Any]]) -> list[str]:
 
 
 def _drop_functions(rows: Iterable[Row[Any]], installed: InstalledFunctions) -> list[str]:
-    """The statements that drop functions, each with the one that told it whether its table was as before."""
+    """Return the statements that drop functions, each with the function that checks its table."""
     helpers = installed.helpers
     found = [one for row in rows for one in (row, helpers.get((row.schema, fits_name(row.name)))) if one is not None]
     return [f"DROP FUNCTION {qualified(row.schema, row.name)}({row.arguments})" for row in found]
 
 
 def _drop_all(installed: InstalledFunctions, *, staying: Sequence[CompiledFunction], reason: str) -> list[Action]:
-    """What takes our triggers and functions away, but for those of the tables of ``staying`` and its functions."""
+    """Return the actions that drop eventlog's triggers and functions, except for the tables and
+    functions of ``staying``.
+    """
     actions = []
     tables = {place for one in staying for place in (one.place, *one.partitions)}
     functions_staying = {one.function for one in staying}
@@ -455,7 +470,9 @@ def _drop_all(installed: InstalledFunctions, *, staying: Sequence[CompiledFuncti
 
 
 def _with_partitions(installed: InstalledFunctions, tables: Iterable[TableName]) -> dict[TableName, list[Row[Any]]]:
-    """Our triggers on these tables, by table; those of partitions with the table whose function they call."""
+    """Return eventlog's triggers on these tables, by table. Triggers of partitions are with the
+    table whose function they call.
+    """
     rows = [row for table in sorted(tables) for row in installed.on(table)]
     roots = {row.function: (row.schema, row.table_name) for row in reversed(rows) if not row.is_partition}
     by_root: dict[TableName, list[Row[Any]]] = {}
@@ -466,9 +483,10 @@ def _with_partitions(installed: InstalledFunctions, tables: Iterable[TableName])
 
 
 def _compare_quoting(log: LogTable, installed: InstalledFunctions, *, is_needed: bool, is_there: bool) -> list[Action]:
-    """What is to be done for the key quoting function of a log that somebody else made.
+    """Return the actions for the key quoting function of a log of another maker.
 
-    In a log of ours it belongs to the log (`eventlog db upgrade`), and nothing is done here.
+    In a log of eventlog's own the function belongs to the log (`eventlog db upgrade`), and no
+    action is needed.
     """
     name = f"{log.schema}.{log.own_name(QUOTE_FUNCTION)}"
     row = installed.quoting
@@ -568,7 +586,7 @@ def _partitions(compiled: CompiledFunction, installed: InstalledFunctions) -> It
 
 
 def _not_captured(declared: Sequence[TableTriggers], facts: Facts) -> tuple[str, ...]:
-    """Sentences on what the declared triggers do not see."""
+    """Return sentences on the changes that the declared triggers do not capture."""
     if not declared:
         return ()
     places = {facts.place_of(triggers): triggers.table for triggers in declared}
