@@ -23,7 +23,7 @@ from sqlalchemy.exc import DBAPIError
 from eventlog.changes.format import Report
 from eventlog.config.load import Config, load
 from eventlog.config.publishing import refused_format
-from eventlog.errors import ConfigError, DatabaseAway, DatabaseError, FatalAnswer, ReceiverAway, number_of
+from eventlog.errors import ConfigError, ConsumerRuns, DatabaseAway, DatabaseError, FatalAnswer, ReceiverAway, number_of
 from eventlog.model import Document
 from eventlog.publisher import sinks
 from eventlog.publisher.catalog_watcher import CatalogDrifted, CatalogWatcher
@@ -90,7 +90,14 @@ def publish(
             finally:
                 reports.warn_of_loopback(context, at_end=True)
 
-    keep_connected(life, stop, (DatabaseAway,), *retry, observer)
+    def life_or_standby(connected: Callable[[], bool]) -> None:
+        try:
+            life(connected)
+        except ConsumerRuns:
+            progress()  # a standby that sees the other process at work is well
+            raise
+
+    keep_connected(life_or_standby, stop, (DatabaseAway,), *retry, observer)
 
 
 def publish_once(context: Context, sink: Sink, stop: Stop | None = None, observer: Observer = SILENT) -> None:

@@ -892,16 +892,19 @@ def test_a_database_that_does_not_tell_open_writers_has_no_consumers(name: str) 
         consumers.check_possible(cast("Any", None), load_dialect(name), LogTable(None, "eventlog", LogRow._fields))
 
 
-def test_a_daemon_waits_as_the_standby_of_its_consumer(log: sa.Engine) -> None:
+def test_a_daemon_waits_as_the_standby_of_its_consumer_and_is_well(log: sa.Engine) -> None:
     write(log, 1)
     stop, sink = StopRequest(), Collecting()
+    signs: list[None] = []
     config = consumer(log, polling_interval=1)
     with opened(config):
         thread = threading.Thread(
-            target=daemon.publish, args=(lambda: opened(config), lambda: sink, stop), kwargs={"retry": (0.1, 0.2)}
+            target=daemon.publish,
+            args=(lambda: opened(config), lambda: sink, stop, lambda: signs.append(None)),
+            kwargs={"retry": (0.1, 0.2)},
         )
         thread.start()
-        time.sleep(1)
+        wait_until(lambda: len(signs) > 2, "the standby touches its health file")
         assert sink.documents == []
     try:
         wait_until(lambda: sink.event_ids == ["1"], "the standby takes over")
