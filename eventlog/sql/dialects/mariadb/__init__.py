@@ -1,7 +1,8 @@
-"""MariaDB, 10.11 and later, by PyMySQL: what it can do, and its log.
+"""MariaDB, 10.11 and later, through PyMySQL: its capabilities and its log.
 
-record_ids are AUTO_INCREMENT, drawn by each row when it is logged and kept over a restart; flights are numbered by a
-sequence, whose comment is what tells this log from all others (spec/triggers.md 7.4, spec/event-log.md 10).
+record_ids are AUTO_INCREMENT: each row draws one when it is logged, and a restart keeps the
+counter. A sequence numbers flights; its comment distinguishes this log from all others
+(spec/triggers.md 7.4, spec/event-log.md 10).
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ from eventlog.sql.statements import fetch, statements
 from eventlog.sql.windows import Ranges, Selection
 
 _RANGES: Final = 500
-"""Ranges of record_ids of one statement."""
+"""The number of ranges of record_ids in one statement."""
 _KEYS: Final = 500
-"""Rows of one INSERT of a resync."""
+"""The number of rows in one INSERT of a resync."""
 
 
 def _bound_by_name(statement: str) -> str:
@@ -42,7 +43,7 @@ def _text(length: int) -> sa.types.TypeEngine[str]:
 
 
 class MariaDB(MariaDBSessions, MariaDBObjects):
-    """MariaDB by PyMySQL."""
+    """MariaDB, through PyMySQL."""
 
     name = "mariadb"
     capabilities = frozenset(
@@ -82,7 +83,7 @@ class MariaDB(MariaDBSessions, MariaDBObjects):
         **{name: _bound_by_name(statement) for name, statement in LOG_SQL.items()},
         **statements(__package__, "log.sql"),
     }
-    # The server's own zone, not the session's, which is UTC.
+    # The server's own zone, not the session's zone, which is UTC.
     local_now = "CONVERT_TZ(UTC_TIMESTAMP(6), '+00:00', @@GLOBAL.time_zone)"
     utc_now = text.UTC_NOW
     quote = staticmethod(text.quote_identifier)
@@ -109,9 +110,10 @@ class MariaDB(MariaDBSessions, MariaDBObjects):
         return {"time": column, "new_time": text.UTC_NOW}
 
     def due_time(self, event_time: str) -> str:
-        return event_time.removesuffix("Z")  # of a log whose event_time has a zone: it is compared in UTC
+        return event_time.removesuffix("Z")  # an event_time with a zone is compared in UTC
 
-    # Ranges of record_ids, of which there may be thousands, in the text of few statements: there are no array binds.
+    # The text of a few statements contains the ranges of record_ids, of which there may be
+    # thousands, since MariaDB has no array binds.
 
     def read_rows(self, conn: Connection, log: LogTable, ranges: Ranges) -> list[LogRow]:
         rows: list[LogRow] = []
@@ -162,12 +164,12 @@ class MariaDB(MariaDBSessions, MariaDBObjects):
         return (f"{code} BETWEEN 65 AND 90 OR {code} BETWEEN 97 AND 122", "event_type BETWEEN 1 AND 8")
 
     def create_queue_index(self, log: LogTable) -> str:
-        # No index holds some of the rows: the letter stands first, so that those of N stand together.
+        # MariaDB has no partial indexes: the letter comes first, so that the rows N are together.
         index, table = self.quote(log.own_name("idx_{}_1")), self.quote(log.name)
         return f"CREATE INDEX {index} ON {table} ({self.quote('status')}, {self.quote('record_id')})"
 
     def after_companions(self, log: LogTable) -> list[str]:
-        # The comment is drawn by the server, so that a script gives each log one of its own.
+        # The server draws the comment, so that a script gives each log its own.
         create = f"CREATE SEQUENCE IF NOT EXISTS {self.quote(log.flight_sequence)} COMMENT = "
         return [f"EXECUTE IMMEDIATE CONCAT({text.literal(create)}, QUOTE(UUID()))"]
 
@@ -177,19 +179,21 @@ class MariaDB(MariaDBSessions, MariaDBObjects):
     def next_flight(self, conn: Connection, log: LogTable) -> int:
         return int(fetch(conn, f"SELECT NEXTVAL({text.bindable(self.quote(log.flight_sequence))})", {})[0][0])
 
-    # Every statement of DDL is committed by itself: a migration that broke off is run again from its beginning.
+    # The server commits every DDL statement by itself: a migration that broke off is run again from
+    # its beginning.
 
     def guarded(self, statement: str) -> str:
         made = re.sub(r"\A(\s*CREATE (?:TABLE|INDEX|UNIQUE INDEX)) (?!IF NOT EXISTS)", r"\1 IF NOT EXISTS ", statement)
         return re.sub(r"\A(\s*DROP (?:TABLE|INDEX)) (?!IF EXISTS)", r"\1 IF EXISTS ", made)
 
     def half_made(self, conn: Connection, log: LogTable) -> bool:
-        # One of ours that nobody has written to since.
+        # A table of eventlog's columns that nobody has written to since.
         columns = {column["name"] for column in sa.inspect(conn).get_columns(log.name)}
         return columns == set(LogRow._fields)
 
-    # The log in parts, each read by a session of its own (spec/event-log.md 8.6). Nobody can see what another session
-    # sees: the session that begins the job tells the others which rows N there were.
+    # The log in parts, each read by its own session (spec/event-log.md 8.6). No session can adopt
+    # the snapshot of another one, so the session that begins the job passes on the rows N that it
+    # has seen.
 
     shares_snapshots = False
 
@@ -198,11 +202,11 @@ class MariaDB(MariaDBSessions, MariaDBObjects):
         return str(fetch(conn, "SELECT CONCAT('mariadb-', UTC_TIMESTAMP(6))", {})[0][0])
 
     def join_snapshot(self, conn: Connection, snapshot: str) -> None:
-        begin_snapshot(conn)  # which is no moment before that of the snapshot
+        begin_snapshot(conn)  # its moment is not before the snapshot's
 
 
 def _conditions(log: LogTable, ranges: Ranges) -> list[str]:
-    """Return SQL that holds for the rows of these record_ids, in pieces."""
+    """Return SQL conditions for the rows of these record_ids, each for a part of the ranges."""
     record_id = text.bindable(text.quote_identifier(log.column("record_id")))
     single = [f"{record_id} BETWEEN {first:d} AND {last:d}" for first, last in ranges]
     return [" OR ".join(single[start : start + _RANGES]) for start in range(0, len(single), _RANGES)]

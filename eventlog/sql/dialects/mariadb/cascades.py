@@ -1,8 +1,9 @@
-"""What a row takes along by foreign keys: the server deletes and changes the rows of other tables by itself, and fires
-none of their triggers (spec/triggers.md 7.4). The triggers of the table that the statement names log it for them.
+"""The rows that change by foreign keys: the server deletes and changes rows of other tables by
+itself, and fires none of their triggers (spec/triggers.md 7.4). The triggers of the table in the
+statement log these changes.
 
-A *way* leads from a watched table to one whose rows take its rows along, foreign key by foreign key. It is followed
-upwards as far as the rules of the keys hand a DELETE, or another key, on.
+A *way* leads from a watched table, foreign key by foreign key, to a table whose rows take its rows
+along. It is followed upwards as far as the rules of the keys pass on a DELETE or a new key.
 """
 
 from __future__ import annotations
@@ -26,14 +27,15 @@ from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableTr
 _SQL: Final = statements(__package__, "reflect.sql")
 _ACTS: Final = ("CASCADE", "SET NULL", "SET DEFAULT")
 FACT: Final = "cascades"
-"""The name that these foreign keys have among what compiling needs to know."""
+"""The name of these foreign keys among the facts for compiling."""
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A foreign key by which rows of ``child`` go or change with those of ``parent``.
+    """A foreign key by which rows of ``child`` are deleted or changed with rows of ``parent``.
 
-    ``columns``: of the child, and what each refers to. ``parent`` is ``database.table`` where it stands in another one.
+    ``columns`` are pairs of the child's column and the column that it refers to. ``parent`` is
+    ``database.table`` if it is in another database.
     """
 
     child: str
@@ -48,7 +50,9 @@ Way = tuple[Link, ...]
 
 
 def read_links(conn: Connection) -> tuple[Link, ...]:
-    """Return the foreign keys of the session's database by which the server writes rows of their table itself."""
+    """Return the foreign keys of the session's database that let the server write rows of their
+    table by itself.
+    """
     rows = fetch(conn, _SQL["cascades"], {})
     links = []
     for (child, _), of_key in groupby(rows, lambda row: (row[0], row[1])):
@@ -60,7 +64,7 @@ def read_links(conn: Connection) -> tuple[Link, ...]:
 
 
 def as_fact(links: Iterable[Link]) -> list[dict[str, Any]]:
-    """Return foreign keys as literals."""
+    """Return foreign keys as literals, for ``from_fact``."""
     return [
         {
             "child": link.child,
@@ -74,7 +78,7 @@ def as_fact(links: Iterable[Link]) -> list[dict[str, Any]]:
 
 
 def from_fact(value: Iterable[Mapping[str, Any]]) -> tuple[Link, ...]:
-    """Return the foreign keys of ``as_fact``."""
+    """Return the foreign keys from the literals of ``as_fact``."""
     return tuple(
         Link(one["child"], one["parent"], tuple((a, b) for a, b in one["columns"]), one["on_delete"], one["on_update"])
         for one in value
@@ -82,7 +86,9 @@ def from_fact(value: Iterable[Mapping[str, Any]]) -> tuple[Link, ...]:
 
 
 def leading_to(links: Sequence[Link], tables: Iterable[str]) -> tuple[Link, ...]:
-    """Return the foreign keys by which rows of these tables may be written, from table to table."""
+    """Return the foreign keys that may write rows of these tables, directly or through other
+    tables.
+    """
     wanted, found = set(tables), []
     while more := [link for link in links if link.child in wanted and link not in found]:
         found += more
@@ -95,11 +101,12 @@ def leading_to(links: Sequence[Link], tables: Iterable[str]) -> tuple[Link, ...]
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What becomes of rows of a watched table when a row of ``end`` is deleted, or gets another key.
+    """The effect on rows of a watched table when a row of ``end`` is deleted, or gets another key.
 
-    ``way``: from the watched table to ``end``, empty where that is the table itself. ``trees``: by the table, the
-    foreign keys to itself by which rows that go take others of the table along. ``changed``: the columns that change,
-    and the columns of the row at the end whose new values they get, None for NULL; empty where the rows go.
+    ``way`` leads from the watched table to ``end``; it is empty if ``end`` is the watched table.
+    ``trees`` has, by table, the foreign keys to the table itself by which deleted rows take other
+    rows of the table along. ``changed`` has the columns that change, each with the column of
+    ``end`` whose new value it gets, None for NULL; it is empty if the rows are deleted.
     """
 
     way: Way
@@ -117,7 +124,9 @@ class Effect:
 
 
 def effects_on(table: str, links: Sequence[Link]) -> Iterator[Effect]:
-    """Return what other tables do to the rows of one. Raises TriggerError for a way that leads back to itself."""
+    """Yield the effects of other tables on the rows of one table. Raises TriggerError for a way
+    that leads back to itself.
+    """
     if trees := _trees((), table, links):
         yield Effect((), table, "DELETE", trees=trees)
     for link in links:
@@ -127,7 +136,9 @@ def effects_on(table: str, links: Sequence[Link]) -> Iterator[Effect]:
 
 
 def _trees(way: Way, table: str, links: Sequence[Link]) -> dict[str, list[Link]]:
-    """Return the foreign keys from tables to themselves by which rows that are deleted on a way take others along."""
+    """Return the foreign keys from tables to themselves by which rows deleted on a way take other
+    rows along.
+    """
     deleted = {link.parent for link in way}
     if not way or way[0].on_delete == "CASCADE":
         deleted.add(table)
@@ -143,7 +154,7 @@ def _deleted(way: Way, links: Sequence[Link]) -> Iterator[Effect]:
     if last.on_delete not in _ACTS or (len(way) == 1 and first.child == first.parent and first.on_delete == "CASCADE"):
         return
     if last is not first and last.on_delete != "CASCADE":
-        return  # the row between stays
+        return  # the row between is kept
     changed = () if first.on_delete == "CASCADE" else tuple((column, None) for column, _ in first.columns)
     yield Effect(way, last.parent, "DELETE", changed, _trees(way, first.child, links))
     for link in _above(way, links, by_update=False):
@@ -165,7 +176,9 @@ def _changed(way: Way, links: Sequence[Link]) -> Iterator[Effect]:
 
 
 def _composed(way: Way) -> list[tuple[str, str]]:
-    """Return the columns of the watched table that are columns of the table at the end of a way, and these."""
+    """Return pairs of a column of the watched table and the column at the end of a way from which
+    it gets its value.
+    """
     pairs = list(way[0].columns)
     for link in way[1:]:
         further = dict(link.columns)
@@ -193,9 +206,11 @@ def _above(way: Way, links: Sequence[Link], *, by_update: bool) -> Iterator[Link
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class CascadeTriggers(ClassTriggers):
-    """What the triggers of a table log of the rows of a class that its own rows take along.
+    """The changes that the triggers of a table log for rows of a class that its own rows take
+    along.
 
-    ``table``: the one whose rows are written; ``of``: what is declared for the rows that follow.
+    ``table`` is the table in the statement; ``of`` is the declaration of the rows that change with
+    it.
     """
 
     of: TableTriggers
@@ -208,7 +223,9 @@ class CascadeTriggers(ClassTriggers):
 def cascades_of(
     declared: Sequence[TableTriggers], links: Sequence[Link]
 ) -> tuple[list[CascadeTriggers], dict[str, TriggerError]]:
-    """Return what triggers of other tables log beside what is declared, and by the class why they cannot."""
+    """Return the cascades that triggers of other tables log for the declared ones, and, by class,
+    the reason why they cannot.
+    """
     found: list[CascadeTriggers] = []
     refused: dict[str, TriggerError] = {}
     for one in declared:
@@ -241,17 +258,19 @@ def cascades_of(
 
 
 def _is_logged_by_owner(one: TableTriggers, effect: Effect) -> bool:
-    """Return whether the triggers of the owner say it all: its 4 takes the values along, its new key has them read."""
+    """Return True if the triggers of the owner cover the effect: their type 4 deletes the values,
+    and their new key has the values read back.
+    """
     if not isinstance(one, ChildTriggers) or not effect.way:
         return False
     first = effect.way[0]
     owned = {(own.name, owner.name) for own, owner in zip(one.owner_columns, one.key, strict=True)}
-    # Further up it is the owner's own row that the server writes, which its class is asked of.
+    # On a longer way the server writes the owner's own row, which the owner's class handles.
     return first.parent == one.owner.name and set(first.columns) == owned
 
 
 def _concerns(one: TableTriggers, effect: Effect) -> bool:
-    """Return whether a change is of a column that is logged, or of the key."""
+    """Return True if the effect changes a logged column or the key, or deletes the row."""
     if not effect.changed:
         return True
     names = {column for column, _ in effect.changed}
@@ -288,10 +307,10 @@ def _refuse(one: TableTriggers, effect: Effect) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """Rows that are looked for when a row is deleted or changed, and what is logged for each.
+    """Rows that a trigger looks for when a row is deleted or changed, and the log rows for each.
 
-    ``condition``: when they are looked for; ``select``: the statement, with the key as it is and as it will be;
-    ``rows``: type, which key (old or new), and the attribute of each row of the log.
+    ``condition`` says when it looks for them. ``select`` is the statement, with the old and the new
+    key. ``rows`` has the type, the key (old or new) and the attribute of each row of the log.
     """
 
     condition: str | None
@@ -300,7 +319,9 @@ class Followed:
 
 
 def followed(one: CascadeTriggers, operation: str) -> list[Followed]:
-    """Return what a trigger of an operation looks for: a row that several ways lead to is logged once."""
+    """Return the rows that a trigger of an operation looks for. A row at the end of several ways is
+    logged once.
+    """
     several = [effect for effect in one.effects if effect.operation == operation]
     found: dict[tuple[tuple[int, str, str | None], ...], list[Effect]] = {}
     for effect in several:
@@ -314,7 +335,9 @@ def _followed(
     several: Sequence[Effect],
     rows: tuple[tuple[int, str, str | None], ...],
 ) -> Followed:
-    """``alike``: those of ``several`` whose rows are logged in the same way."""
+    """Return the rows of the effects ``alike``, the effects among ``several`` that are logged in
+    the same way.
+    """
     conditions = [_condition(effect) for effect in alike]
     selects = []
     for effect in alike:
@@ -325,7 +348,7 @@ def _followed(
         selects.append(select)
     if len(selects) == 1:
         return Followed(conditions[0], selects[0], rows)
-    # A way whose columns have not changed leads to rows that do not change.
+    # A way whose columns have not changed leads to unchanged rows.
     parts = [
         f"SELECT u{place}.* FROM ({select}) AS u{place} WHERE {condition or '1 = 1'}"  # noqa: S608 - quoted names
         for place, (select, condition) in enumerate(zip(selects, conditions, strict=True))
@@ -335,16 +358,18 @@ def _followed(
 
 
 def _condition(effect: Effect) -> str | None:
-    """Return SQL of when an UPDATE takes rows along; None for a DELETE, which always does."""
+    """Return SQL of the condition on which an UPDATE takes rows along; None for a DELETE, which
+    always does.
+    """
     if effect.operation == "DELETE":
         return None
-    # By bytes, whatever the collation: a change of case is handed on too.
+    # By bytes, whatever the collation: a change of case is passed on, too.
     refs = [(f"OLD.{quote_identifier(end)}", f"NEW.{quote_identifier(end)}") for end in effect.end_columns]
     return " OR ".join(f"NOT (BINARY {old} <=> BINARY {new})" for old, new in refs)
 
 
 def _keys(one: TableTriggers, effect: Effect, several: Sequence[Effect]) -> tuple[str, str, str]:
-    """Return SQL of the key of a row, of that which it gets, and the join that the key needs."""
+    """Return SQL of a row's key, of its new key, and of the join that the key needs."""
     if isinstance(one, ChildTriggers):
         owned = " AND ".join(
             f"{field('o', key)} = {field('t0', own)}" for key, own in zip(one.key, one.owner_columns, strict=True)
@@ -358,7 +383,7 @@ def _keys(one: TableTriggers, effect: Effect, several: Sequence[Effect]) -> tupl
 
 
 def _new_value(column: str, effect: Effect, several: Sequence[Effect]) -> str:
-    """Return SQL of what a column of a row will hold: the row may get values by other ways too."""
+    """Return SQL of the new value of a row's column. The row may get values by other ways, too."""
     value = f"t0.{quote_identifier(column)}"
     for other in several:
         end = dict(other.changed).get(column)
@@ -369,7 +394,7 @@ def _new_value(column: str, effect: Effect, several: Sequence[Effect]) -> str:
 
 
 def _is_reached(effect: Effect) -> str:
-    """Return SQL: a way leads to the row ``t0``."""
+    """Return SQL of a condition: a way leads to the row ``t0``."""
     first, *further = effect.way
     if not further:
         return _refers(first, "t0", "OLD")
@@ -381,12 +406,14 @@ def _is_reached(effect: Effect) -> str:
 
 
 _LOCKED: Final = "LOCK IN SHARE MODE"
-"""Rows as they are now, whatever the snapshot of the application shows. FOR UPDATE would be a use of the table that the
-server refuses where the application's statement reads it too (1442)."""
+"""A lock that shows rows as they are now, whatever the application's snapshot shows. FOR UPDATE
+would be a use of the table that the server refuses if the application's statement also reads it
+(1442).
+"""
 
 
 def _flat(one: TableTriggers, effect: Effect, select: str, joined: str) -> str:
-    """Return SQL of the rows, joined with those between them and the end of the way."""
+    """Return SQL that selects the rows, joined with the tables between and the end of the way."""
     source = f"{quote_identifier(one.table.name)} AS t0"
     for place, link in enumerate(effect.way[:-1]):
         source += (
@@ -397,9 +424,11 @@ def _flat(one: TableTriggers, effect: Effect, select: str, joined: str) -> str:
 
 
 def _deep(one: TableTriggers, effect: Effect, select: str, joined: str) -> str:
-    """Return the same, where rows that go take others of their own table along: level by level from the end on.
+    """Return SQL that selects the rows if deleted rows take other rows of their own table along:
+    level by level, from the end of the way.
 
-    A level of the watched table, or of one between, holds the rows that go; that of the end the others that go.
+    A level of the watched table, or of a table between, holds the rows that are deleted; the level
+    of the end holds the other rows that are deleted.
     """
     own = one.owner_columns if isinstance(one, ChildTriggers) else one.key
     tables = [one.table.name, *(link.parent for link in effect.way)]
@@ -407,7 +436,7 @@ def _deep(one: TableTriggers, effect: Effect, select: str, joined: str) -> str:
     for place in range(len(tables) - 1, -1, -1):
         table, trees = tables[place], effect.trees.get(tables[place], ())
         if place == 0 and effect.changed:
-            trees = ()  # its rows stay
+            trees = ()  # the rows of this table are kept
         wanted = [column.name for column in own] if place == 0 else [ref for _, ref in effect.way[place - 1].columns]
         wanted += [ref for link in trees for _, ref in link.columns]
         columns = ", ".join(f"r.{quote_identifier(column)}" for column in dict.fromkeys(wanted))
@@ -429,7 +458,7 @@ def _deep(one: TableTriggers, effect: Effect, select: str, joined: str) -> str:
 
 
 def _refers(link: Link, child: str, parent: str) -> str:
-    """Return SQL: a row of the child refers to one of the parent."""
+    """Return SQL of a condition: a row of the child refers to a row of the parent."""
     return " AND ".join(
         f"{child}.{quote_identifier(own)} = {parent}.{quote_identifier(ref)}" for own, ref in link.columns
     )

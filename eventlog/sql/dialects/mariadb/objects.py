@@ -1,12 +1,16 @@
-"""The application's tables on MariaDB: the catalogue of a database, objects by their keys, keys behind a position.
+"""The application's tables on MariaDB: the catalogue of a database, objects by their keys, keys
+behind a position.
 
-The catalogue is read in three statements, whatever the number of tables (spec/xds.md 5, 6.2). Current rows
-(spec/event-log.md 7.2, spec/xds.md 4.3) are read by a statement for the class and one for each child table::
+The catalogue is read in three statements, whatever the number of tables (spec/xds.md 5, 6.2).
+Current rows (spec/event-log.md 7.2, spec/xds.md 4.3) are read by a statement for the class and one
+for each child table::
 
-    SELECT CAST(p.`id` ...), p.`photo`, c.`phoneno` FROM `usr` AS p JOIN `usr_phone` AS c ON c.`usr_id` = p.`id`
+    SELECT CAST(p.`id` ...), p.`photo`, c.`phoneno`
+    FROM `usr` AS p JOIN `usr_phone` AS c ON c.`usr_id` = p.`id`
     WHERE (p.`id`, p.`branch`) IN ((1, 'N'), (2, 'W'))
 
-The server finds the rows by its own collation, and what has another text than what was asked for is left out here.
+The server finds the rows by its own collation. Rows whose text differs from the key asked for are
+left out here.
 """
 
 from __future__ import annotations
@@ -35,7 +39,7 @@ T = TypeVar("T")
 
 _SQL: Final = statements(__package__, "reflect.sql")
 _KEYS: Final = 500
-"""Keys that one statement asks for."""
+"""The number of keys that one statement asks for."""
 
 
 def _chunks(keys: Sequence[T]) -> Iterator[Sequence[T]]:
@@ -45,10 +49,11 @@ def _chunks(keys: Sequence[T]) -> Iterator[Sequence[T]]:
 
 
 class MariaDBObjects(StepwiseDialect):
-    """The tables and views of the database that the URL names: the server's schemas are databases, and a class has
-    none (spec/xds.md 5.1).
+    """The tables and views of the database in the URL. The server's schemas are databases, and a
+    class has none (spec/xds.md 5.1).
 
-    A class is walked by its key's values; a view, whose rows may have one key, by the canonical text itself.
+    A class is walked by the values of its key. A view, in which several rows may have one key, is
+    walked by the canonical text.
     """
 
     # The catalogue
@@ -117,7 +122,7 @@ class MariaDBObjects(StepwiseDialect):
         refs = self.walk_key(walk)
         if walk.cls.is_view:
             return f"{_walked(walk, refs)} > CONVERT({self.bind('position')} USING utf8mb4) COLLATE utf8mb4_nopad_bin"
-        # Column by column, since a comparison of row values takes no index.
+        # Column by column, since a comparison of row values uses no index.
         pairs = [(ref, self.bind(f"k{i}")) for i, ref in enumerate(refs)]
         steps = [
             " AND ".join([*(f"{ref} = {bind}" for ref, bind in pairs[:i]), f"{pairs[i][0]} > {pairs[i][1]}"])
@@ -130,7 +135,7 @@ class MariaDBObjects(StepwiseDialect):
 
 
 def _walked(walk: Walk, refs: Sequence[str]) -> str:
-    """Return SQL of the canonical key of a row, in an order of its bytes."""
+    """Return SQL of the canonical key of a row, ordered by its bytes."""
     return f"CONVERT({key_text(walk.cls.key, refs)} USING utf8mb4) COLLATE utf8mb4_nopad_bin"
 
 
@@ -156,11 +161,15 @@ _KINDS: Final[Mapping[str, tuple[Kind, int, int]]] = {
     "timestamp": (Kind.TIMESTAMPTZ, 0, 0),
     "uuid": (Kind.UUID, 0, 0),
 }
-"""The kind of a type, with the bits of its signed and its unsigned form; 0 bits = no range of ours."""
+"""The kind of a type, with the bits of its signed and its unsigned form; 0 bits mean no range of
+its own.
+"""
 
 
 def column_type(word: str, declared: str) -> ColumnType:
-    """Return the column type of a type by its word and as it is declared, such as ``bigint(20) unsigned``."""
+    """Return the column type of a type from its word and its declaration, such as ``bigint(20)
+    unsigned``.
+    """
     word = word.lower()
     if word == "bit":
         return ColumnType(Kind.BOOLEAN if declared.lower() == "bit(1)" else Kind.BINARY, 0, declared)
@@ -176,7 +185,7 @@ _COMPARED_BY_BYTES: Final = ("_nopad_bin", "binary")
 
 def _table(name: str, columns: Sequence[Row[Any]], unique: Sequence[Row[Any]], foreign: Sequence[Row[Any]]) -> Table:
     present = tuple(
-        # A collation that fills up with blanks, or knows no case, takes different texts for equal.
+        # A collation that ignores trailing blanks or case treats different texts as equal.
         Column(row.name, column_type(row.word, row.type), row.coll is None or row.coll.endswith(_COMPARED_BY_BYTES))
         for row in columns
     )
@@ -189,7 +198,7 @@ def _table(name: str, columns: Sequence[Row[Any]], unique: Sequence[Row[Any]], f
         if not set(key) <= set(names):
             continue
         if index_name == "PRIMARY":
-            # Only a part of the values counts in the key of a prefix, so rows have no whole key.
+            # A prefix key covers only a part of the values, so rows have no whole key.
             primary = key if all(row.sub_part is None for row in rows) else ()
         if all(row.sub_part is None for row in rows):
             keys.append(key)
@@ -218,10 +227,13 @@ def _foreign_keys(rows: Iterable[Row[Any]], names: Collection[str]) -> Iterator[
 
 @lru_cache(maxsize=512)
 def values_statement(cls: ObjectClass, child: ChildTable | None, values: tuple[Column, ...], size: int) -> str:
-    """Return the statement that reads keys and values of the rows with ``size`` keys. Names are quoted, keys bound."""
+    """Return the statement that reads keys and values of the rows with ``size`` keys. Names are
+    quoted, keys bound.
+    """
     row, source = "p", f"{quote_identifier(cls.table.name)} AS p"
     if child is not None:
-        # By the collation of both sides, as the foreign key compares. The text of the key is its owner's.
+        # By the collation of both sides, as the foreign key compares. The text of the key is its
+        # owner's.
         owned = " AND ".join(
             f"p.{quote_identifier(key.name)} = c.{quote_identifier(owner)}"
             for key, owner in zip(cls.key, child.owner_columns, strict=True)
@@ -241,7 +253,7 @@ def _row(parts: Sequence[str]) -> str:
 
 def _selected(column: Column, ref: str, *, is_key: bool) -> str:
     if column.type.kind is Kind.BINARY:
-        return f"BINARY {ref}"  # bytes, whose base64 is made here
+        return f"BINARY {ref}"  # bytes, whose base64 is made in Python
     return key_value(column, ref) if is_key else value_text(column, ref)
 
 
@@ -275,7 +287,7 @@ def _double(text: str) -> float:
 
 
 def _single(text: str) -> float:
-    """Return the number that a FLOAT holds of it, as the server compares it: as a double."""
+    """Return the number that a FLOAT holds for a text, compared as a double, as the server does."""
     (number,) = struct.unpack("<f", struct.pack("<f", _double(text)))
     return float(number)
 

@@ -1,6 +1,8 @@
-"""A session on MariaDB: how it begins, how its rows are fetched, its lock on a log, its rights, what doctor asks.
+"""A session on MariaDB: how it begins, how its rows are fetched, its lock on a log, its rights, the
+answers for ``doctor``.
 
-One publisher a log: by GET_LOCK, whose locks are the session's, whatever is committed (spec/event-log.md 12).
+Each log has one publisher, by GET_LOCK, whose locks belong to the session, whatever is committed
+(spec/event-log.md 12).
 """
 
 from __future__ import annotations
@@ -21,9 +23,13 @@ from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import fetch, statements
 
 _SQL_MODE: Final = "STRICT_ALL_TABLES,ANSI_QUOTES,NO_ENGINE_SUBSTITUTION,ERROR_FOR_DIVISION_BY_ZERO"
-"""Names in double quotes, as the other databases take them; a value that does not fit is refused, never cut."""
+"""The SQL mode of sessions: names in double quotes, as in the other databases; a value that does
+not fit is refused, never cut.
+"""
 LEAST_VERSION: Final = (10, 11)
-"""The oldest release that is still maintained, and that the tests run on. It keeps AUTO_INCREMENT over a restart."""
+"""The oldest release that is still maintained, and that the tests run on. It keeps AUTO_INCREMENT
+over a restart.
+"""
 
 _ACCESS: Final = "check the user in the URL, and {secret}; a user is one of a host, such as 'eventlog'@'10.0.0.%'"
 _CONNECT_ADVICE: Final = {
@@ -50,15 +56,17 @@ _PASSING: Final = frozenset(
         *(1053, 1077, 1078, 1079, 1152, 1158, 1159, 1160, 1161, 1184),  # a shutdown, a connection that broke
         *(1290, 1836),  # a server that writes nothing now, as during a switchover
         *(1317, 1927, 1969, 3024),  # a statement or session that was ended, a statement that took too long
-        *(1020, 1412),  # what was to be read or written was changed meanwhile
+        *(1020, 1412),  # the rows to read or write were changed meanwhile
         *(1047, 1180),  # a node of a cluster that is not ready, or that lost against another one at the commit
         *(2002, 2003, 2005, 2006, 2013, 2014, 2027, 2055),  # the client's own: the server is gone
     }
 )
-"""The numbers of errors that pass."""
+"""The numbers of temporary errors."""
 _NO_RIGHT: Final = frozenset({1044, 1045, 1142, 1143, 1227, 1370})
 _OTHERWISE_REFUSED: Final = frozenset({1290, 1364, 1792})
-"""A column without a value, a transaction or a server that may write nothing: what is looked at beside the rights."""
+"""Errors that the server may raise beside missing rights: a column without a value, a transaction
+or a server that may write nothing.
+"""
 
 _TRIED: Final = {
     "SELECT": "EXPLAIN SELECT 1 FROM {table} WHERE 1 = 0",
@@ -69,7 +77,9 @@ _TRIED: Final = {
 
 
 class MariaDBSessions(Dialect):
-    """PyMySQL, READ COMMITTED whatever the server says, the lock by name, rights tried by EXPLAIN."""
+    """Sessions through PyMySQL: READ COMMITTED whatever the server's default, the lock by name,
+    rights tried by EXPLAIN.
+    """
 
     driver = "mariadb+pymysql"
     package = "eventlog-publisher[mariadb]"
@@ -77,7 +87,7 @@ class MariaDBSessions(Dialect):
     refused_by: ClassVar = _REFUSED_BY
     session = (
         "SET NAMES utf8mb4 COLLATE utf8mb4_bin",
-        # A publisher that stays in a snapshot would never see a new row.
+        # A publisher that keeps a snapshot would never see a new row.
         "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
         "SET SESSION time_zone = '+00:00', sql_select_limit = DEFAULT, sql_safe_updates = OFF, sql_auto_is_null = OFF,"
         " autocommit = OFF, wait_timeout = 86400, net_write_timeout = 600, default_storage_engine = InnoDB",
@@ -88,7 +98,7 @@ class MariaDBSessions(Dialect):
             "connect_timeout": timeout,
             "charset": "utf8mb4",
             "program_name": "eventlog",
-            # Before SQLAlchemy asks how names are quoted.
+            # This must come before SQLAlchemy asks how names are quoted.
             "sql_mode": _SQL_MODE,
         }
 
@@ -113,7 +123,7 @@ class MariaDBSessions(Dialect):
         ((is_read_only, is_tx_read_only),) = fetch(conn, "SELECT @@GLOBAL.read_only, @@SESSION.tx_read_only", {})
         if is_tx_read_only:
             return "tx_read_only is on for its sessions"
-        # A user with READ_ONLY ADMIN writes all the same.
+        # A user with READ_ONLY ADMIN can write nevertheless.
         if is_read_only and not re.search(r"READ_ONLY ADMIN|ALL PRIVILEGES ON \*\.\*", "\n".join(grants_of(conn))):
             return "the server is read_only, as a replica is"
         return None
@@ -125,7 +135,8 @@ class MariaDBSessions(Dialect):
         return str(fetch(conn, "SELECT CONNECTION_ID()", {})[0][0])
 
     def identity(self, conn: Connection, log: LogTable) -> str:
-        # The comment of the sequence of flights, drawn when it was made: a replica that takes over has the same.
+        # The comment of the sequence of flights, drawn when it was created: a replica that takes
+        # over has the same one.
         statement = (
             "SELECT DATABASE(), table_comment FROM information_schema.tables"
             " WHERE table_schema = DATABASE() AND BINARY table_name = BINARY %(name)s"
@@ -134,7 +145,8 @@ class MariaDBSessions(Dialect):
         return "/".join(["mariadb", *(str(part) for row in rows for part in row), log.name])
 
     def server_parts(self, conn: Connection, log: LogTable) -> dict[str, str]:
-        # Servers that replicate one another have numbers of their own. The nodes of a cluster have the same rows.
+        # Servers that replicate one another have their own numbers. The nodes of a cluster have the
+        # same rows.
         database = {"database": self.identity(conn, log)}
         cluster = fetch(
             conn,
@@ -149,7 +161,7 @@ class MariaDBSessions(Dialect):
     # One publisher a log
 
     def try_lock(self, conn: Connection, log: LogTable) -> bool:
-        # One that is held already would have to be given back twice.
+        # A lock that is taken twice would have to be released twice.
         return self.holds_lock(conn, log) or bool(_ask_lock(conn, log, "GET_LOCK({name}, 0)"))
 
     def holds_lock(self, conn: Connection, log: LogTable) -> bool:
@@ -168,22 +180,27 @@ class MariaDBSessions(Dialect):
         return missing + self.lacking(conn, log, log.flight_sequence, ("SELECT", "INSERT"), "next_not_cached_value")
 
     def lacking(self, conn: Connection, log: LogTable, table: str, rights: Sequence[str], column: str) -> list[str]:
-        # EXPLAIN asks for the rights of its statement and runs nothing: rights come by roles too.
+        # EXPLAIN checks the rights of its statement and runs nothing; it also finds rights that
+        # come by roles.
         names = {"table": quote_identifier(table), "column": quote_identifier(column)}
-        if table == log.flight_sequence:  # which no statement asks for that changes nothing
+        if table == log.flight_sequence:  # a right that no harmless statement needs
             granted = rights_on(conn, table)[table]
             return [f"{right} on sequence {table}" for right in rights if right not in granted]
         return [f"{right} on table {table}" for right in rights if not may_run(conn, _TRIED[right].format(**names))]
 
 
 def begin_snapshot(conn: Connection) -> None:
-    """Begin a transaction that sees this moment, whatever is committed until it ends, and changes nothing."""
+    """Begin a transaction that sees this moment, whatever is committed until it ends, and changes
+    nothing.
+    """
     conn.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
     conn.exec_driver_sql("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
 
 
 def refuse_server(version: str) -> None:
-    """Raise ConfigError for a server that is no MariaDB, or one that is too old. ``version``: as it says itself."""
+    """Raise ConfigError for a server that is not MariaDB, or is too old. ``version`` is the
+    server's own text.
+    """
     if "mariadb" not in version.lower():
         raise ConfigError(
             f"the server is MySQL {version}, which is not supported: the suite has not run on it, and its triggers, "
@@ -195,7 +212,7 @@ def refuse_server(version: str) -> None:
 
 
 def _code_of(error: BaseException) -> int:
-    """Return the number of an error of the driver, 0 if it has none."""
+    """Return the number of a driver's error, 0 if it has none."""
     code = error.args[0] if error.args else 0
     return code if isinstance(code, int) else 0
 
@@ -206,7 +223,7 @@ def error_code(error: DBAPIError) -> int:
 
 
 def may_run(conn: Connection, statement: str) -> bool:
-    """Return whether this session has the rights for a statement that changes nothing."""
+    """Return True if this session has the rights for a statement that changes nothing."""
     try:
         conn.exec_driver_sql(statement, execution_options={"no_parameters": True}).close()
     except DBAPIError as error:
@@ -217,7 +234,7 @@ def may_run(conn: Connection, statement: str) -> bool:
 
 
 def grants_of(conn: Connection) -> list[str]:
-    """Return what the user of a session was granted, also by the role that is set, as SQL."""
+    """Return the grants of a session's user as SQL, also the grants of its current role."""
     return [str(grant) for (grant,) in fetch(conn, "SHOW GRANTS", {})]
 
 
@@ -232,7 +249,7 @@ _OF_TABLES: Final = frozenset({"SELECT", "INSERT", "UPDATE", "DELETE", "TRIGGER"
 def rights_on(conn: Connection, *tables: str) -> Mapping[str, set[str]]:
     """Return the rights that the user of a session has on whole tables of its database, by table.
 
-    Of a name that no table has, those on all tables of the database.
+    For a name without a table these are the rights on all tables of the database.
     """
     database = str(fetch(conn, "SELECT DATABASE()", {})[0][0])
     found: dict[str, set[str]] = {table: set() for table in tables}
@@ -240,7 +257,7 @@ def rights_on(conn: Connection, *tables: str) -> Mapping[str, set[str]]:
         match = _GRANT.match(grant)
         if match is None or not _means(match["schema"], database):
             continue
-        # Rights on some columns are none on the table.
+        # Rights on some columns do not count as rights on the table.
         rights = set(re.sub(r"\w+ \([^)]*\)", "", match["rights"]).replace(", ", ",").split(","))
         if "ALL PRIVILEGES" in rights:
             rights |= _OF_TABLES
@@ -255,7 +272,9 @@ def _unquoted(name: str) -> str:
 
 
 def _means(written: str, database: str) -> bool:
-    """Return whether the name of a database in a grant means this one; _ and % in it are a pattern, unless escaped."""
+    """Return True if the name of a database in a grant means this one. _ and % in it are a pattern,
+    unless escaped.
+    """
     if written == "*":
         return True
     parts = re.findall(r"\\.|.", _unquoted(written), re.DOTALL)
@@ -277,7 +296,9 @@ _SQL: Final = statements(__package__, "doctor.sql")
 
 
 def _numberings(conn: Connection, log: LogTable) -> Iterator[Numbering]:
-    """Whether record_ids rise in the order of the requests: not if servers share the numbers out between them."""
+    """Yield the numbering of record_ids. They do not rise in the order of the requests if servers
+    divide the numbers between them.
+    """
     ((increment, offset),) = fetch(conn, "SELECT @@GLOBAL.auto_increment_increment, @@GLOBAL.auto_increment_offset", {})
     name = f"{quote_identifier(log.name)} (AUTO_INCREMENT)"
     disorder = None
@@ -293,7 +314,7 @@ def _indexes(conn: Connection, log: LogTable) -> Answer:
 
 
 def has_log(conn: Connection, log: str) -> bool:
-    """Return whether a log is there that the text of a trigger names."""
+    """Return True if the log that the text of a trigger names exists."""
     return log in {in_text(quote_identifier(str(name))) for (name,) in fetch(conn, _SQL["tables"], {})}
 
 
@@ -309,7 +330,7 @@ def _unreadable(conn: Connection, tables: Sequence[str], columns: Sequence[str],
 
 
 def _rights_to_apply(conn: Connection, tables: Sequence[str], **_: Any) -> Iterator[tuple[str]]:
-    """Return what this session's user lacks to apply triggers to tables, in words."""
+    """Yield, in words, the rights that this session's user lacks to apply triggers to tables."""
     rights = rights_on(conn, *tables)
     for table in tables:
         if "TRIGGER" not in rights[table]:
@@ -317,7 +338,9 @@ def _rights_to_apply(conn: Connection, tables: Sequence[str], **_: Any) -> Itera
 
 
 def sees_triggers(conn: Connection, schema: str) -> bool:
-    """Return whether this session is shown the triggers of the database: the right TRIGGER on all of its tables."""
+    """Return True if this session sees the triggers of the database: it needs the right TRIGGER on
+    all of its tables.
+    """
     return "TRIGGER" in rights_on(conn, "")[""]
 
 

@@ -1,8 +1,10 @@
-"""Pieces of MariaDB SQL: names, literals, values as log text, change test, keys (spec/triggers.md 4, 5, 6).
+"""Pieces of MariaDB SQL: names, literals, values as log text, change test, keys (spec/triggers.md
+4, 5, 6).
 
-Nothing here depends on ``sql_mode``: names stand in backticks, texts are put together by CONCAT, no literal holds a
-backslash or is empty. Nothing depends on the character set of the session that makes a trigger: every text is made in
-utf8mb4. And nothing holds a percent sign but names, which the driver's parameters would take for their own.
+The SQL is independent of ``sql_mode``: names are in backticks, texts are joined by CONCAT, and no
+literal contains a backslash or is empty. It is independent of the character set of the session that
+creates a trigger: every text is made in utf8mb4. Only names contain percent signs, which the driver
+would take for parameters.
 """
 
 from __future__ import annotations
@@ -17,35 +19,38 @@ from eventlog.core.values import Kind
 from eventlog.sql.statements import key_parts
 
 MAX_IDENTIFIER: Final = 64
-"""Characters for the server; our own names have no more bytes."""
+"""The longest identifier: characters for the server; eventlog's own names have no more bytes."""
 
 _PLAIN: Final = re.compile(r"[\w .,:;=+/@*()-]+", re.ASCII)
 UTC_NOW: Final = "UTC_TIMESTAMP(6)"
 USER: Final = "SUBSTRING_INDEX(USER(), '@', 1)"
-"""Who opened the session, without the host (spec/event-log.md 8.3)."""
+"""SQL of the user who opened the session, without the host (spec/event-log.md 8.3)."""
 
 
 def quote_identifier(name: str) -> str:
-    """Return a name in backticks, which every sql_mode takes for a name."""
+    """Return a name in backticks, which every sql_mode reads as a name."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def literal(text: str) -> str:
     """Return a text as an SQL literal of utf8mb4 that means the same in every sql_mode.
 
-    What is more than plain letters stands in hexadecimal digits: a backslash may be one or not, a quote is written anew
-    in the body that the server keeps of a trigger, and EMPTY_STRING_IS_NULL makes NULL of an empty literal.
+    A text with other characters than plain letters is written in hexadecimal digits. The mode
+    decides whether a backslash escapes, the server rewrites quotes in the body of a trigger, and
+    EMPTY_STRING_IS_NULL makes NULL of an empty literal.
     """
     return f"'{text}'" if _PLAIN.fullmatch(text) else f"_utf8mb4 X'{text.encode().hex()}'"
 
 
 def in_text(text: str) -> str:
-    """Return a text as it stands in a literal that is read again: what ends or changes one as %XX, as in a URL."""
+    """Return a text for a literal that is read again: characters that end or change a literal
+    become %XX, as in a URL.
+    """
     return quote(text, safe=' !#$&()*+,-./:;<=>?@[]^_`{|}~"')
 
 
 def bindable(sql: str) -> str:
-    """Return SQL text as it stands in a statement whose parameters are written %(name)s."""
+    """Return SQL text for a statement whose parameters are written %(name)s."""
     return sql.replace("%", "%%")
 
 
@@ -69,7 +74,7 @@ _GEOMETRIES: Final = frozenset(
     }
 )
 _LARGE: Final = frozenset({"text", "mediumtext", "longtext", "json", "blob", "mediumblob", "longblob"}) | _GEOMETRIES
-"""The types whose values may be larger than a packet takes once they are text."""
+"""The types whose values may exceed a packet as text."""
 
 
 def data_type(column: Column) -> str:
@@ -78,7 +83,7 @@ def data_type(column: Column) -> str:
 
 
 def is_large(column: Column) -> bool:
-    """Return whether values may be too large to be logged, which a trigger then asks row by row."""
+    """Return True if values may be too large to be logged; a trigger then checks each row."""
     return data_type(column) in _LARGE
 
 
@@ -88,23 +93,23 @@ def value_text(column: Column, ref: str) -> str:
         case Kind.CHARACTER:
             return f"CONVERT({ref} USING utf8mb4)"
         case Kind.FIXED:
-            # Stored without the blanks at its end, which PAD_CHAR_TO_FULL_LENGTH puts there.
+            # The value is stored without trailing blanks; PAD_CHAR_TO_FULL_LENGTH adds them.
             return f"RTRIM(CONVERT({ref} USING utf8mb4))"
         case Kind.BINARY:
             return f"REPLACE(TO_BASE64({ref}), CHAR(10), _utf8mb4 X'')"
         case Kind.TIMESTAMPTZ:
-            # UNIX_TIMESTAMP gives what is stored. All else shows the session's zone, where two moments of an hour in
-            # autumn have one text.
+            # UNIX_TIMESTAMP gives the stored value. All other functions use the session's zone,
+            # where two moments of an hour in autumn have one text.
             seconds = f"UNIX_TIMESTAMP({ref})"
             zero = f"CONCAT({_as_text(ref)}, 'Z')"
             moment = _as_text(f"('1970-01-01' + INTERVAL {seconds} SECOND)")
-            # Of the zero date a trigger is told NULL, and a query 0.
+            # For the zero date a trigger gets NULL, and a query 0.
             return f"CASE WHEN COALESCE({seconds}, 0) = 0 THEN {zero} ELSE CONCAT({moment}, 'Z') END"
         case Kind.BOOLEAN | Kind.INTEGER:
-            # + 0: BIT as a number, ZEROFILL without its zeros.
+            # + 0 gives BIT as a number, ZEROFILL without its zeros.
             return _as_text(f"({ref} + 0)")
         case Kind.APPROXIMATE if column.type.bits == 32:
-            return _as_text(f"CAST({ref} AS DOUBLE)")  # of a FLOAT itself only six digits are shown
+            return _as_text(f"CAST({ref} AS DOUBLE)")  # a FLOAT itself shows only six digits
         case Kind.OTHER if data_type(column) in _GEOMETRIES:
             return f"CONVERT(ST_AsText({ref}) USING utf8mb4)"
         case _:
@@ -116,10 +121,12 @@ def _as_text(value: str) -> str:
 
 
 def fits(*refs: str) -> str:
-    """Return SQL: the values are no larger together than a row of the log may be (spec/triggers.md 7.4).
+    """Return SQL of a condition: the values together are no larger than a row of the log may be
+    (spec/triggers.md 7.4).
 
-    A text of a function is NULL beyond max_allowed_packet, and so large a row could not be sent to the publisher. Of
-    base64, and of texts of another character set, a value has up to three bytes for each of its own.
+    A function's text is NULL beyond max_allowed_packet, and so large a row could not be sent to the
+    publisher. In base64, and in a text of another character set, each byte of a value takes up to
+    three bytes.
     """
     sizes = " + ".join(f"COALESCE(OCTET_LENGTH({ref}), 0)" for ref in refs)
     return f"{sizes} <= @@GLOBAL.max_allowed_packet DIV 4"
@@ -129,11 +136,13 @@ def fits(*refs: str) -> str:
 
 
 def is_changed(column: Column, old: str, new: str) -> str:
-    """Return SQL that is true if a value has changed, NULL-safe and by bytes (spec/triggers.md 5)."""
+    """Return SQL that is true if a value has changed, NULL-safe and by bytes
+    (spec/triggers.md 5).
+    """
     if column.type.kind in _TEXT or column.type.kind is Kind.OTHER:
         return f"(NOT (BINARY {old} <=> BINARY {new}))"
     if column.type.kind is Kind.TIMESTAMPTZ:
-        # Of the zero date it is NULL.
+        # UNIX_TIMESTAMP of the zero date is NULL.
         both = f"({old} IS NULL) <=> ({new} IS NULL)"
         return f"(NOT (UNIX_TIMESTAMP({old}) <=> UNIX_TIMESTAMP({new}) AND ({both})))"
     return f"(NOT ({old} <=> {new}))"
@@ -142,23 +151,27 @@ def is_changed(column: Column, old: str, new: str) -> str:
 # --- keys -------------------------------------------------------------------------------------------------------------
 
 _NEVER_QUOTED: Final = frozenset({Kind.INTEGER, Kind.EXACT, Kind.BOOLEAN, Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ})
-"""Their text holds no special and no control character and no blank at an end."""
+"""The kinds whose text contains no special or control character, and no blank at an end."""
 _SPECIAL: Final = rb"""^$|^[ ]|[ ]$|[,;'+"=\\<>\x00-\x1F\x7F]"""
 _NEEDS_QUOTES: Final = f"_utf8mb4 X'{_SPECIAL.hex()}'"
-"""A regular expression, in hexadecimal digits, since its backslashes mean another thing in some modes."""
+"""A regular expression, in hexadecimal digits, since the meaning of backslashes depends on the
+mode.
+"""
 
 
 def key_value(column: Column, ref: str) -> str:
     """Return SQL of a key column's value in its normal form, not quoted (spec/event-log.md 4.3)."""
     text = value_text(column, ref)
     if column.type.kind is Kind.EXACT:
-        # Without the zeros that fill the scale up, and without the point that may be left.
+        # Without the trailing zeros of the scale, and without a trailing point.
         return f"TRIM(TRAILING '.' FROM TRIM(TRAILING '0' FROM {text}))"
     return text
 
 
 def quoted(value: str) -> str:
-    """Return SQL of a text as a value in a table_key: in quotes where needed (spec/triggers.md 4)."""
+    """Return SQL of a text as a value in a table_key: in quotes where needed
+    (spec/triggers.md 4).
+    """
     backslash, mark = "_utf8mb4 X'5C'", "_utf8mb4 X'22'"
     escaped = f"REPLACE({value}, {backslash}, _utf8mb4 X'5C5C')"
     escaped = f"REPLACE({escaped}, {mark}, _utf8mb4 X'5C22')"
@@ -176,5 +189,5 @@ def key_text(key: Sequence[Column], refs: Sequence[str]) -> str:
 
 
 def is_one_spelling(column: Column) -> bool:
-    """Return whether values that are equal, as a foreign key takes them, have one text as key values."""
+    """Return True if values that a foreign key treats as equal have one text as key values."""
     return column.deterministic

@@ -1,8 +1,9 @@
-"""Triggers on MariaDB: what they log, as SQL, and how they are compared (spec/triggers.md 2, 4, 5, 6, 7.4, 9, 10).
+"""Triggers on MariaDB: the changes that they log, as SQL, and how they are compared
+(spec/triggers.md 2, 4, 5, 6, 7.4, 9, 10).
 
-The texts are in the .sql.j2 files beside this module. A table has a trigger an operation, whose body holds the hash of
-what was compiled, as a text that is never read. A trigger that is replaced
-fires until the new one does; every statement is committed by itself.
+The texts are in the .sql.j2 files beside this module. A table has one trigger for each operation.
+Its body contains the hash of the compiled text, as a text that is never read. A replaced trigger
+fires until the new one does; the server commits every statement by itself.
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ class MariaDBTriggers(MarkedTriggers):
         return dict(json.loads(unquote(line[1]))) if line else {}
 
     def difference(self, stored: StoredTrigger, compiled: CompiledTrigger) -> str | None:
-        # The database tells the body alone.
+        # The database shows the body alone.
         return None if behind_marker(stored.text) == behind_marker(compiled.statement) else "was changed by hand"
 
     def refuse(self, conn: Connection, log: LogTable, schema: str | None, declared: Sequence[TableTriggers]) -> None:
@@ -190,7 +191,9 @@ class MariaDBTriggers(MarkedTriggers):
 
 
 def _as_written(conn: Connection, name: str, shown: str) -> str:
-    """Return the text of a trigger, of one of ours as it was compiled: the catalogue writes its literals anew."""
+    """Return the text of a trigger. A trigger of eventlog is read as it was compiled, since the
+    catalogue rewrites its literals.
+    """
     if "DECLARE eventlog_trigger " not in shown:
         return shown
     ((_, _, statement, *_),) = fetch(conn, f"SHOW CREATE TRIGGER {bindable(quote_identifier(name))}", {})
@@ -198,7 +201,7 @@ def _as_written(conn: Connection, name: str, shown: str) -> str:
 
 
 def _engines(conn: Connection, log: LogTable, declared: Sequence[TableTriggers]) -> Iterator[str]:
-    """Return sentences on tables, and on a log, whose engine knows no transactions."""
+    """Yield warnings on tables, and on a log, whose engine has no transactions."""
     engines = {str(table): str(engine) for table, engine in fetch(conn, _SQL["engines"], {})}
     if log.name in engines:
         yield (
@@ -216,7 +219,7 @@ def _engines(conn: Connection, log: LogTable, declared: Sequence[TableTriggers])
 # --- their texts ------------------------------------------------------------------------------------------------------
 
 _Body = tuple[str, str, str]
-"""A trigger without its name: its operation, which statement fires it, and what it does."""
+"""A trigger without its name: its operation, the statement that fires it, and its body."""
 
 
 def _trigger(triggers: TableTriggers, when: str, body: str, name: str, marker: str) -> str:
@@ -296,7 +299,8 @@ def _child_bodies(log: LogTable, triggers: ChildTriggers) -> Iterator[_Body]:
 
     def key_of(row: str) -> str:
         text = key_text(triggers.own_key, refs(row))
-        # Equal is not identical here ('ABC' for 'abc'): the owner's spelling counts, if the owner is there.
+        # Equal is not identical here ('ABC' for 'abc'): the owner's spelling counts, if the owner
+        # exists.
         return text if is_one else f"COALESCE({of_owner(row)}, {text})"
 
     def is_value(row: str) -> str:

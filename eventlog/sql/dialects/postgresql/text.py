@@ -258,7 +258,7 @@ def type_name(column: Column) -> str:
 
 
 def needs_quoting(key: Iterable[Column]) -> bool:
-    """True if ``key_text`` of these columns calls the quoting function."""
+    """Return True if ``key_text`` of these columns calls the quoting function."""
     return any(column.type.kind not in _NEVER_QUOTED for column in key)
 
 
