@@ -1,4 +1,4 @@
-"""How the consumers of a log stand, for people and programs (spec/event-log.md 13)."""
+"""The standing of a log's consumers, for people and programs (spec/event-log.md 13)."""
 
 from __future__ import annotations
 
@@ -18,16 +18,18 @@ from eventlog.sql.followed_set import FollowedSet
 from eventlog.sql.log_table import LogTable
 
 MOST_BEHIND: Final = 100_000
-"""Rows behind that are counted at most."""
+"""The most rows behind that are counted."""
 
 
 class Standing(NamedTuple):
-    """How a consumer stands. Times are UTC.
+    """The standing of a consumer. Times are UTC.
 
-    ``rows_behind``: rows that it has not done, ``MOST_BEHIND`` at most; ``oldest_seconds``: the age of the first of
-    them by event_time. ``ranges``: of its set, above the number up to which all is done. ``still_seconds``: since its
-    set last changed, or since it was registered. ``events_in_flight``: sent, or parked, and not answered for good.
-    ``snapshot``: how far its first load is, None = it has none any more.
+    ``rows_behind`` is the number of rows that it has not done, ``MOST_BEHIND`` at most;
+    ``oldest_seconds`` is the age of the first of them by event_time. ``ranges`` is the number of
+    ranges in its set above ``done_up_to``, up to which all rows are done. ``still_seconds`` is the
+    time since its set last changed, or since it was registered. ``events_in_flight`` is the number
+    of events that were sent or are parked, without a final answer. ``snapshot`` is the progress of
+    its first load, None = it has none any more.
     """
 
     name: str
@@ -44,12 +46,12 @@ class Standing(NamedTuple):
     snapshot: SnapshotProgress | None
 
     def as_data(self) -> dict[str, Any]:
-        """Return it as JSON takes it."""
+        """Return the standing as data for JSON."""
         return {**self._asdict(), "snapshot": None if self.snapshot is None else self.snapshot.as_data()}
 
 
 def standings(conn: Connection, dialect: Dialect, log: LogTable, event_time_zone: str) -> list[Standing]:
-    """How the consumers of a log stand, by name."""
+    """Return the standings of a log's consumers, by name."""
     found = []
     lines = read_consumers(conn, log)
     if not lines:

@@ -1,4 +1,6 @@
-"""One cycle of the publisher: what is in flight first, then one window of the queue (spec/event-log.md 8)."""
+"""One cycle of the publisher: first the flights in flight, then one window of the queue
+(spec/event-log.md 8).
+"""
 
 from __future__ import annotations
 
@@ -49,14 +51,15 @@ _log = logging.getLogger("eventlog.publisher")
 
 @dataclass(slots=True)
 class State:
-    """What a publisher knows between cycles; all of it can be had again from the database.
+    """The memory of a publisher between cycles; the database has all of it, too.
 
-    ``flights``: what is recorded in the in-flight lines, by number. ``newest``: what the last numbered one began with.
-    ``scan``: what is left of the current scan of the queue, None between scans. ``hold``: rows that a backlog job has
-    converted, and ``held`` their objects, read when they are first needed. ``row_sizes``: about how many bytes the
-    row of an object has, by class, as far as rows were read back. ``freed``: objects that are no longer parked, and of
-    which the current scan has perhaps read past rows: their rows wait for the next one. ``loading``: a snapshot that is
-    read before the log.
+    ``flights`` are the flights in the in-flight lines, by number. ``newest`` is the first number of
+    the last flight that was numbered. ``scan`` is the rest of the present scan of the queue, None
+    between scans. ``hold`` describes rows that a backlog job has converted; ``held`` are their
+    objects, read when they are first needed. ``row_sizes`` has the approximate bytes of an object's
+    row by class, as far as rows were read back. ``freed`` are objects that are no longer parked,
+    and whose rows the present scan may have passed over; these rows wait for the next scan.
+    ``loading`` is a snapshot that is read before the log.
     """
 
     parking: Parking[ObjectId]
@@ -71,7 +74,9 @@ class State:
 
 
 def recover(context: Context) -> State:
-    """The state of a publisher that has just got its lock, with what is in flight, which ``run_cycle`` sends first."""
+    """Return the state of a publisher that has just got its lock, with the recorded flights, which
+    ``run_cycle`` sends first.
+    """
     context.ledger.recover(context.connection, context.dialect, context.log)
     recorded, hold = read_recorded(context.connection, context.log, context.ledger.consumer)
     loading = _loading(context)
@@ -84,7 +89,7 @@ def recover(context: Context) -> State:
 
 
 def _loading(context: Context) -> Loading | None:
-    """Return what is sent before the log is read, None = nothing."""
+    """Return the snapshot that is sent before the log is read, None = there is none."""
     told = context.ledger.loading(context.connection, context.log)
     return None if told is None else Loading.of_line(*told)
 
@@ -97,12 +102,14 @@ def run_cycle(
     before_flight: Callable[[], None] = lambda: None,
     before_bad: Callable[[], None] = lambda: None,
 ) -> Delivered:
-    """Send what is in flight and due, then take one window of the queue and send its flights.
+    """Send the flights that are in flight and due, then read one window of the queue and send its
+    flights.
 
-    ``before_flight`` is called before the envelopes of a flight are sent, with no transaction open. ``before_bad`` is
-    called before rows are marked bad, and may stop the cycle by an error: nothing of the rows is recorded yet.
-    Raises DatabaseError or SQLAlchemy's errors when the database fails; then nothing is known of the
-    open transaction and the caller connects and recovers anew.
+    ``before_flight`` is called before the envelopes of a flight are sent, with no transaction open.
+    ``before_bad`` is called before rows are marked bad, and may stop the cycle by an error: nothing
+    of the rows is recorded yet. Raises DatabaseError or SQLAlchemy's errors when the database
+    fails. The state of the open transaction is unknown then, and the caller connects and recovers
+    again.
     """
     cycle = send_in_flight(context, state, sink, stopping, before_flight, before_bad)
     if cycle.result is not FlightResult.DONE:
@@ -121,7 +128,8 @@ def run_cycle(
         state.loading = None if is_loaded else state.loading
         return delivered
     current = state.scan
-    # For objects that are free a scan is begun anew, unless reading past parked rows would cost more than it has taken.
+    # Objects that have become free begin a new scan, unless passing over parked rows would cost
+    # more than the scan has read.
     if current is None or (state.freed and current.past <= 0) or not is_still_valid(context, current.writers):
         begin = begin_due_scan if context.options.handle_future_events else begin_scan
         current = state.scan = begin(context, is_long=current is not None)
@@ -141,7 +149,7 @@ def run_cycle(
     _log.debug("a window of %d groups was read in %.3f s", len(window.groups), seconds)
     is_stale = current.rests_on_writers and not is_still_valid(context, current.writers)
     if state.held is not None and not is_still_valid(context, state.held.writers):
-        state.held, is_stale = None, True  # rows may have come to those that are held, and behind them later ones
+        state.held, is_stale = None, True  # new rows may belong to held objects, and later rows behind them
     if is_stale:
         state.scan = None
         context.connection.commit()
@@ -157,7 +165,8 @@ def run_cycle(
             state.scan = None
             return Delivered(FlightResult.STOPPED, "told to stop")
         prepared = _prepare(context, built, window.origins, marks, before_bad, state)
-        # Here, not where they are read: what is held back, or is not sent in the end, is read again.
+        # Counted here and not where they are read: a row that is deferred or not sent in the end is
+        # read again.
         context.counters.rows_read += sum(map(len, built.groups))
         marks = Marks(context.counters)
         if prepared is not None:
@@ -173,7 +182,7 @@ def run_cycle(
 def _next_window(
     context: Context, scan: QueueScan | DueScan, state: State, in_flight: frozenset[int]
 ) -> tuple[WindowResult, QueueScan | DueScan | None]:
-    """The next window of a scan, and what is left of it."""
+    """Return the next window of a scan, and the rest of the scan, None at its end."""
     first = 1
     left_out: Container[int] = in_flight
     waiting: Container[ObjectId] = Either(state.parking, state.freed) if state.freed else state.parking
@@ -183,7 +192,7 @@ def _next_window(
     if isinstance(scan, DueScan):
         window, rest = read_due_window(context, scan, left_out, waiting)
         return window, None if rest is None else rest._replace(past=scan.past + window.past)
-    # From the head of the queue it is all that can be seen, or the first of it.
+    # A window from the head of the queue has all visible rows, or the first of them.
     last = scan.last if scan.is_begun else None
     window = read_window(context, max(scan.first, first), last, left_out, waiting)
     if window.next_first is None:
@@ -199,7 +208,9 @@ def send_in_flight(
     before_flight: Callable[[], None],
     before_bad: Callable[[], None],
 ) -> Delivered:
-    """Send what is recorded in flight and whose objects do not wait. Arguments and errors as of ``run_cycle``."""
+    """Send the recorded flights whose objects do not wait. Arguments and errors as for
+    ``run_cycle``.
+    """
     woken = _wake(context, state)
     for number in sorted(state.flights):
         flight = state.flights[number]
@@ -212,7 +223,8 @@ def send_in_flight(
         if delivered.result is not FlightResult.DONE:
             return delivered
     if state.scan is not None:
-        # It has read past rows of the objects that are free now: they come before what is behind them.
+        # The scan has passed over rows of the objects that are free now; these come before the rows
+        # behind them.
         state.freed.update(object_id for object_id in woken if object_id not in state.parking)
     if full := state.parking.too_many(context.options.max_parked):
         return Delivered(FlightResult.RETRY, full, in_short=full)
@@ -220,9 +232,11 @@ def send_in_flight(
 
 
 def _wake(context: Context, state: State) -> list[ObjectId]:
-    """End the waits of objects that are due, as far as a cycle has room for their events, and return these objects.
+    """End the waits of objects that are due, as long as a cycle has room for their events, and
+    return these objects.
 
-    The rest waits for the next cycle, so that many parked objects leave room for all others (spec/event-log.md 8.4).
+    The others wait for the next cycle, so that many parked objects leave room for all others
+    (spec/event-log.md 8.4).
     """
     due = state.parking.due(time.monotonic())
     woken: list[ObjectId] = []
@@ -247,8 +261,8 @@ def _fly(
     before_flight: Callable[[], None],
     before_bad: Callable[[], None] | None = None,
 ) -> Delivered:
-    """Send a flight whose line is recorded. ``before_bad``: as of ``run_cycle``, if its events are to be built anew,
-    an envelope at a time; None = they are built.
+    """Send a flight whose line is recorded. With ``before_bad``, as in ``run_cycle``, its events
+    are rebuilt, an envelope at a time; None = they are built.
     """
     state.flights[flight.number] = flight
     before_flight()
@@ -300,7 +314,7 @@ def _fly(
 
 
 def recorded_ids(flights: Iterable[Flight]) -> frozenset[int]:
-    """The record_ids of all rows that are in flight."""
+    """Return the record_ids of all rows that are in flight."""
     return frozenset(record_id for flight in flights for event in flight.events() for record_id in event.ids)
 
 
@@ -324,7 +338,9 @@ def _prepare(
     before_bad: Callable[[], None],
     state: State,
 ) -> Flight | None:
-    """Record a flight of events; marks of rows that make no event are written with it."""
+    """Record a flight of events, and write the marks of rows that make no event in the same
+    transaction.
+    """
     _, events, current_rows = built
     special = [(event.operation, event.fates) for event in events if event.fates is not None]
     if special:
@@ -336,10 +352,11 @@ def _prepare(
     if events:
         number = draw_flight(context)
         first, size = context.output.first(number, state.newest, raised_at(context.epoch)), context.options.batch_size
-        # Without fates every row of a new event contributes, its first one too, after which the event is named.
+        # Without fates every row of a new event contributes, and so does the first row, which names
+        # the event.
         flight = pack(number, events, size, first, origins, context.epoch)
         if context.observer.wants_event_times and not origins.event_times:
-            # Not of every row: nothing but how late events are answered needs event_time.
+            # The first rows are enough: event_time only serves to measure the delay of answers.
             firsts = sorted(own[0].ids[0] for own in flight.envelopes.values())
             flight = flight._replace(origins=Origins(_event_times(context, firsts), {}))
         if current_rows:
@@ -358,10 +375,11 @@ def _prepare(
 
 
 def draw_flight(context: Context) -> int:
-    """A flight number that was never given before.
+    """Return a new flight number.
 
-    Raises DatabaseAway if it lies behind one that this process has used: the database has gone back, and the log gets
-    a new epoch when it is connected anew (spec/event-log.md 7.4).
+    Raises DatabaseAway if it is not greater than one that this process has used: the database was
+    restored to an earlier state, and the log gets a new epoch at the next connection
+    (spec/event-log.md 7.4).
     """
     number = next_flight(context.connection, context.log)
     if number <= context.used.flight:
@@ -373,13 +391,15 @@ def draw_flight(context: Context) -> int:
 
 
 def _event_times(context: Context, record_ids: Sequence[int]) -> dict[int, str | None]:
-    """The event_time of rows."""
+    """Return the event_time of rows."""
     fields = ("record_id", "event_time")
     return dict(context.dialect.read_columns(context.connection, context.log, to_ranges(record_ids), fields))
 
 
 def _numbered(context: Context, flight: Flight) -> Flight:
-    """A recorded flight with numbers, if the format numbers: a publisher of another format may have recorded it."""
+    """Return a recorded flight with numbers, if the format numbers events: a publisher of another
+    format may have recorded it.
+    """
     if not flight.first and (first := context.output.first(flight.number, "", raised_at(context.epoch))):
         return numbered(flight, first)
     return flight
@@ -388,10 +408,11 @@ def _numbered(context: Context, flight: Flight) -> Flight:
 def rebuild(
     context: Context, flight: Flight, parking: Parking[ObjectId], before_bad: Callable[[], None] = lambda: None
 ) -> Flight:
-    """A recorded flight with its events built anew: the same rows, event-ids and envelopes, values read back anew.
+    """Return a recorded flight with rebuilt events: the same rows, event-ids and envelopes, with
+    values read back again.
 
-    A row that is missing or no longer N is done; one that fails the checks now becomes E. Events of objects that
-    still wait are left as they are. ``before_bad`` as of ``run_cycle``.
+    A row that is missing or no longer N is done; one that fails the checks now becomes E. Events of
+    objects that still wait are not rebuilt. ``before_bad`` as in ``run_cycle``.
     """
     flight = _numbered(context, flight)
     wanted = [event for event in flight.events() if not parking.is_waiting(event.object_id)]
@@ -411,11 +432,12 @@ def rebuild(
 
 
 class Rebuilt(NamedTuple):
-    """Recorded events, built anew of those of their rows that still are to be done, and what they are built of.
+    """Recorded events, rebuilt from those of their rows that are not done, and their parts.
 
-    ``decided``: the group of each, with what precedence decided when the event was first built; an empty group and no
-    decision if no good row is left. ``bad`` and ``log_rows`` by record_id: rows that fail the checks now, and all that
-    were read. ``waiting``: record_ids of rows whose class is unavailable.
+    ``decided`` has the group of each event with the decision of precedence at the first build; an
+    empty group and no decision if no good row is left. ``bad`` (rows that fail the checks now) and
+    ``log_rows`` (all rows read) are by record_id. ``waiting`` has the record_ids of rows whose
+    class is unavailable.
     """
 
     events: list[Outgoing]
@@ -427,7 +449,9 @@ class Rebuilt(NamedTuple):
 
 
 def build_recorded(context: Context, recorded: Sequence[Outgoing]) -> Rebuilt:
-    """Build events of in-flight lines anew, under their event-ids; values are read back anew (spec/event-log.md 10)."""
+    """Rebuild events of in-flight lines under their event-ids, with values read back again
+    (spec/event-log.md 10).
+    """
     ranges = sorted(pair for event in recorded for pair in to_ranges(event.ids))
     log_rows = {
         row.record_id: row
@@ -461,7 +485,7 @@ def build_recorded(context: Context, recorded: Sequence[Outgoing]) -> Rebuilt:
 
 
 def dry_run(context: Context) -> Iterator[str]:
-    """The documents of one scan: what is in flight as it was recorded, then the queue."""
+    """Yield the documents of one scan: first the recorded flights, then the queue."""
     state = recover(context)
     for number in sorted(state.flights):
         flight = _numbered(context, state.flights[number])
@@ -480,7 +504,9 @@ def dry_run(context: Context) -> Iterator[str]:
 
 
 def _windows(context: Context, state: State) -> Iterator[WindowResult]:
-    """All that the queue holds. What would be marked without being published is counted, for a warning."""
+    """Yield the windows of the whole queue. Rows that would be marked without being published are
+    counted for a warning.
+    """
     in_flight = recorded_ids(state.flights.values())
     by_event_time = context.options.handle_future_events
     scan: QueueScan | DueScan | None = (
@@ -491,14 +517,14 @@ def _windows(context: Context, state: State) -> Iterator[WindowResult]:
         context.counters.rows_loopback += len(window.loopback)
         yield window
         if isinstance(scan, QueueScan):
-            # Nothing is marked here, so what has been shown is read again where it lies behind a row held back.
+            # Nothing is marked here, so a window behind a deferred row shows its rows again.
             bad = (row.record_id for row in window.bad)
             shown = sorted(chain(bad, window.loopback, window.passed, *map(ids_of, window.groups)))
             in_flight |= context.ledger.leave_out(scan, shown)
 
 
 def preview(context: Context, flight: Flight, events: Sequence[Outgoing]) -> str:
-    """What a document of these events of a flight would look like, for people; empty if all objects are gone."""
+    """Return the document of these events of a flight for people; empty if all objects are gone."""
     read, current_rows = with_current_rows(context, [event for event in events if event.operation is not None])
     events = [event for event in read if event.operation is not None]
     flight = flight._replace(current_rows=current_rows)

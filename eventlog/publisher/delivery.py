@@ -1,6 +1,7 @@
-"""Send envelopes, judge the answers, park what is to be sent again later (spec/event-log.md 8.4), for logs and streams.
+"""Send envelopes, judge the answers, park objects whose events are sent again later
+(spec/event-log.md 8.4), for logs and streams.
 
-What is sent, and how far events are answered, is the matter of an ``Errand``: the in-flight line of a log, or the
+An ``Errand`` sends the documents and records the answers: the in-flight line of a log, or the
 position of a stream.
 """
 
@@ -34,11 +35,11 @@ class FlightResult(Enum):
 
 
 class Delivered(NamedTuple):
-    """How the sending of envelopes, or a whole cycle, ended.
+    """The end of a sending of envelopes, or of a whole cycle.
 
-    ``reason`` for people if it was stopped, ``in_short`` without the receiver's words, empty if there is no such text;
-    ``retry_after``: how many seconds the receiver wants to be left alone, None if it does not say. ``more``: there is
-    something to do at once.
+    ``reason`` explains a stop to people; ``in_short`` does without the receiver's words, empty if
+    there is no such text. ``retry_after`` is the seconds that the receiver asks to be left alone,
+    None if it names none. ``more`` is True if there is something to do at once.
     """
 
     result: FlightResult
@@ -64,15 +65,16 @@ E = TypeVar("E", bound=Sendable)
 K = TypeVar("K", bound=Hashable)
 
 Envelope = tuple[int, Sequence[E]]
-"""A number and the events that are sent under it."""
+"""A number, and the events that are sent under it."""
 
 Answered = list[tuple[Verdict, Sequence[E]]]
-"""Events that are answered for good, by their verdicts."""
+"""The events that are answered for good, by their verdicts."""
 
 
 class Judged(NamedTuple, Generic[E]):
-    """What an answer means. ``retried``: events that got retry. ``behind``: events behind a retry of their own object,
-    with their verdicts: they are sent again too, under a new event-id.
+    """The meaning of an answer. ``retried`` are the events that got retry. ``behind`` are the
+    events behind a retry of their own object, with their verdicts; they are sent again, too, under
+    a new event-id.
     """
 
     answered: Answered[E]
@@ -81,10 +83,10 @@ class Judged(NamedTuple, Generic[E]):
 
 
 class Errand(Protocol[E]):
-    """What sends documents of events, and keeps how far these are answered and what goes with it.
+    """The sender of documents of events, which also records the answers.
 
-    ``flight``: the number that envelopes are sent under, for log lines. All but ``send``, which other threads call, is
-    used by the one thread that delivers.
+    ``flight`` is the flight number of the envelopes, for log lines. Other threads call ``send``;
+    all other members are used by the one delivering thread.
     """
 
     @property
@@ -104,14 +106,15 @@ class Errand(Protocol[E]):
         ...
 
     def settle(self, envelope: int, events: Sequence[E], judged: Judged[E]) -> str:
-        """Settle what became of the events of an envelope that were sent; why sending has to stop, empty = it need not.
+        """Settle the results of an envelope's events that were sent. Return why sending must stop,
+        empty = it may go on.
 
         Raises ReceiverAway if answers were to be saved and the sink has lost them.
         """
         ...
 
     def save(self) -> None:
-        """Make durable what became of the events so far. Raises ReceiverAway if the sink has lost answers."""
+        """Make the results so far durable. Raises ReceiverAway if the sink has lost answers."""
         ...
 
 
@@ -119,7 +122,9 @@ class Errand(Protocol[E]):
 
 
 class Parked(NamedTuple):
-    """How often an object's event was tried, when it is due, and the receiver's reason, for people."""
+    """The number of tries with an object's event, the time when it is due, and the receiver's
+    reason, for people.
+    """
 
     attempts: int
     due: float
@@ -129,9 +134,9 @@ class Parked(NamedTuple):
 class Parking(dict[K, Parked]):
     """The parked objects, in memory only: after a restart their events are sent first.
 
-    An object waits until its back-off has passed and it is woken, and is released by an answer without retry. Objects
-    are woken only between cycles, so that no later event of an object overtakes one that is still unanswered. Times
-    are of one monotonic clock, in seconds.
+    An object waits until its back-off has passed and it is woken, and is released by an answer
+    without retry. Objects are woken only between cycles, so that no later event of an object
+    overtakes an unanswered one. Times are of one monotonic clock, in seconds.
     """
 
     def __init__(self, retry_initial: float, retry_max: float, random: Random = random.random) -> None:
@@ -140,34 +145,36 @@ class Parking(dict[K, Parked]):
         self._awake: set[K] = set()
 
     def park(self, object_id: K, now: float, reason: str = "") -> None:
-        """Let the object wait as of ``back_off``: ``retry_initial`` seconds at first, ``retry_max`` at most."""
+        """Let the object wait for its ``back_off``: ``retry_initial`` seconds at first,
+        ``retry_max`` at most.
+        """
         attempts = self[object_id].attempts + 1 if object_id in self else 1
         self._awake.discard(object_id)
         self[object_id] = Parked(attempts, now + back_off(attempts, *self._back_off), reason)
 
     def release(self, object_id: K) -> None:
-        """The object was answered without retry."""
+        """Release an object that was answered without retry."""
         self.pop(object_id, None)
 
     def is_waiting(self, object_id: K | None) -> bool:
-        """Whether events of the object must not be sent now."""
+        """Return True if events of the object must not be sent now."""
         return object_id in self and object_id not in self._awake
 
     def due(self, now: float) -> list[K]:
-        """The objects whose back-off has passed, those that are due longest first."""
+        """Return the objects whose back-off has passed, the longest due first."""
         due = [(parked.due, object_id) for object_id, parked in self.items() if parked.due <= now]
         return [object_id for _, object_id in sorted(due, key=itemgetter(0))]
 
     def wake(self, objects: Iterable[K]) -> None:
-        """End the waiting of these objects; all others that are parked wait."""
+        """End the wait of these objects; all other parked objects wait."""
         self._awake = set(objects)
 
     def next_due(self) -> float | None:
-        """When the next parked object is due; None if none is parked."""
+        """Return when the next parked object is due; None if none is parked."""
         return min((parked.due for parked in self.values()), default=None)
 
     def too_many(self, most: int) -> str:
-        """That more objects are parked, for people; empty if they are not."""
+        """Return a sentence if more objects are parked than ``most``, else an empty one."""
         return f"more than {number_of(most, 'object')} parked" if len(self) > most else ""
 
 
@@ -180,12 +187,12 @@ def deliver(
     stopping: Callable[[], bool],
     threads: Executor | None = None,
 ) -> Delivered:
-    """Send envelopes, and tell ``errand`` what becomes of their events; how that ended.
+    """Send envelopes, let ``errand`` settle the results, and return how the sending ended.
 
-    Events of objects that wait are left out; they have perhaps not been built. Each envelope is asked for when it is
-    its turn, and ``stopping`` is asked before it. ``threads``: where up to ``concurrency`` envelopes are sent at once;
-    None = each follows the answer to the one before. Raises ReceiverAway if the sink has lost answers: nothing can be
-    saved any more.
+    Events of waiting objects are left out; they may not have been built. Each envelope is asked for
+    at its turn, after a call of ``stopping``. With ``threads`` up to ``concurrency`` envelopes are
+    sent at the same time; None = each one follows the answer to the previous one. Raises
+    ReceiverAway if the sink has lost answers: no result can be saved any more.
     """
     ended = Delivered(FlightResult.DONE)
 
@@ -193,7 +200,7 @@ def deliver(
         return ended.result is not FlightResult.DONE or stopping()
 
     def settle(envelope: int, events: Sequence[E], answer: Answer | ReceiverAway) -> set[Hashable]:
-        """Settle what came back; the objects of events that got retry for themselves."""
+        """Settle an answer; return the objects of events that got a retry of their own."""
         nonlocal ended
         if isinstance(answer, ReceiverAway):
             if ended.result is not FlightResult.FATAL:
@@ -228,11 +235,12 @@ def _send_halves(
     settle: Callable[[int, Sequence[E], Answer | ReceiverAway], set[Hashable]],
     halted: Callable[[], bool],
 ) -> None:
-    """Send the halves of an envelope that got an error without saying for which event, until an event that gets one is
-    alone: one culprit among n events costs 2 log2 n further requests at most.
+    """Send the halves of an envelope that got an error for an unnamed event, until such an event is
+    alone: one culprit among n events costs at most 2 log2 n further requests.
 
-    A half goes under the number of its envelope when what was decided before is struck off, so that a crash repeats
-    only the rest. The first half is decided before the second is sent: the events of an object keep their order.
+    A half is sent under the number of its envelope once the earlier results are in the line, so
+    that a crash repeats only the rest. The first half is settled before the second is sent: the
+    events of an object keep their order.
     """
     parts = _halves(events)
     while parts and not halted():
@@ -243,7 +251,8 @@ def _send_halves(
             parts[:0] = _halves(part)
             continue
         retried = settle(envelope, part, answer)
-        # They were in the envelope, and the receiver may have applied them before it refused it.
+        # These events were in the envelope, and the receiver may have applied them before it
+        # refused it.
         behind = [(SUCCESS, event) for left in parts for event in left if event.object_id in retried]
         if behind:
             errand.settle(envelope, [event for _, event in behind], Judged([], (), behind))
@@ -253,15 +262,17 @@ def _send_halves(
 
 
 _Returned = tuple[int, Sequence[E], Answer | ReceiverAway]
-"""The number of an envelope, those of its events that were sent, and what came back: an answer, or why there is none.
+"""The number of an envelope, its events that were sent, and the result: an answer, or the error
+without one.
 """
 
 
 def _returned(
     envelopes: Iterable[Envelope[E]], errand: Errand[E], halted: Callable[[], bool], threads: Executor | None
 ) -> Generator[_Returned[E]]:
-    """Each envelope after the answer to the one before; with ``threads`` up to ``concurrency`` in the air, begun in
-    order, never two that hold one object.
+    """Yield each envelope with its answer before the next is sent; with ``threads`` up to
+    ``concurrency`` are sent at the same time, begun in order, and two with a common object never
+    overlap.
     """
     parking, most = errand.parking, errand.options.concurrency
     in_air: dict[Future[Answer | ReceiverAway], Envelope[E]] = {}
@@ -310,15 +321,16 @@ def _send(errand: Errand[E], number: int, events: Sequence[E]) -> Answer | Recei
 
 
 def _count_sent(counters: Counters, answer: Answer | ReceiverAway) -> None:
-    """Count a document that got an answer, whatever it says. Is called by the one thread that delivers."""
+    """Count a document that got any answer. Only the delivering thread calls this."""
     if not isinstance(answer, ReceiverAway) and answer.is_sent:
         counters.documents_sent += 1
 
 
 def _refusal(events: Sequence[E], answer: Answer | ReceiverAway) -> str | None:
-    """Why an envelope of several events was refused without saying which; None if it was not.
+    """Return why an envelope of several events was refused without naming one; None if it was not.
 
-    The receiver's own words, which may quote values, stand with the rows that are refused in the end.
+    The receiver's own words, which may quote values, appear only with the rows that are refused in
+    the end.
     """
     if isinstance(answer, ReceiverAway) or not answer.culprit_unknown or answer.general is None or len(events) == 1:
         return None
@@ -331,9 +343,10 @@ def _halves(events: Sequence[E]) -> list[Sequence[E]]:
 
 
 def send_heartbeat(sink: Sink, document: Document, counters: Counters) -> bool:
-    """Send the heartbeat (spec/xds.md 7); whether it was received. It is never sent again.
+    """Send the heartbeat (spec/xds.md 7), and return True if it was received. It is never sent
+    again.
 
-    Raises FatalAnswer; any other answer, and none at all, does not count.
+    Raises FatalAnswer; any other answer has no effect, and neither has a missing one.
     """
     try:
         answer = sink.send(document)
@@ -351,10 +364,10 @@ def send_heartbeat(sink: Sink, document: Document, counters: Counters) -> bool:
 
 
 def _judge(events: Sequence[E], answer: Answer) -> Judged[E]:
-    """What each event is to be marked with, or that it is sent again.
+    """Return the verdict on each event, or that it is sent again.
 
-    An event behind a retry of its own object is sent again too, since it must not be answered for good before that
-    one; the receiver may have applied it, so under a new event-id (7.4).
+    An event behind a retry of its own object is sent again, too, since it must not be answered for
+    good before that one. The receiver may have applied it, so it gets a new event-id (7.4).
     """
     if not answer.verdicts and answer.general is None:  # a silent answer is one verdict for all
         return Judged([(SUCCESS, events)])
@@ -375,7 +388,9 @@ def _judge(events: Sequence[E], answer: Answer) -> Judged[E]:
 
 
 def _settle(envelope: int, judged: Judged[E], answer: Answer, errand: Errand[E]) -> Delivered:
-    """Count the answers to one envelope, park the objects of what is to be sent again, and say whether to go on."""
+    """Count the answers to one envelope, park the objects of events that got retry, and return how
+    to go on.
+    """
     counters, parking = errand.counters, errand.parking
     ended = Delivered(FlightResult.DONE, "", answer.retry_after)
     for verdict, events in judged.answered:
@@ -400,7 +415,7 @@ def _settle(envelope: int, judged: Judged[E], answer: Answer, errand: Errand[E])
         in_short = f"{again} ({answer.in_short})" if answer.in_short else again
         return ended._replace(result=FlightResult.RETRY, reason=told, in_short=in_short)
     now = time.monotonic()
-    first: dict[Hashable, E] = {}  # of each object that got retry
+    first: dict[Hashable, E] = {}  # by object: its first event that got retry
     for event in judged.retried:
         first.setdefault(event.object_id, event)
     for object_id, event in first.items():
@@ -416,7 +431,9 @@ def _settle(envelope: int, judged: Judged[E], answer: Answer, errand: Errand[E])
 
 
 def as_flushed(answered: Answered[E], refused: Mapping[str, Verdict] | None, counters: Counters) -> Answered[E]:
-    """What was answered, now that the sink is flushed. ``refused``: verdicts that came with it, in place of answers."""
+    """Return the answers after a flush. ``refused`` has verdicts of the flush that replace
+    answers.
+    """
     if not refused:
         return answered
     flushed: Answered[E] = []

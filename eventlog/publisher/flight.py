@@ -1,7 +1,12 @@
-"""A flight: envelopes that are in the air together, and the line that records them (spec/event-log.md 8.4, 10).
+"""A flight: envelopes that are sent together, and the line that records them (spec/event-log.md
+8.4, 10).
 
-The line is written and committed before the first envelope leaves. After a crash it says which rows made which
-event, so that an event-id never means two sets of rows.
+The line is written and committed before the first envelope is sent. After a crash it tells which
+rows made which event, so that an event-id never means two sets of rows.
+
+This is a hot path: every event gets its flight here. An event is made by ``tuple.__new__``, so the
+order of fields in ``Outgoing`` stands in ``placed``, too, and ``encode`` skips the search for
+special events in new flights that have none.
 """
 
 from __future__ import annotations
@@ -19,13 +24,15 @@ from eventlog.errors import DatabaseError
 from eventlog.model import Origins
 from eventlog.sql.windows import to_ranges
 
-_new: Final = tuple.__new__  # a NamedTuple from its fields; _replace takes four times as long
+_new: Final = tuple.__new__  # makes a NamedTuple from its fields; _replace takes four times as long
 
 LINE_FORMAT: Final = 1
-"""The format of the lines, which each names, so that an eventlog that does not know it refuses the line."""
+"""The format of the lines. Each line names it, so that an eventlog of another version refuses the
+line.
+"""
 
 KIND: Final = "publisher"
-"""Whose line it is: the publisher's own."""
+"""The kind of a line of the publisher itself."""
 
 _CONSUMER: Final = "consumer"
 """The kind of a line of a consumer, which it names (spec/event-log.md 13.1)."""
@@ -43,12 +50,14 @@ class FlightInfo(NamedTuple):
 
 
 class Flight(NamedTuple):
-    """What one in-flight line records. ``envelopes``: up to ``batch_size`` events each, which make one document, by
-    their numbers from 1. ``first`` is the number of the first event, for formats that number them. ``epoch``: that of
-    the log when the line was written (spec/event-log.md 7.4).
+    """The content of one in-flight line. ``envelopes`` are up to ``batch_size`` events each, which
+    make one document, by their numbers from 1. ``first`` is the number of the first event, for
+    formats that number events. ``epoch`` is the log's epoch when the line was written
+    (spec/event-log.md 7.4).
 
-    Not in the line are ``origins`` of its rows, for formats that need them, ``current_rows``, the rows of objects as
-    they are now, and ``waiting``, the event-ids of recorded events whose class is unavailable.
+    Three fields are not in the line: ``origins`` of its rows, for formats that need them,
+    ``current_rows``, the present rows of objects, and ``waiting``, the event-ids of recorded events
+    whose class is unavailable.
     """
 
     number: int
@@ -60,11 +69,11 @@ class Flight(NamedTuple):
     waiting: frozenset[str] = frozenset()
 
     def events(self) -> Iterator[Outgoing]:
-        """The events of all envelopes in order."""
+        """Return the events of all envelopes in order."""
         return chain.from_iterable(self.envelopes.values())
 
     def info(self) -> FlightInfo:
-        """What an observer is told of it."""
+        """Return the facts of the flight for an observer."""
         events = sum(map(len, self.envelopes.values()))
         return FlightInfo(self.number, events, sum(len(event.ids) for event in self.events()))
 
@@ -77,7 +86,9 @@ def pack(
     origins: Origins = NO_ORIGINS,
     epoch: str = "",
 ) -> Flight:
-    """A flight of envelopes of up to ``batch_size`` events, in order; with ``first`` the events get places."""
+    """Return a flight of envelopes of up to ``batch_size`` events, in order; with ``first`` the
+    events get places.
+    """
     if first:
         events = placed(events, count(1))
     starts = enumerate(range(0, len(events), batch_size), 1)
@@ -86,7 +97,9 @@ def pack(
 
 
 def unbuilt(flight: Flight) -> Flight:
-    """A flight without the values of its events, as one that waits is kept: these are read anew when it is sent."""
+    """Return a waiting flight without the values of its events, which are read again when it is
+    sent.
+    """
     envelopes = {
         number: [event if event.steps is None else event._replace(steps=None) for event in events]
         for number, events in flight.envelopes.items()
@@ -95,14 +108,16 @@ def unbuilt(flight: Flight) -> Flight:
 
 
 def numbered(flight: Flight, first: str) -> Flight:
-    """A recorded flight whose first event has this number, and whose events have their places."""
+    """Return a recorded flight whose first event has this number, and whose events have their
+    places.
+    """
     places = count(1)
     envelopes = {number: placed(events, places) for number, events in flight.envelopes.items()}
     return flight._replace(envelopes=envelopes, first=first)
 
 
 def placed(events: Iterable[Outgoing], places: Iterator[int]) -> list[Outgoing]:
-    """Events with their places in a flight whose format numbers them."""
+    """Return events with their places in a flight whose format numbers them."""
     return [
         _new(Outgoing, (event_id, ids, object_id, operation, steps, fates, dropped, sendings, next(places)))
         for event_id, ids, object_id, operation, steps, fates, dropped, sendings, _ in events
@@ -113,15 +128,16 @@ def placed(events: Iterable[Outgoing], places: Iterator[int]) -> list[Outgoing]:
 
 
 def encode(flight: Flight, consumer: str = "", *, is_plain: bool = False) -> str:
-    """The composition text of the in-flight line.
+    """Return the composition text of the in-flight line.
 
-    ``{"line_format": 1, "kind": "publisher", "envelopes": [...]}``, with ``"first"`` in a numbered flight, and with
-    ``"epoch"`` under one. An envelope has its ``number``, the record_ids of its events one after the other as ranges
-    (``rows``), how many of them belong to each event (``counts``), in a numbered flight the ``place`` of its first
-    event, and under ``events``, by the event's index, what is not the plain case: an ``id`` that is not the first
-    record_id and the epoch, rows that precedence ``dropped``, the number of ``sendings``, a ``place`` that does not
-    follow the one before. ``consumer``: whose line it is, in place of the publisher's. ``is_plain``: no event has any
-    of these, as in nearly all new flights, and they are not looked for.
+    ``{"line_format": 1, "kind": "publisher", "envelopes": [...]}``, with ``"first"`` in a numbered
+    flight, and with ``"epoch"`` under one. An envelope has its ``number``, the record_ids of its
+    events one after the other as ranges (``rows``), the number of ids of each event (``counts``),
+    and in a numbered flight the ``place`` of its first event. ``events`` has the exceptions by the
+    event's index: an ``id`` other than the first record_id and the epoch, rows that precedence
+    ``dropped``, the number of ``sendings``, a ``place`` that does not follow the previous one.
+    ``consumer`` is the owner of the line, empty = the publisher. ``is_plain`` says that no event
+    has an exception, as in nearly all new flights, and skips the search.
     """
     line: dict[str, object] = {"line_format": LINE_FORMAT, "kind": KIND}
     if consumer:
@@ -164,7 +180,9 @@ def _special(events: Sequence[Outgoing], is_numbered: bool, suffix: str) -> dict
 
 
 def consumer_of(number: int, composition: str) -> str:
-    """The consumer whose line it is; empty for a line of another kind. Raises DatabaseError if it names none."""
+    """Return the consumer that owns a line; empty for a line of another kind. Raises DatabaseError
+    if it names none.
+    """
     if f'"kind":"{_CONSUMER}"' not in composition[:40].replace(" ", ""):
         return ""
     try:
@@ -174,7 +192,9 @@ def consumer_of(number: int, composition: str) -> str:
 
 
 def decode(number: int, composition: str) -> Flight:
-    """A flight from its line; its events have to be built. Raises DatabaseError if the line is not one of ours."""
+    """Return a flight from its line; its events have to be built. Raises DatabaseError for an
+    unknown line.
+    """
     try:
         line = json.loads(composition)
         if line["line_format"] != LINE_FORMAT or line["kind"] not in (KIND, _CONSUMER):

@@ -1,8 +1,9 @@
-"""The in-flight lines of a log, and the rows that one of kind ``backlog`` holds (spec/event-log.md 8.6).
+"""The in-flight lines of a log, and the rows that a line of kind ``backlog`` holds
+(spec/event-log.md 8.6).
 
-Rows that a backlog job has converted into a finished directory, and nobody has marked yet, are held by an in-flight
-line of kind ``backlog`` (spec/event-log.md 8.6): the publisher reads past them and past all later rows of their
-objects, so that nothing is sent twice and nothing overtakes the documents of the directory.
+A line of kind ``backlog`` holds rows that a backlog job has converted into a finished directory and
+that are not marked yet. The publisher passes over them and over all later rows of their objects. So
+nothing is sent twice and nothing overtakes the documents of the directory.
 """
 
 from __future__ import annotations
@@ -32,11 +33,13 @@ HOLD_WAYS_OUT: Final = (
 
 
 class Hold(NamedTuple):
-    """One line of kind ``backlog``. ``number``: the line's; ``job`` and ``directory``: whose documents wait there.
+    """One line of kind ``backlog``. ``number`` is the line's number; ``job`` and ``directory`` name
+    the job and the place of its documents.
 
-    ``manifest``: SHA-256 of the directory's manifest. ``last``: rows N up to this record_id are held; ``rows``: how
-    many the job has read. ``flights``: recorded flights that stand in the directory too. ``writers``: transactions
-    that had written the log and were open at the job's snapshot. ``is_marking``: marking has begun.
+    ``manifest`` is the SHA-256 of the directory's manifest. Rows N up to the record_id ``last`` are
+    held; ``rows`` is the number of rows that the job has read. ``flights`` are recorded flights
+    whose documents are in the directory, too. ``writers`` are the transactions that had written the
+    log and were open at the job's snapshot. ``is_marking`` is True once marking has begun.
     """
 
     number: int
@@ -52,7 +55,7 @@ class Hold(NamedTuple):
 
     @property
     def in_words(self) -> str:
-        """What is held, as a sentence's beginning."""
+        """The held rows as the beginning of a sentence."""
         begun = "; marking has begun" if self.is_marking else ""
         return (
             f"{number_of(self.rows, 'row')} up to record_id {self.last} held in {self.directory} since {self.since} "
@@ -61,17 +64,18 @@ class Hold(NamedTuple):
 
 
 def encode_hold(hold: Hold) -> str:
-    """The composition text of the line."""
+    """Return the composition text of the line."""
     line = hold._asdict() | {"writers": None if hold.writers is None else sorted(hold.writers)}
     del line["number"]
     return json.dumps({"line_format": LINE_FORMAT, "kind": _BACKLOG, **line}, separators=(",", ":"))
 
 
 def read_recorded(conn: Connection, log: LogTable, consumer: str = "") -> tuple[list[Flight], Hold | None]:
-    """What the in-flight lines of a log say: the flights that a publisher sends, oldest first, and what is held.
+    """Return the contents of a log's in-flight lines: the flights that a publisher sends, oldest
+    first, and the hold.
 
-    ``consumer``: the flights of this one, for which nothing is held; empty = the publisher's. Raises DatabaseError for
-    a line that this version does not know.
+    ``consumer`` selects its own flights, which have no hold; empty = the publisher's. Raises
+    DatabaseError for a line that this version does not know.
     """
     lines = [line for line in read_inflight(conn, log) if consumer_of(*line) == consumer]
     holds = {number: hold for number, text in lines if (hold := _hold_of(number, text)) is not None}
@@ -81,12 +85,12 @@ def read_recorded(conn: Connection, log: LogTable, consumer: str = "") -> tuple[
 
 
 def consumer_lines(conn: Connection, log: LogTable, consumer: str) -> list[int]:
-    """The numbers of the in-flight lines of a consumer."""
+    """Return the numbers of a consumer's in-flight lines."""
     return [number for number, text in read_inflight(conn, log) if consumer_of(number, text) == consumer]
 
 
 def _hold_of(number: int, composition: str) -> Hold | None:
-    """What a line holds, None if it is of another kind."""
+    """Return the hold in a line, None if the line is of another kind."""
     if f'"kind":"{_BACKLOG}"' not in composition[:40].replace(" ", ""):
         return None
     try:
@@ -101,13 +105,17 @@ def _hold_of(number: int, composition: str) -> Hold | None:
 
 
 _BITS: Final = 2**27
-"""16 MiB. Of a million held objects one in 130 others waits without need, of ten million one in 14."""
+"""16 MiB. With a million held objects one in 130 others waits without need, with ten million one in
+14.
+"""
 
 
 class HeldObjects:
-    """The objects of held rows: a bit for each, which few others share. An object that does waits without need.
+    """The objects of held rows: a bit for each, which few other objects share. Such an object waits
+    without need.
 
-    ``writers``: transactions that may still bring rows to be held; what is here is whole while all of them are open.
+    ``writers`` are transactions that may still add rows to be held. The set is complete while all
+    of them are open.
     """
 
     __slots__ = ("_bits", "writers")
@@ -130,6 +138,6 @@ def _bit_of(object_id: ObjectId) -> int:
 
 
 def warn_of(hold: Hold | None) -> None:
-    """Say in the log that rows are held."""
+    """Warn in the log that rows are held."""
     if hold is not None:
         _log.warning("%s: %s", hold.in_words, ", ".join(HOLD_WAYS_OUT))

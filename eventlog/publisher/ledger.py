@@ -1,8 +1,9 @@
-"""Where it is written down which rows of a log are done: the one difference between its publisher and its consumers.
+"""The ledger of a log's done rows: the one difference between its publisher and its consumers.
 
-The publisher's ledger is the letters of the rows (spec/event-log.md 2), that of a consumer a set of record_ids
-(spec/event-log.md 13.1). A ledger says what is read next, writes what is done, and whose lines in flight a crash left.
-It is asked by the one thread that works with the connection. No method but ``lock`` ends a transaction.
+The publisher's ledger is the letters of the rows (spec/event-log.md 2), a consumer's ledger is a
+set of record_ids (spec/event-log.md 13.1). A ledger chooses the rows to read next, records done
+rows, and names the owner of in-flight lines. Only the thread that works with the connection uses
+it. No method but ``lock`` ends a transaction.
 """
 
 from __future__ import annotations
@@ -28,13 +29,17 @@ from eventlog.sql.rows import count_queue, tail
 from eventlog.sql.windows import Queue, Window, to_ranges
 
 Writers = frozenset[str] | None
-"""Transactions of others that had written the log and were open; None = not known, and nobody may go on."""
+"""Open transactions of others that have written the log; None = unknown, and no window may be
+continued.
+"""
 
 
 class QueueScan(NamedTuple):
-    """The rest of a scan: record_ids ``first`` to ``last``, None = to the tail; ``writers`` when it began.
+    """The rest of a scan: record_ids ``first`` to ``last``, None = to the tail; ``writers`` when it
+    began.
 
-    ``past``: how many rows more it has read past than taken. ``passes``: it leaves gaps out that ``writers`` may fill.
+    ``past`` is the number of rows passed over minus the number of rows used. ``passes`` says that
+    it leaves out gaps that ``writers`` may fill.
     """
 
     first: int
@@ -45,20 +50,20 @@ class QueueScan(NamedTuple):
 
     @property
     def is_begun(self) -> bool:
-        """Whether a window of it has been read."""
+        """True if a window of the scan has been read."""
         return self.first > 1
 
     @property
     def rests_on_writers(self) -> bool:
-        """Whether its next window counts only if nobody of ``writers`` has ended."""
+        """True if the next window is valid only while all of ``writers`` are open."""
         return self.is_begun or self.passes
 
 
 class Ledger(Protocol):
-    """Which rows of a log are done.
+    """The done rows of a log.
 
-    ``consumer``: whose lines in flight are its own, by the consumer's name; empty = the publisher's. ``statuses``: the
-    letters of rows that can be something to do.
+    ``consumer`` is the owner of the in-flight lines that belong to the ledger, empty = the
+    publisher. ``statuses`` are the letters of rows that may have to be done.
     """
 
     @property
@@ -69,11 +74,11 @@ class Ledger(Protocol):
 
     @property
     def ranges(self) -> int | None:
-        """How many ranges the set of a consumer has, None for the publisher."""
+        """The number of ranges in a consumer's set, None for the publisher."""
         ...
 
     def lock(self, conn: Connection, dialect: Dialect, log: LogTable) -> None:
-        """Keep others from working with this ledger until the session ends. Ends the transaction.
+        """Lock this ledger until the session ends. Ends the transaction.
 
         Raises AnotherPublisher.
         """
@@ -84,53 +89,57 @@ class Ledger(Protocol):
         ...
 
     def recover(self, conn: Connection, dialect: Dialect, log: LogTable) -> None:
-        """Read what is done, after a connection was made or what was in memory is to be dropped."""
+        """Read the done rows, after a connection was made, or to replace the memory."""
         ...
 
     def loading(self, conn: Connection, log: LogTable) -> tuple[datetime, dict[str, Any]] | None:
-        """What is sent before the log is read: when the snapshot was asked for, and how far it is; None = nothing."""
+        """Return when the snapshot was asked for, and its progress, if it is sent before the log is
+        read; None = it is not.
+        """
         ...
 
     def begin_scan(self, conn: Connection, dialect: Dialect, log: LogTable, *, is_long: bool) -> QueueScan | None:
-        """A scan from the head on; None if there is nothing to do, or if what ``loading`` says comes first.
+        """Return a scan from the head on; None if there is nothing to do, or if a snapshot
+        (``loading``) comes first.
 
-        ``is_long``: one window will not do.
+        ``is_long`` says that it needs more than one window.
         """
         ...
 
     def rest(self, scan: QueueScan, next_first: int, past: int) -> QueueScan:
-        """What is left of a scan whose next window would begin at ``next_first``."""
+        """Return the rest of a scan whose next window would begin at ``next_first``."""
         ...
 
     def leave_out(self, scan: QueueScan, shown: Sequence[int]) -> frozenset[int]:
-        """Have what is left of a scan leave out rows that stay undone; those that its reader has to leave out itself.
+        """Let the rest of a scan leave out rows that stay undone. Return the rows that its reader
+        must leave out itself.
 
-        ``shown``: those of the window before, ascending. Nothing is written.
+        ``shown`` are the rows of the previous window, ascending. Nothing is written.
         """
         ...
 
     def runs(self, conn: Connection, dialect: Dialect, log: LogTable) -> bool:
-        """Whether any session works with this ledger."""
+        """Return True if a session works with this ledger."""
         ...
 
     def letter(self, record_id: int, status: str) -> str:
-        """N if the row is to be done, else what became of it as far as the ledger tells."""
+        """Return N if the row is not done, else its result as far as the ledger knows it."""
         ...
 
     def undone(self, window: Window) -> Window:
-        """The window, of those of its rows that are not done."""
+        """Return the window, limited to rows that are not done."""
         ...
 
     def queue(self, conn: Connection, dialect: Dialect, log: LogTable, event_time_zone: str) -> Queue:
-        """How much waits, for a line of the log."""
+        """Return the length of the queue, for a line of the log."""
         ...
 
     def tail(self, conn: Connection, log: LogTable) -> int | None:
-        """The highest record_id that may be something to do, None if there is none."""
+        """Return the highest record_id that may have to be done, None if there is none."""
         ...
 
     def count(self, conn: Connection, dialect: Dialect, log: LogTable, most: int) -> int:
-        """How many rows are not done, counted up to ``most``."""
+        """Return the number of rows that are not done, counted up to ``most``."""
         ...
 
     def write(
@@ -143,9 +152,9 @@ class Ledger(Protocol):
         *,
         deletes: bool = False,
     ) -> None:
-        """Write that rows are done, by the letters that they get.
+        """Record that rows are done, by their letters.
 
-        ``deletes``: rows S and W are deleted, but for those ``retained``, which are S.
+        With ``deletes`` rows S and W are deleted, except the ``retained`` ones, which become S.
         """
         ...
 
@@ -154,7 +163,7 @@ class Ledger(Protocol):
 
 
 class StatusLedger:
-    """The letters of the rows: what has N is to be done."""
+    """The letters of the rows: a row with N is not done."""
 
     __slots__ = ()
 
@@ -177,14 +186,15 @@ class StatusLedger:
         check_rights(conn, dialect, log, delete=deletes)
 
     def recover(self, conn: Connection, dialect: Dialect, log: LogTable) -> None:
-        """Nothing is in memory."""
+        """Do nothing: this ledger has no memory."""
 
     def loading(self, conn: Connection, log: LogTable) -> tuple[datetime, dict[str, Any]] | None:
         return None
 
     def begin_scan(self, conn: Connection, dialect: Dialect, log: LogTable, *, is_long: bool) -> QueueScan | None:
         last = tail(conn, log)
-        # After the tail: whoever has a record_id below it is among the writers, or can be seen by now.
+        # The order counts: after the tail is read, a transaction with a lower record_id is among
+        # the writers, or visible.
         return None if last is None else QueueScan(1, last, dialect.open_writers(conn, log) if is_long else None)
 
     def rest(self, scan: QueueScan, next_first: int, past: int) -> QueueScan:
@@ -221,8 +231,8 @@ class StatusLedger:
         *,
         deletes: bool = False,
     ) -> None:
-        """One statement a letter."""
-        # A consumer that has not read a row yet would lose it (spec/event-log.md 13.4).
+        """Write one statement for each letter."""
+        # A consumer that has not read the row would lose it (spec/event-log.md 13.4).
         deletes = deletes and not are_registered(conn, dialect, log)
         removed = 0
         for letter, record_ids in letters.items():
@@ -239,7 +249,9 @@ class StatusLedger:
 
 
 def are_registered(conn: Connection, dialect: Dialect, log: LogTable) -> bool:
-    """Whether there are consumers, under the lock that keeps new ones away to the end of the transaction."""
+    """Return True if there are consumers, under the lock that keeps new ones away to the end of the
+    transaction.
+    """
     if not consumers.has_table(conn, log):
         return False
     dialect.lock_removing(conn, log)
@@ -252,7 +264,7 @@ LETTERS: Final = StatusLedger()
 # --- a consumer's -----------------------------------------------------------------------------------------------------
 
 _SMALL: Final = 1_000
-"""Ranges of a set that is written whole whenever rows join it."""
+"""The most ranges of a set that is written as a whole whenever rows join it."""
 _MOST_COUNTED: Final = 10_000
 
 
@@ -260,8 +272,9 @@ _MOST_COUNTED: Final = 10_000
 class SetLedger:
     """A set of record_ids, in memory and in the line of the consumer.
 
-    ``begins``: where the consumer begins if it is new. ``recent``: what has joined the set since the line got it whole,
-    None = it has not got it from this session. ``is_changed``: the set has changed otherwise.
+    ``begins`` is where a new consumer begins. ``recent`` has the rows that joined since the line
+    last got the whole set, None = this session has not written it yet. ``is_changed`` is True after
+    any other change of the set.
     """
 
     consumer: str
@@ -294,7 +307,8 @@ class SetLedger:
 
     def recover(self, conn: Connection, dialect: Dialect, log: LogTable) -> None:
         line = consumers.read_consumer(conn, log, self.consumer)
-        # Whom it knew is forgotten: a prepared transaction has another name after a restart of the server.
+        # The known writers are forgotten: a prepared transaction has another name after a restart
+        # of the server.
         self.followed = FollowedSet(consumers.first_set(conn, dialect, log, self.begins) if line is None else line.done)
         self.recent, self.is_changed = None, False
 
@@ -314,7 +328,7 @@ class SetLedger:
         return QueueScan(1, self.followed.done.top, self.followed.writers, passes=True)
 
     def rest(self, scan: QueueScan, next_first: int, past: int) -> QueueScan:
-        # Every window begins at the head: nobody's writers are known, so that a new scan begins.
+        # Every window begins at the head, and without known writers a new scan begins.
         return QueueScan(1, scan.last, None)
 
     def leave_out(self, scan: QueueScan, shown: Sequence[int]) -> frozenset[int]:
@@ -353,7 +367,9 @@ class SetLedger:
         *,
         deletes: bool = False,
     ) -> None:
-        """One statement, if there is something to write. What comes of a failure is that ``recover`` is called."""
+        """Write one statement if there is a change. After a failure the caller calls
+        ``recover``.
+        """
         ranges = to_ranges(sorted(chain(retained, *letters.values())))
         if not ranges and not self.is_changed:
             return
@@ -369,5 +385,7 @@ class SetLedger:
 
 
 def ledger_of(consumer: str | None, begins: str = consumers.NOW) -> Ledger:
-    """The ledger of a consumer, None = of the publisher. ``begins``: where the consumer begins if it is new."""
+    """Return the ledger of a consumer, None = of the publisher. ``begins`` is where a new consumer
+    begins.
+    """
     return LETTERS if consumer is None else SetLedger(consumer, begins)

@@ -1,4 +1,6 @@
-"""What is written to the log of rows that are done, and of what is left of a flight (spec/event-log.md 7.3, 8.4)."""
+"""The marks of done rows in the log, and the rest of a flight in its line (spec/event-log.md 7.3,
+8.4).
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,10 @@ _fates_of: Final = itemgetter(Outgoing._fields.index("fates"))
 
 @dataclass(slots=True)
 class Marks:
-    """Marks and error lines that are collected and then written together. Each use begins with a new one.
+    """Marks and error lines that are collected and then written together. Each use begins with a
+    new object.
 
-    ``counters``: where the rows are counted (spec/event-log.md 7.3). ``retained``: rows to be marked S that
+    ``counters`` count the rows (spec/event-log.md 7.3). ``retained`` are rows to be marked S that
     ``delete_from_log`` does not delete.
     """
 
@@ -40,7 +43,9 @@ class Marks:
         self.letters.setdefault(letter, []).extend(record_ids)
 
     def add_bad(self, bad: Sequence[BadRow]) -> None:
-        """Rows that failed a check or whose value read back cannot be written: E, with a line each."""
+        """Add rows that failed a check or whose read-back value cannot be written: E, with an error
+        line each.
+        """
         record_ids = [row.record_id for row in bad]
         self.counters.rows_bad += len(bad)
         if self.counters.refused:
@@ -50,7 +55,9 @@ class Marks:
         self.errors += bad
 
     def add_answered(self, events: Sequence[Outgoing], verdict: Verdict) -> None:
-        """The rows of events that got an answer other than retry; what precedence dropped is S whatever it says."""
+        """Add the rows of events that got an answer other than retry. Rows that precedence dropped
+        are S with any answer.
+        """
         special = [fates for fates in map(_fates_of, events) if fates is not None]
         contributed = [event.contributed for event in events] if special else map(_ids_of, events)
         record_ids = list(chain.from_iterable(contributed))
@@ -65,7 +72,7 @@ class Marks:
         self.add_fates(special)
 
     def add_fates(self, several: Iterable[Fates]) -> None:
-        """Those rows of events that do not depend on an answer."""
+        """Add the rows of events that do not depend on an answer."""
         for fates in several:
             self.counters.rows_dropped += len(fates.dropped)
             self.counters.rows_gone += len(fates.gone)
@@ -75,7 +82,9 @@ class Marks:
             self.add_bad(fates.bad)
 
     def write(self, context: Context) -> None:
-        """Write them in the current transaction, as the ledger does, and the error lines by one statement."""
+        """Write the marks through the ledger in the present transaction, and the error lines with
+        one statement.
+        """
         connection, log, deletes = context.connection, context.log, context.options.delete_from_log
         context.ledger.write(connection, context.dialect, log, self.letters, self.retained, deletes=deletes)
         if self.errors:
@@ -87,20 +96,22 @@ def send_document(context: Context, sink: Sink, flight: Flight, envelope: int, e
     document = context.output.document(context.catalog, flight, envelope, events)
     if not document.refused:
         return sink.send(document)
-    # What the format holds of the envelope; the rest is an error already.
+    # The format has refused a part of the envelope; those events are errors already.
     is_sent = len(document.refused) < len(document.event_ids)
     answer = sink.send(document) if is_sent else Answer(is_sent=False)
     return replace(answer, verdicts={**answer.verdicts, **document.refused})
 
 
 class InflightLine:
-    """The progress of a flight whose in-flight line is committed. ``recorded``: what of the flight the line holds now.
+    """The progress of a flight whose in-flight line is committed. ``recorded`` is the present
+    content of the line.
 
-    Rows are marked and the line is struck whenever ``mark_interval`` has passed since the last time, and at once when
-    an event is to be sent under a new event-id: until that is in the line a crash repeats it under the old one, which
-    the receiver may know. Events of objects that wait, and those that have not been built, stay in the line.
+    Rows are marked and the line is shortened every ``mark_interval``, and at once when an event is
+    to be sent under a new event-id: until the line has it, a crash repeats the event under the old
+    id, which the receiver may know. Events of waiting objects and unbuilt events stay in the line.
 
-    ``build`` builds a part of a recorded flight, which has one envelope; None = the flight is new, and built.
+    ``build`` builds a part of a recorded flight, which has one envelope; None = the flight is new,
+    and built.
     """
 
     def __init__(
@@ -121,10 +132,12 @@ class InflightLine:
         self._marked_at = time.monotonic()
 
     def to_send(self) -> Iterator[tuple[int, Sequence[Outgoing]]]:
-        """The envelopes; where documents hold one event, each event under the number of its own.
+        """Yield the envelopes; if a document has one event, yield each event under its envelope's
+        number.
 
-        Those of a recorded flight are built one at a time, when they are asked for. Events whose rows have lost their
-        effect since they were recorded need no answer. Those whose class is unavailable stay in the line.
+        Envelopes of a recorded flight are built one at a time, when they are asked for. Events
+        whose rows have lost their effect since they were recorded need no answer. Events whose
+        class is unavailable stay in the line.
         """
         for number in list(self._left):
             events = self._left[number]
@@ -162,7 +175,9 @@ class InflightLine:
         return self.parking.too_many(self.options.max_parked)
 
     def save(self) -> None:
-        """Make what was answered count, and mark it. Raises ReceiverAway if the sink has lost it."""
+        """Make the answers count, and mark their rows. Raises ReceiverAway if the sink has lost
+        them.
+        """
         refused = self._sink.flush()
         begun = time.monotonic()
         marks = Marks(self.counters)
@@ -173,8 +188,9 @@ class InflightLine:
         self._context.observer.marked(self._marked_at - begun)
 
     def _write(self, marks: Marks) -> None:
-        """Write marks and what is left of the flight in one transaction."""
-        # Without the log's rows: they are read anew when it is sent again, and it may stay for long.
+        """Write the marks and the rest of the flight in one transaction."""
+        # The log's rows are dropped: they are read again when the flight is sent again, which may
+        # be late.
         envelopes = {number: events for number, events in self._left.items() if events}
         rest = self.recorded._replace(envelopes=envelopes, origins=NO_ORIGINS, current_rows={}, waiting=self._waiting)
         connection, log, consumer = self._context.connection, self._context.log, self._context.ledger.consumer
@@ -188,7 +204,9 @@ class InflightLine:
 
 
 def _left_of(before: Sequence[Outgoing], events: Sequence[Outgoing], judged: Judged[Outgoing]) -> Sequence[Outgoing]:
-    """What of an envelope stays in the line: what was not sent, and what is to be sent again, built anew then."""
+    """Return the envelope's events that stay in the in-flight line: unsent ones, and those to send
+    again, which are rebuilt then.
+    """
     if not judged.retried and not judged.behind and len(events) == len(before):
         return ()
     done = {event.event_id for _, answered in judged.answered for event in answered}

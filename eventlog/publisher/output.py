@@ -23,7 +23,7 @@ def event_writer(config: Config, log: LogTable) -> EventWriter[Any]:
 
 
 def publishing_of(config: Config, log: LogTable) -> Publishing:
-    """Return where the events of a log come from, and what takes their documents."""
+    """Return the origin of a log's events, and the sink's demands on their documents."""
     named = config.database.url is not None
     url = parse_url(connection_url(config.database) if named else "sqlite://")
     return replace(

@@ -1,4 +1,4 @@
-"""Which rows a purge removes: those that neither a flight nor a consumer still needs."""
+"""The rows that a purge removes: rows that neither a flight nor a consumer still needs."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ def purge_batch(
     *,
     dry: bool,
 ) -> Purged | None:
-    """Remove a batch as ``purge_rows`` does, and keep what is in flight or not done by a consumer.
+    """Remove a batch as ``purge_rows`` does, but keep rows that are in flight or that a consumer
+    has not done.
 
-    Both are looked up in the transaction that removes, under the lock that keeps new consumers away.
+    Both are read in the removing transaction, under the lock that keeps new consumers away.
     """
     flights, _ = read_recorded(conn, log)
     done = done_by_consumers(conn, dialect, log)

@@ -1,17 +1,24 @@
-"""What is read next of the queue: a scan of it, window by window, and how long that is valid
+"""The next rows of the queue: a scan of it, window by window, and the time that a scan stays valid
 (spec/event-log.md 8.1, 8.2, where a scan is called a pass).
 
-A window that begins at the head of the queue is one snapshot: of an object it has all rows or the first ones. A later
-window begins behind what its scan has read, to spare the walk over what was just marked. Between the two a transaction
-may commit whose rows lie on both sides: the later ones would overtake the earlier ones. So a scan ends when any
-transaction ends that had written the log when it began, and at the highest row N that there was; what began after that
-lies behind it.
+A window that begins at the head of the queue is one snapshot: it has all rows of an object, or the
+first ones. A later window begins behind the rows that its scan has read, which saves the walk over
+rows just marked. A transaction may commit between the two windows with rows on both sides: the
+later rows would overtake the earlier ones. So a scan ends when any transaction ends that had
+written the log at its beginning, and at the highest row N of that time. Rows of later transactions
+lie behind that row.
 
-With ``handle_future_events`` the order is that of event_time, and only rows that are due are read.
+With ``handle_future_events`` the order is by event_time, and only due rows are read.
 
-A window counts rows, and its memory is bounded by bytes all the same. The statement that reads it leaves the values of
-large rows out. These are read by further statements, checked, and kept up to ``flight_bytes``; the values of the rest
-are forgotten, and read once more when their flight is made. So folding sees every row, whatever its size.
+A window is limited by rows, and its memory by bytes. The statement that reads it leaves out the
+values of large rows. Further statements read these values; they are checked, and kept up to
+``flight_bytes``. The other values are dropped, and read again when their flight is made. So folding
+sees every row of any size.
+
+This is a hot path: every row passes through ``WindowReader.add``. Rows are tuples, read by position
+with ``itemgetter`` and comprehensions over a whole chunk, and the rare cases (rows in flight, large
+values, parked objects) are tested once for a chunk. In return the order of ``QUEUE_FIELDS`` matters
+here, and ``for a, *_ in (row,)`` stands for an assignment inside a comprehension.
 """
 
 from __future__ import annotations
@@ -45,27 +52,33 @@ _timed: Final = itemgetter(*map(LogRow._fields.index, TIMED_FIELDS))
 
 
 def begin_scan(context: Context, is_long: bool) -> QueueScan | None:
-    """A scan from the head of the queue on; None if the queue is empty. ``is_long``: one window will not do."""
+    """Return a scan from the head of the queue on, None if the queue is empty. ``is_long`` says
+    that it needs more than one window.
+    """
     return context.ledger.begin_scan(context.connection, context.dialect, context.log, is_long=is_long)
 
 
 def open_writers(context: Context) -> Writers:
-    """Who has written the log and is open."""
+    """Return the open transactions that have written the log."""
     return context.dialect.open_writers(context.connection, context.log)
 
 
 def is_still_valid(context: Context, writers: Writers) -> bool:
-    """Whether nobody of ``writers`` has ended: nothing of theirs was to be seen in what has been read until now."""
+    """Return True if all of ``writers`` are still open, so that the rows read until now lack
+    nothing of theirs.
+    """
     return writers is not None and (not writers or context.dialect.are_open(context.connection, writers))
 
 
 # --- a window ---------------------------------------------------------------------------------------------------------
 
 _UNLIMITED_WINDOW = 10_000
-"""Rows of a window with ``query_limit = 0``: windows do not change the result, and memory stays bounded."""
+"""The rows of a window with ``query_limit = 0``. Windows do not change the result, and memory stays
+bounded.
+"""
 
 _SMALL: Final = 1024
-"""Bytes of values that a row has in a window whatever ``flight_bytes`` is."""
+"""The bytes of values that each row of a window may have at least, whatever ``flight_bytes`` is."""
 
 _EVENT_TYPES: Final = frozenset(range(1, 9))
 _event_type: Final = itemgetter(QUEUE_FIELDS.index("event_type"))
@@ -73,15 +86,16 @@ _table_name: Final = itemgetter(QUEUE_FIELDS.index("table_name"))
 
 
 def most_retries(options: PublisherOptions) -> int:
-    """How many events that got retry a cycle sends again before it takes its window."""
+    """Return the most events with a retry that a cycle sends again before it reads its window."""
     return max((options.query_limit or _UNLIMITED_WINDOW) // 2, 1)
 
 
 class WindowResult(NamedTuple):
-    """What one window gives. ``next_first`` is the record_id that the next window of the scan begins at, None at its
-    end. ``origins``: of what was read, for a format that needs them. ``remarks`` on rows of the groups. ``sizes``: the
-    bytes of large rows by record_id; ``unread``: those of them whose values are forgotten. ``past``: how many rows more
-    were read past than taken. ``passed``: rows of classes that are not wanted.
+    """The result of one window. ``next_first`` is the record_id at which the next window of the
+    scan begins, None at its end. ``origins`` are the origins of the rows, for a format that needs
+    them. ``remarks`` concern rows of the groups. ``sizes`` has the bytes of large rows by
+    record_id, ``unread`` the large rows whose values were dropped. ``past`` is the number of rows
+    passed over minus the number of rows used. ``passed`` are rows of unwanted classes.
     """
 
     groups: list[Group]
@@ -97,10 +111,11 @@ class WindowResult(NamedTuple):
 
 
 class WindowReader:
-    """Checks the chunks of a window and folds their good rows. Rows in flight and of parked objects are left out.
+    """A reader that checks the chunks of a window and folds their good rows. Rows in flight and
+    rows of parked objects are left out.
 
-    ``used``: how many of the rows ``read`` use up the window. ``value_bytes``: a row with more bytes of values comes
-    without them.
+    ``used`` is the number of the ``read`` rows that count against the window's limit. A row with
+    more bytes of values than ``value_bytes`` comes without them.
     """
 
     def __init__(self, context: Context, in_flight: Container[int], parked: Container[ObjectId]) -> None:
@@ -116,17 +131,17 @@ class WindowReader:
         self._remarks: list[Remark] = []
         self._sizes: dict[int, int] = {}
         self._unread: set[int] = set()
-        self._room = context.options.flight_bytes  # for values of large rows that are kept
+        self._room = context.options.flight_bytes  # for values of large rows that stay in memory
         self.value_bytes = _value_bytes(context)
 
     def whole(self, chunk: list[LogRow]) -> list[QueueRow]:
-        """What is looked at of whole rows, whose origins are kept if the format asks for them."""
+        """Return the queue fields of whole rows, and keep the origins if the format needs them."""
         if Need.TIMES in self.context.output.needs:
             return self.timed(list(map(_timed, chunk)))
         return list(queue_rows(chunk))
 
     def timed(self, chunk: list[tuple[Any, ...]]) -> list[QueueRow]:
-        """What is looked at of rows with ``TIMED_FIELDS``, whose origins are kept."""
+        """Return the queue fields of rows with ``TIMED_FIELDS``, and keep their origins."""
         ids = list(map(_record_id, chunk))
         self._origins.event_times.update(zip(ids, map(_event_time, chunk), strict=True))
         self._origins.users.update(zip(ids, map(_perpetrator, chunk), strict=True))
@@ -147,7 +162,7 @@ class WindowReader:
                 self._check(run)
 
     def _of_wanted_classes(self, rows: list[QueueRow]) -> list[QueueRow]:
-        """Those of the rows that ``classes`` asks for; the others are done."""
+        """Return the rows of the classes in ``classes``; the other rows are done."""
         wanted: list[QueueRow] = []
         for row in rows:
             name = _table_name(row)
@@ -163,7 +178,7 @@ class WindowReader:
 
     def _check(self, rows: list[QueueRow]) -> None:
         checked = check_rows(rows, self.context.catalog, self.context.options.driver_user)
-        good, bad, loopback, remarks, _ = checked  # rows of unavailable classes are read past
+        good, bad, loopback, remarks, _ = checked  # rows of unavailable classes are passed over
         if self._sizes:
             good = list(map(self._forget_beyond_room, good))
         if self._parked:
@@ -175,7 +190,7 @@ class WindowReader:
         self.used += len(good) + len(bad) + len(loopback)
 
     def _forget_beyond_room(self, row: CheckedRow) -> CheckedRow:
-        """The row, without its values if they are large and there is no room for them."""
+        """Return the row, without its values if they are large and there is no room for them."""
         record_id, event_type, object_id, attribute, _, _ = row
         size = self._sizes.get(record_id)
         if size is None:
@@ -187,7 +202,7 @@ class WindowReader:
         return record_id, event_type, object_id, attribute, None, None
 
     def result(self, groups: list[Group], next_first: int | None = None) -> WindowResult:
-        """What the window gives, with these groups."""
+        """Return the result of the window with these groups."""
         remarks: Sequence[Remark] = ()
         if self._remarks:
             sent = {record_id for group in groups for record_id in ids_of(group)}
@@ -209,11 +224,13 @@ class WindowReader:
 def read_window(
     context: Context, first: int, last: int | None, in_flight: Container[int], parked: Container[ObjectId]
 ) -> WindowResult:
-    """Read rows N from record_id ``first`` on, and fold them into groups that may be sent now. All is of one snapshot.
+    """Read rows N from record_id ``first`` on, and fold them into groups that may be sent now. All
+    rows are of one snapshot.
 
-    Rows in flight and rows of parked objects are read past: they do not use up the window. The window is read on
-    while its very first group is open. ``last``: where the scan ends; there groups are deferred too, since a row
-    behind it may be of the same transaction. None = the tail of the queue, where nothing is deferred.
+    Rows in flight and rows of parked objects are passed over: they do not count against the
+    window's limit. Reading goes on while the very first group is open. ``last`` is the end of the
+    scan. Groups are deferred there, too, since a row behind it may belong to the same transaction.
+    None = the tail of the queue, where no group is deferred.
     """
     options = context.options
     limit = options.query_limit or _UNLIMITED_WINDOW
@@ -224,7 +241,7 @@ def read_window(
     pieces: Iterable[list[Any]] = context.dialect.read_fields(context.connection, context.log, window, fields)
     result = _read_chunks(window, [map(reader.timed, pieces) if needs_times else pieces], reader)
     if result is None:
-        # Seldom: begun anew by a cursor, since what another statement reads is not of the same snapshot.
+        # A rare case: a cursor begins again, since another statement would see another snapshot.
         whole = replace(window, limit=None)
         with closing(context.dialect.window_chunks(context.connection, context.log, whole, limit)) as chunks:
             reader = WindowReader(context, in_flight, parked)
@@ -236,7 +253,9 @@ def read_window(
 def _read_chunks(
     window: Window, chunks: Iterable[Iterable[list[QueueRow]]], reader: WindowReader
 ) -> WindowResult | None:
-    """What a window gives, of as many chunks as it needs, each in pieces; None if it needs more than there are."""
+    """Return the result of a window from as many chunks as it needs, each in pieces; None if it
+    needs more chunks than there are.
+    """
     wanted = limit = reader.context.options.query_limit or _UNLIMITED_WINDOW
     for chunk in chunks:
         rows, end = 0, window.first
@@ -257,14 +276,14 @@ def _read_chunks(
 
 
 def _value_bytes(context: Context) -> int:
-    """The most bytes of values that a row of a window comes with."""
+    """Return the most bytes of values that the window's statement returns for a row."""
     return max(context.options.flight_bytes // (context.options.query_limit or _UNLIMITED_WINDOW), _SMALL)
 
 
 def _whole_rows(context: Context, rows: Sequence[QueueRow], large: dict[int, int]) -> Iterator[list[QueueRow]]:
-    """The rows in runs, the large ones with their values, of which a run has at most ``flight_bytes``.
+    """Yield the rows in runs. Large rows get their values, at most ``flight_bytes`` in a run.
 
-    The bytes of large rows are put into ``large``, by record_id.
+    The bytes of large rows are added to ``large`` by record_id.
     """
     run: list[QueueRow] = []
     sizes: dict[int, int] = {}
@@ -273,7 +292,7 @@ def _whole_rows(context: Context, rows: Sequence[QueueRow], large: dict[int, int
     def filled() -> list[QueueRow]:
         large.update(sizes)
         whole = {row[0]: row for row in _read_new(context, sizes)} if sizes else {}
-        # A row that is no longer N was marked by hand meanwhile.
+        # A row that is no longer N was marked by hand in the meantime.
         return [whole.get(row[0], row) for row in run if row[0] not in sizes or row[0] in whole]
 
     for row in rows:
@@ -290,7 +309,7 @@ def _whole_rows(context: Context, rows: Sequence[QueueRow], large: dict[int, int
 
 
 def _read_new(context: Context, record_ids: Iterable[int]) -> list[QueueRow]:
-    """The rows of these record_ids that still are to be done, with their values."""
+    """Return the rows of these record_ids that are not done yet, with their values."""
     fields = (*QUEUE_FIELDS, "status")
     rows = context.dialect.read_columns(context.connection, context.log, to_ranges(sorted(record_ids)), fields)
     return [_queue_row(row) for row in rows if row[-1].rstrip(" ") in context.ledger.statuses]
@@ -299,9 +318,9 @@ def _read_new(context: Context, record_ids: Iterable[int]) -> list[QueueRow]:
 def split_groups(
     groups: Sequence[Group], most_rows: int, most_bytes: int, sizes: Mapping[int, int] = MappingProxyType({})
 ) -> Iterator[list[Group]]:
-    """Return runs of groups of at most so many rows and bytes; a larger group stands alone.
+    """Yield runs of groups with at most so many rows and bytes; a larger group is a run of its own.
 
-    ``sizes``: bytes of large rows by record_id; the others count nothing.
+    ``sizes`` has the bytes of large rows by record_id; other rows count as none.
     """
     run: list[Group] = []
     rows = size = 0
@@ -318,19 +337,21 @@ def split_groups(
 
 
 def with_values(context: Context, groups: Sequence[Group], unread: AbstractSet[int]) -> Sequence[Group]:
-    """The groups with the values of their rows that a window has forgotten."""
+    """Return the groups with the values of their rows that the window has dropped."""
     wanted = [record_id for group in groups for record_id in ids_of(group) if record_id in unread] if unread else []
     if not wanted:
         return groups
     checked = check_rows(_read_new(context, wanted), context.catalog, None)
     whole = dict(zip(ids_of(checked.good), checked.good, strict=True))
-    # A row that is no longer N was marked by hand meanwhile.
+    # A row that is no longer N was marked by hand in the meantime.
     filled = [[whole.get(row[0], row) for row in group if row[0] not in unread or row[0] in whole] for group in groups]
     return [group for group in filled if group]
 
 
 def build_events(context: Context, groups: Sequence[Group], query_back: QueryBack) -> list[Outgoing]:
-    """The events of groups in their order; what their rows ask for is read back, class by class."""
+    """Build the events of groups in their order; values that their rows ask for are read back class
+    by class.
+    """
     options = context.options.events
     if not asks_for_values(chain.from_iterable(groups)):  # as in most logs
         return [build_event(group, options) for group in groups]
@@ -342,9 +363,10 @@ def build_events(context: Context, groups: Sequence[Group], query_back: QueryBac
 
 
 class DueScan(NamedTuple):
-    """The rest of a scan: rows that were due at ``until``, behind the row ``after`` (event_time, record_id).
+    """The rest of a scan: rows that were due at ``until``, behind the row ``after`` (event_time,
+    record_id).
 
-    ``writers`` and ``past`` as of ``QueueScan``.
+    ``writers`` and ``past`` as in ``QueueScan``.
     """
 
     until: str
@@ -354,17 +376,19 @@ class DueScan(NamedTuple):
 
     @property
     def is_begun(self) -> bool:
-        """Whether a window of it has been read."""
+        """True if a window of the scan has been read."""
         return self.after is not None
 
     @property
     def rests_on_writers(self) -> bool:
-        """As of ``QueueScan``."""
+        """True if the next window is valid only while ``writers`` are open, as in ``QueueScan``."""
         return self.is_begun
 
 
 def begin_due_scan(context: Context, is_long: bool) -> DueScan:
-    """A scan of all rows that are due now by the database's clock. ``is_long`` as of ``begin_scan``."""
+    """Return a scan of all rows that are due now by the database's clock. ``is_long`` as in
+    ``begin_scan``.
+    """
     until = context.dialect.due_until(context.connection, context.log, context.options.event_time_zone)
     return DueScan(until, open_writers(context) if is_long else None)
 
@@ -372,10 +396,11 @@ def begin_due_scan(context: Context, is_long: bool) -> DueScan:
 def read_due_window(
     context: Context, due: DueScan, in_flight: Container[int], parked: Container[ObjectId]
 ) -> tuple[WindowResult, DueScan | None]:
-    """Read a window of a scan, of one snapshot, and fold it; what is left of the scan, None at its end.
+    """Read a window of a scan in one snapshot, and fold it; return it with the rest of the scan,
+    None at its end.
 
-    Groups are cut at the window's end and none is deferred. Rows in flight and rows of parked objects are read past:
-    they do not use up the window.
+    Groups are cut at the window's end and none is deferred. Rows in flight and rows of parked
+    objects are passed over: they do not count against the window's limit.
     """
     options = context.options
     limit = options.query_limit or _UNLIMITED_WINDOW
@@ -398,7 +423,9 @@ def read_due_window(
 
 
 def read_objects(context: Context, hold: Hold) -> HeldObjects:
-    """The objects of all rows N that are held. They are read once, and again when one of ``writers`` has ended."""
+    """Read the objects of all held rows N. They are read once, and again when one of ``writers``
+    has ended.
+    """
     open_now = open_writers(context)
     writers = None if hold.writers is None or open_now is None else hold.writers & open_now
     held = HeldObjects(writers)
@@ -414,7 +441,7 @@ def read_objects(context: Context, hold: Hold) -> HeldObjects:
 
 @dataclass(frozen=True, slots=True)
 class Either:
-    """What is in one container or the other."""
+    """A container of the members of two containers."""
 
     one: Container[Any]
     other: Container[Any]

@@ -1,9 +1,11 @@
-"""The values of now that the events of a flight ask for, read in bounded memory (spec/event-log.md 8.4).
+"""The current values that the events of a flight ask for, read in bounded memory (spec/event-log.md
+8.4).
 
-Nobody knows how large a row is before it is read. So a class is read back by several statements, each for up to sixteen
-times as many objects as the one before, and for no more than fit by the size of the rows that were read last. If the
-values outgrow ``flight_bytes``, the flight takes fewer groups and they are read once more: seldom, since most rows are
-small, and then a class is one statement for every sixteen objects, two for 256.
+The size of a row is unknown before it is read. So a class is read back by several statements, each
+for up to sixteen times as many objects as the previous one, and for no more than fit by the size of
+the last rows read. If the values outgrow ``flight_bytes``, the flight gets fewer groups, and they
+are read once more. This is rare, since most rows are small; a class then needs one statement for
+sixteen objects, two for 256.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ _GROWTH: Final = 16
 
 
 class Built(NamedTuple):
-    """The groups of one flight, their events, and the rows of now for formats that need them."""
+    """The groups of one flight, their events, and the current rows for formats that need them."""
 
     groups: Sequence[Group]
     events: Sequence[Outgoing]
@@ -31,15 +33,17 @@ class Built(NamedTuple):
 
 
 class _FlightFull(Exception):
-    """The values read back outgrow a flight. ``objects``: how many were read before they did."""
+    """The values read back outgrow a flight. ``objects`` is the number of objects read before
+    that.
+    """
 
     def __init__(self, objects: int) -> None:
         self.objects = objects
 
 
 def built_flights(context: Context, window: WindowResult, sizes: dict[str, int]) -> Iterator[Built]:
-    """Return the flights of a window: they end at rows, and at bytes. ``sizes``: bytes of a row by class, kept between
-    windows.
+    """Yield the flights of a window, which are limited by rows and by bytes. ``sizes`` has the
+    bytes of a row by class, kept between windows.
     """
     options = context.options
     for run in split_groups(window.groups, options.flight_rows, options.flight_bytes, window.sizes):
@@ -56,7 +60,9 @@ def built_flights(context: Context, window: WindowResult, sizes: dict[str, int])
 
 
 def _build(context: Context, groups: Sequence[Group], sizes: dict[str, int]) -> Built:
-    """Build the events of groups. Raises _FlightFull if there are several, and their values are too many."""
+    """Build the events of groups. Raises _FlightFull if there are several groups, and their values
+    are too large.
+    """
     query_back = _bounded(context, sizes) if len(groups) > 1 else context.query_back
     events, current_rows = with_current_rows(context, build_events(context, groups, query_back), query_back)
     return Built(groups, events, current_rows)
@@ -65,14 +71,18 @@ def _build(context: Context, groups: Sequence[Group], sizes: dict[str, int]) -> 
 def with_current_rows(
     context: Context, events: Sequence[Outgoing], query_back: QueryBack | None = None
 ) -> tuple[Sequence[Outgoing], CurrentRows]:
-    """Return the events, and the rows of their objects if the format needs them; some are gone then."""
+    """Return the events, and the current rows of their objects if the format needs them. A modify
+    of a missing object makes no event then.
+    """
     if Need.WHOLE_ROWS not in context.output.needs:
         return events, {}
     return read_whole_rows(events, query_back or context.query_back)
 
 
 def _bounded(context: Context, sizes: dict[str, int]) -> QueryBack:
-    """Return a function that reads back as ``context.query_back`` does, ``flight_bytes`` in all its calls together."""
+    """Return a function that reads back as ``context.query_back`` does, at most ``flight_bytes`` in
+    all its calls together.
+    """
     left, objects = context.options.flight_bytes, 0
 
     def query_back(
@@ -100,5 +110,5 @@ def _bounded(context: Context, sizes: dict[str, int]) -> QueryBack:
 
 
 def _bytes_of(rows: Iterable[CurrentRow]) -> int:
-    # Values that cannot be read are empty, and raise when they are looked at.
+    # Unreadable values are empty here, and raise when they are used.
     return sum(len(text) for row in rows for texts in row.values() if texts for text in texts if text is not None)
