@@ -1,5 +1,5 @@
-"""Avro as bare binary (Avro specification, Binary encoding), written and read by fastavro: the extra ``avro``, which is
-imported only where it is used.
+"""The bare binary encoding of Avro (Avro specification, Binary encoding), written and read by
+fastavro. fastavro is the extra ``avro`` and is imported only on use.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from eventlog.qlik.values import Convert, as_is, json_writer, writer
 
 
 class BadAvro(FormatError):
-    """Bytes that are not of their Avro schema, or a schema that cannot be read."""
+    """Bytes that do not match their Avro schema, or a schema that cannot be read."""
 
     code = "bad_avro"
     cure = "Give the reader the schema that the messages are written in, by their metadata or by `registry`."
@@ -29,7 +29,7 @@ class BadAvro(FormatError):
 
 
 def avro_writer(column: QlikColumn, logical_types: bool) -> Convert:
-    """Return the function that makes of a column's values what fastavro takes for them.
+    """Return the function that converts a column's values to the values that fastavro accepts.
 
     It raises NotExpressible, ValueRange.
     """
@@ -38,7 +38,7 @@ def avro_writer(column: QlikColumn, logical_types: bool) -> Convert:
     ):
         return json_writer(column)
     match column.type:
-        case "DATETIME":  # which fastavro takes for local time without a zone
+        case "DATETIME":  # fastavro takes a datetime without a zone for local time
             return writer(column, lambda moment: moment.replace(tzinfo=UTC))
         case "NUMERIC":
             return writer(column, _in_places(column))
@@ -49,7 +49,9 @@ def avro_writer(column: QlikColumn, logical_types: bool) -> Convert:
 
 
 def _in_places(column: QlikColumn) -> Callable[[Decimal], Decimal]:
-    """Return the function that gives a number the places of its column. It raises ValueRange."""
+    """Return the function that brings a number to the scale of its column without rounding. It
+    raises ValueRange if the number does not fit.
+    """
     exactly = Context(prec=column.precision, traps=[InvalidOperation, Inexact])
     unit = Decimal(1).scaleb(-column.scale)
 
@@ -75,7 +77,7 @@ def _in_long(number: int) -> int:
 
 
 def _fastavro() -> Any:
-    """Fastavro. Raises ConfigError if it is not installed."""
+    """Return the module fastavro. Raises ConfigError if it is not installed."""
     try:
         import fastavro
     except ModuleNotFoundError:
@@ -87,7 +89,9 @@ def _fastavro() -> Any:
 
 @lru_cache(maxsize=1024)
 def parsed(schema: str) -> Any:
-    """The schema of a JSON text as fastavro takes it, illegal names and all. Raises BadAvro."""
+    """Return the parsed schema of a JSON text, in the form that fastavro accepts; illegal names are
+    accepted, too. Raises BadAvro.
+    """
     fastavro = _fastavro()
     try:
         return fastavro.parse_schema(parsed_json(schema))
@@ -105,7 +109,7 @@ def parsed(schema: str) -> Any:
 def bytes_writer(schema: str) -> Callable[[Any], bytes]:
     """Return the function that writes values of a schema as bare Avro binary. Raises BadAvro.
 
-    The function raises NotExpressible for a value that the schema does not take.
+    The function raises NotExpressible for a value that does not fit the schema.
     """
     write, written_by = _fastavro().schemaless_writer, parsed(schema)
 
@@ -120,10 +124,11 @@ def bytes_writer(schema: str) -> Callable[[Any], bytes]:
     return to_bytes
 
 
-# fastavro takes 16 us for the message of an update of six columns, most of it to look for the branches of unions; 11 if
-# it is told them, 7 to 9 by a schema for each pattern of NULLs. What follows takes 3.4 (bench/RESULTS.md, "Qlik
-# messages as dicts"); types that few columns have are left to fastavro. Both are held equal by
-# test_avro_messages_are_whole_records_of_their_schemas and test_a_record_is_written_as_fastavro_writes_it.
+# fastavro takes 16 us for the message of an update of six columns, most of it to find the branches
+# of unions; with the branches given it takes 11 us, and with a schema for each pattern of NULLs 7
+# to 9 us. The writers below take 3.4 us (bench/RESULTS.md, "Qlik messages as dicts"). They leave
+# rare types to fastavro. The tests test_avro_messages_are_whole_records_of_their_schemas and
+# test_a_record_is_written_as_fastavro_writes_it hold both equal.
 
 _NULL: Final = b"\0"
 _VALUE: Final = b"\2"
@@ -133,10 +138,12 @@ _VALUE: Final = b"\2"
 def record_writer(
     fields: Sequence[Mapping[str, Any]], values: Mapping[str, Callable[[Any], Any]] | None = None
 ) -> Callable[[Mapping[str, Any]], bytes]:
-    """Return the function that writes these fields of a record, one after the other, as ``bytes_writer`` does.
+    """Return the function that writes these fields of a record, one after the other, as
+    ``bytes_writer`` does.
 
-    Unions are of null and one type. ``values``: by field what makes its value, of which few come again and again. The
-    function raises NotExpressible. Raises BadAvro.
+    Unions are of null and one type. ``values`` maps fields to functions that make their values;
+    these fields have few values, which are remembered. The function raises NotExpressible. Raises
+    BadAvro.
     """
     written_by = [(field["name"], _type_writer(field["type"])) for field in fields]
     for place, (name, to_bytes) in enumerate(written_by):
@@ -178,7 +185,7 @@ def _type_writer(kind: Any) -> Callable[[Any], bytes]:
 
 
 def sized(data: bytes) -> bytes:
-    """Return bytes, or a text in UTF-8, behind their number."""
+    """Return the bytes, or a text in UTF-8, with its length in front."""
     size = len(data)
     return (_ONE_BYTE[size << 1] if size < 64 else _whole_number(size)) + data
 
@@ -187,7 +194,9 @@ _ONE_BYTE: Final = [bytes([number]) for number in range(128)]
 
 
 def _whole_number(number: int) -> bytes:
-    """Return the sign in the last bit, then seven bits a byte, the last ones first."""
+    """Return a whole number in Avro's form: the sign in the last bit, seven bits a byte, the lowest
+    first.
+    """
     rest = number << 1 if number >= 0 else ~(number << 1)
     if rest < 128:
         return _ONE_BYTE[rest]
@@ -200,7 +209,9 @@ def _whole_number(number: int) -> bytes:
 
 
 def from_bytes(schema: str, data: bytes) -> dict[str, Any]:
-    """The record of bare Avro binary. Raises BadAvro if the bytes are cut short, too many, or none of the schema."""
+    """Return the record of bare Avro binary. Raises BadAvro for missing, surplus or malformed
+    bytes.
+    """
     buffer = io.BytesIO(data)
     try:
         record = _fastavro().schemaless_reader(buffer, parsed(schema), None)
@@ -214,7 +225,9 @@ def from_bytes(schema: str, data: bytes) -> dict[str, Any]:
 
 
 def record_in(schema: str, field: str) -> dict[str, Any] | None:
-    """The record type of a field of a record, None if there is no such field or it is no record. Raises BadAvro."""
+    """Return the record type of a field of a record, None if the field is missing or no record.
+    Raises BadAvro.
+    """
     parsed(schema)
     record = parsed_json(schema)
     for one in record.get("fields", ()) if isinstance(record, dict) else ():

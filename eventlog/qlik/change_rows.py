@@ -1,5 +1,5 @@
-"""The columns of a change table, and one of its rows, from and to the values that a table or file holds: which column
-is a header, and which bit of a mask is whose (spec/qlik.md 1.1, 2.1).
+"""The columns and rows of a change table: the header columns, the bits of masks, and the conversion
+between ``ChangeRow`` and the values that a table or file holds (spec/qlik.md 1.1, 2.1).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from eventlog.qlik.sequence import transaction_from_text, transaction_text
 
 
 class MissingHeader(FormatError):
-    """A change table without a header column that the reader cannot do without (spec/qlik.md 1.1)."""
+    """A change table that lacks a header column which the reader needs (spec/qlik.md 1.1)."""
 
     code = "missing_header"
     cure = "Correct `header_prefix`, or have the column stored."
@@ -56,15 +56,15 @@ TEXT_LENGTHS: Final = {
     "transaction_id": 32,
     PARTITION_NAME: 31,
 }
-"""Characters of the header columns that are text."""
+"""The lengths of the text header columns in characters."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TableLayout:
     """The columns of a change table in order.
 
-    ``headers``: place of each header column by its name without prefix; ``data``: the data columns with their places;
-    ``masks``: which bit is which data column.
+    ``headers`` maps each header column, by its name without prefix, to its place. ``data`` holds
+    the data columns with their places, ``masks`` the data column of each bit.
     """
 
     columns: tuple[str, ...]
@@ -80,8 +80,11 @@ class TableLayout:
     def for_each(
         self, columns: Iterable[QlikColumn], of_header: Callable[[str, str], T], of_data: Callable[[QlikColumn], T]
     ) -> list[T]:
-        """What ``of_header`` makes of the name of each header column, as the table has it and without prefix, and
-        ``of_data`` of each data column: one of ``columns``, else a text. In the order of the table.
+        """Return the result of ``of_header`` or ``of_data`` for each column, in the order of the
+        table.
+
+        ``of_header`` gets the name of a header column as in the table and without prefix.
+        ``of_data`` gets the data column out of ``columns``, or a text column if it is not in there.
         """
         by_name = {column.name: column for column in columns}
         header_at = {place: header for header, place in self.headers.items()}
@@ -94,7 +97,9 @@ class TableLayout:
 
 
 def header_name(column: str, header_prefix: str) -> str | None:
-    """The header that a column is, without prefix; None for a data column. Letter case does not count."""
+    """Return the header that a column is, without prefix, None for a data column. Letter case is
+    ignored.
+    """
     folded, prefix = column.casefold(), header_prefix.casefold()
     name = folded.removeprefix(prefix)
     return name if folded.startswith(prefix) and name in HEADERS else None
@@ -103,11 +108,11 @@ def header_name(column: str, header_prefix: str) -> str | None:
 def read_layout(
     columns: Sequence[str], *, header_prefix: str = "header__", mask_offset: int | None = None, what: str
 ) -> TableLayout:
-    """The layout of a change table that is there. ``mask_offset``: columns in front of the first data column, instead
-    of those that are. ``what`` is the table, for messages.
+    """Return the layout of an existing change table.
 
-    Raises MissingHeader if it lacks change_seq or both of change_oper and operation, FormatError for a column that
-    stands twice.
+    ``mask_offset`` overrides the number of columns in front of the first data column. ``what``
+    names the table in messages. Raises MissingHeader if the table lacks change_seq, or both
+    change_oper and operation, and FormatError for a duplicate column.
     """
     layout = _layout(columns, header_prefix, mask_offset, what)
     for alternatives in (("change_seq",), ("change_oper", "operation")):
@@ -144,9 +149,9 @@ def new_layout(
     partitioned: bool = False,
     what: str,
 ) -> TableLayout:
-    """The layout of a change table that we write: headers, data columns, and partition_name last.
+    """Return the layout of a new change table: headers, data columns, and partition_name last.
 
-    Raises MaskTooWide, and FormatError for a source column whose name would be taken for a header.
+    Raises MaskTooWide, and FormatError for a source column whose name would be read as a header.
     """
     for column in data_columns:
         if header_name(column, header_prefix) is not None:
@@ -162,7 +167,7 @@ def new_layout(
 
 
 OPERATIONS: Final = {"I": "INSERT", "U": "UPDATE", "D": "DELETE", "B": "BEFOREIMAGE", "T": "TRUNCATE"}
-"""change_oper to operation."""
+"""The operation of each change_oper."""
 
 _LETTERS: Final = {operation: letter for letter, operation in OPERATIONS.items()}
 _NO_COLUMNS: Final[frozenset[str]] = frozenset()
@@ -171,9 +176,10 @@ _NO_COLUMNS: Final[frozenset[str]] = frozenset()
 class ChangeRow(NamedTuple):
     """One row of a change table.
 
-    ``change_oper`` I, U, D, B or T; ``mask`` the columns whose bit is set, None if the table has no masks;
-    ``transaction_id`` None = not known (stored as 32 zeros); ``timestamp`` aware, in UTC, None = not known (stored as
-    1970-01-01); ``data`` the data columns, one that is missing is NULL.
+    ``change_oper`` is I, U, D, B or T. ``mask`` holds the columns whose bit is set, None if the
+    table has no masks. ``transaction_id`` is None if unknown (stored as 32 zeros). ``timestamp`` is
+    aware and in UTC, None if unknown (stored as 1970-01-01). ``data`` maps the data columns to
+    their values; a missing one is NULL.
     """
 
     change_seq: str
@@ -187,7 +193,7 @@ class ChangeRow(NamedTuple):
 
 
 def row_order(row: ChangeRow) -> tuple[str, bool]:
-    """The key that sorts rows by change_seq, a before image in front of its update."""
+    """Return the key that sorts rows by change_seq, with a before image in front of its update."""
     return row.change_seq, row.change_oper != "B"
 
 
@@ -202,13 +208,13 @@ def row_reader(
     masks_at: Callable[[str], MaskLayout] | None = None,
     what: str,
 ) -> Callable[[Sequence[Any]], ChangeRow]:
-    """The function that reads the rows of one change table, their values in the order of its columns. A header that it
-    lacks reads as NULL.
+    """Return the function that reads the rows of one change table from values in the order of its
+    columns. A missing header reads as NULL.
 
-    Masks may be binary or hex text, change_seq text or a whole number, timestamp a datetime or text. ``masks_at``: the
-    mask layout by change_seq where that of the present columns is not the only one; ``counters`` counts
-    ``mask_extra_bits``; ``what`` is the table, for messages. The function raises BadSequence, BadMask,
-    OperationMismatch, UnknownOperation, FormatError.
+    Masks may be binary or hex text, change_seq text or a whole number, timestamp a datetime or
+    text. ``masks_at`` returns the mask layout at a change_seq, None if the present columns are the
+    only layout. ``counters`` counts ``mask_extra_bits``. ``what`` names the table in messages. The
+    function raises BadSequence, BadMask, OperationMismatch, UnknownOperation, FormatError.
     """
     headers = layout.headers
     has_mask = "change_mask" in headers
@@ -257,7 +263,7 @@ def _sequence_text(value: Any, what: str) -> str:
 
 
 def _letter(change_oper: Any, operation: Any, change_seq: str, what: str) -> str:
-    """The letter of the operation, from either column or from both."""
+    """Return the letter of the operation, from either column or from both."""
     letter = None if change_oper is None else str(change_oper).strip().upper()
     named = None if operation is None else str(operation).strip().upper()
     if not letter:
@@ -276,8 +282,10 @@ def _letter(change_oper: Any, operation: Any, change_seq: str, what: str) -> str
 
 
 def header_text(header: str | None, value: Any) -> str | None:
-    """A member of JSON as text, for Spark's columns. ``header`` None: a data column. Raises BadMask, FormatError, for
-    what the reader of rows refuses and would take as text.
+    """Return a member of JSON as text, for Spark's columns; ``header`` is None for a data column.
+
+    Raises BadMask or FormatError for values that the reader of rows refuses, since it would accept
+    their text.
     """
     if value is None or isinstance(value, str):
         return value
@@ -293,7 +301,7 @@ def _text(value: Any) -> str | None:
 
 
 def _moment(value: Any, what: str) -> datetime | None:
-    """An aware moment of a stored timestamp; None if the time is not known."""
+    """Return the aware moment of a stored timestamp, None if the time is unknown."""
     if value is None or value == "":
         return None
     try:
@@ -319,11 +327,11 @@ def row_writer(
     empty_mask: Literal["empty", "null"] = "empty",
     what: str,
 ) -> Callable[[ChangeRow], list[Any]]:
-    """The function that gives the stored values of rows in the order of the table's columns: the timestamp naive and in
-    UTC, a Lob as its bytes.
+    """Return the function that makes the stored values of a row in the order of the table's
+    columns. The timestamp is naive and in UTC, a Lob is its bytes.
 
-    ``byteorder`` and ``empty_mask`` are of binary masks only. The function raises NotExpressible for a multi-valued
-    attribute, ValueRange for a stream position of more than 128 characters.
+    ``byteorder`` and ``empty_mask`` apply to binary masks only. The function raises NotExpressible
+    for a multi-valued attribute, and ValueRange for a stream position of more than 128 characters.
     """
     headers = sorted((place, name) for name, place in layout.headers.items() if name != PARTITION_NAME)
     write_mask = mask_writer(layout.masks, mask_form, byteorder, empty_mask)
@@ -368,7 +376,9 @@ def mask_writer(
     byteorder: Literal["little", "big"] = "little",
     empty_mask: Literal["empty", "null"] = "empty",
 ) -> Callable[[frozenset[str]], str | bytes | None]:
-    """The function that makes the stored mask of a set of columns. It keeps masks: few sets come again and again."""
+    """Return the function that makes the stored mask of a set of columns. It remembers masks, since
+    the same few sets repeat.
+    """
     empty = None if empty_mask == "null" else b""
 
     @lru_cache(maxsize=_MOST_MASKS)
@@ -395,9 +405,9 @@ def _stream_position_writer(what: str) -> Callable[[ChangeRow], str | None]:
     return write
 
 
-@lru_cache(maxsize=256)  # the rows of a transaction have one time
+@lru_cache(maxsize=256)  # the rows of a transaction share one time
 def _naive(moment: datetime | None) -> datetime:
-    return EPOCH if moment is None else naive_utc(moment)  # as spec/qlik.md 1.1 has a time that is not known
+    return EPOCH if moment is None else naive_utc(moment)  # spec/qlik.md 1.1 stores an unknown time as the epoch
 
 
 _HEADER_WRITERS: Final[dict[str, Callable[[ChangeRow], Any]]] = {

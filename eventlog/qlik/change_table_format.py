@@ -1,7 +1,8 @@
-"""The format ``qlik-change-table`` of the converter: change tables in a directory of files or in a database.
+"""The converter's format ``qlik-change-table``: change tables in a directory of files or in a
+database.
 
-A source or target with ``://`` is the URL of a database, anything else a path. A place that change tables are read from
-is a ``Source``, one that they are appended to a ``Store``.
+A source or target with ``://`` is the URL of a database, any other is a path. Change tables are
+read from a ``Source`` and appended to a ``Store``.
 """
 
 from __future__ import annotations
@@ -41,13 +42,15 @@ class Source(Protocol):
     """A place that change tables are read from."""
 
     def is_written(self) -> bool:
-        """Whether a writer has been here, though there may have been nothing to write."""
+        """Return True if a writer has used this place, even without writing a row."""
 
     def control_rows(self, name: str) -> Iterable[Mapping[str, Any]]:
-        """The rows of a control table, by column names in upper case; none without the table."""
+        """Return the rows of a control table, by column names in upper case; empty if the table
+        does not exist.
+        """
 
     def tables(self, reading: Reading) -> Sequence[tuple[SourceTable, Iterator[ChangeRow]]]:
-        """The tables that the options want, each with its rows in change_seq order."""
+        """Return the tables that the options select, each with its rows in change_seq order."""
 
 
 def _is_url(place: str) -> bool:
@@ -55,9 +58,10 @@ def _is_url(place: str) -> bool:
 
 
 def _changes_in(source: Source, place: str, options: ReadOptions, report: Report) -> Iterator[Change]:
-    """The changes of all tables of a source in change_seq order, numbered within their transactions.
+    """Yield the changes of all tables of a source in change_seq order, numbered within their
+    transactions.
 
-    ``place`` names the source, for messages. Raises FormatError.
+    ``place`` names the source in messages. Raises FormatError.
     """
     tables = source.tables(reading(options, source.control_rows(HISTORY_TABLE), report))
     if not tables and not source.is_written():
@@ -69,12 +73,12 @@ def _changes_in(source: Source, place: str, options: ReadOptions, report: Report
 
 
 def nothing_found(place: str, options: ReadOptions) -> FormatError:
-    """The error of a source without a change table."""
+    """Return the error for a source without a change table."""
     return FormatError(f"{place} has no change table that the options want: names end in {options.suffix}")
 
 
 def _position(change: Change | Waiting) -> str:
-    assert change.position is not None  # that of a change table is its change_seq
+    assert change.position is not None  # the position of a change of a change table is its change_seq
     return change.position
 
 
@@ -82,28 +86,32 @@ def _position(change: Change | Waiting) -> str:
 
 
 class Store(Protocol):
-    """A place that change tables are appended to, all or nothing: what is appended counts once ``save`` returns."""
+    """A place that change tables are appended to, all or nothing: appended rows count once ``save``
+    returns.
+    """
 
     def stored_state(self) -> WriterState:
-        """The state of the writer as it was saved, else that of the highest change_seq stored."""
+        """Return the saved state of the writer, or the state of the highest stored change_seq if
+        none was saved.
+        """
 
     def table(self, schema: str | None, table: str, columns: Sequence[QlikColumn]) -> WriteRows:
-        """The function that appends to a table, which is made if it is not there.
+        """Return the function that appends to a table, which is created if it does not exist.
 
         Raises MaskTooWide, MissingHeader, FormatError.
         """
 
     def flush(self) -> None:
-        """Write what is still in memory."""
+        """Write the rows that are still in memory."""
 
     def control_rows(self, name: str) -> Iterable[Mapping[str, Any]]:
-        """As ``Source.control_rows``."""
+        """Return the rows of a control table, as ``Source.control_rows`` does."""
 
     def partitions(self) -> Iterable[tuple[str | None, str, str]]:
-        """Schema, table and name of every partition that has rows, new ones among them."""
+        """Return schema, table and name of every partition that has rows, including new ones."""
 
     def append_partitions(self, rows: Sequence[ControlRow]) -> None:
-        """Append rows to attrep_cdc_partitions, which is created if it is not there."""
+        """Append rows to attrep_cdc_partitions, which is created if it does not exist."""
 
     def save(self, state: WriterState) -> None:
         """Save the state together with the rows that it numbered."""
@@ -120,8 +128,8 @@ def _open(target: str, options: WriteOptions) -> AbstractContextManager[Store]:
 
 
 def _finish(store: Store, options: WriteOptions, state: WriterState) -> None:
-    """Write what is left, the partitions that have ended (with ``close_partitions`` all) if they are not listed, and
-    the state.
+    """Write the remaining rows, list the ended partitions that are not listed yet, and save the
+    state. With ``close_partitions`` all partitions are listed.
     """
     store.flush()
     if options.partitioned:
@@ -142,8 +150,10 @@ def _ended_partitions(store: Store, options: WriteOptions, state: WriterState) -
 
 
 def _with_columns(changes: Iterable[Change], options: WriteOptions) -> Iterator[tuple[Change, tuple[QlikColumn, ...]]]:
-    """Each change with the columns of its table. From the first table on that the options do not describe, changes are
-    kept in a temporary file, since a mask needs all columns before it can be written.
+    """Yield each change with the columns of its table.
+
+    Changes are kept in a temporary file from the first table on that the options do not describe,
+    since a mask needs all columns before it can be written.
     """
     columns, keys = described(options.tables, options.catalog)
     rest = iter(changes)
@@ -161,7 +171,7 @@ def _with_columns(changes: Iterable[Change], options: WriteOptions) -> Iterator[
 def _seen(
     changes: Iterable[Change], seen: dict[str, ColumnsSeen], keys: Mapping[str, tuple[str, ...]]
 ) -> Iterator[Change]:
-    """The changes as they come, what they show of their tables' columns put into ``seen``."""
+    """Yield the changes, and add the columns that they show to ``seen``."""
     for change in changes:
         name = full_name(change.schema, change.table)
         if name not in seen:
@@ -187,7 +197,7 @@ class ChangeTableFormat(Format):
         pass
 
     def is_sorted_first(self, options: Mapping[str, Any]) -> bool:
-        return bool(options.get("input_complete", True))  # else a last row may wait, of one stream
+        return bool(options.get("input_complete", True))  # else the last row may wait, which needs one stream
 
     def is_one_source(self, place: Path, options: Mapping[str, Any]) -> bool | None:
         entries = (entry for entry in place.iterdir() if not entry.name.startswith(("_", ".")))
@@ -195,7 +205,8 @@ class ChangeTableFormat(Format):
         return True if any(is_table(entry, suffix) for entry in (place, *entries)) else None
 
     def read_changes(self, source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
-        """The changes of all change tables of a source in change_seq order, numbered within their transactions.
+        """Yield the changes of all change tables of a source in change_seq order, numbered within
+        their transactions.
 
         Raises ConfigError, DatabaseError and the errors of this format.
         """
@@ -210,7 +221,8 @@ class ChangeTableFormat(Format):
             yield from _changes_in(FileSource(Path(source), options), source, options, report)
 
     def write_changes(self, changes: Iterable[Change], target: str, options: WriteOptions, report: Report) -> None:
-        """Changes appended to the change tables of a target, all or none, numbered behind what is stored there.
+        """Append changes to the change tables of a target, all or none, numbered behind the stored
+        ones.
 
         Raises ConfigError, DatabaseError and the errors of this format.
         """
@@ -223,7 +235,7 @@ class ChangeTableFormat(Format):
                 if name not in tables:
                     try:
                         tables[name] = TargetTable(change.table, columns, options), store.table(*name, columns)
-                    except NotExpressible as error:  # of its name
+                    except NotExpressible as error:  # the name of the table cannot be written
                         report.skip(error)
                         continue
                 table, write_rows = tables[name]

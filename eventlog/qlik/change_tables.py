@@ -1,5 +1,5 @@
-"""Rows of change tables to Changes and back, and to the state of a table: the live view (spec/qlik.md 1.2, 6, 7;
-spec/change-model.md 2 to 4).
+"""The conversion between rows of change tables and changes, and the live view, which is the state
+of a table after its changes (spec/qlik.md 1.2, 6, 7; spec/change-model.md 2 to 4).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class UnpairedBeforeImage(FormatError):
     cure = "Read the change table whole, with the row of the update."
 
 
-# Bound names: an enumeration's members are looked up slowly.
+# These names are bound once, since looking up an enumeration's member is slow.
 _UPDATE, _DELETE, _TRUNCATE, _REFRESH = ChangeOp.UPDATE, ChangeOp.DELETE, ChangeOp.TRUNCATE, ChangeOp.REFRESH
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -35,9 +35,12 @@ _UPDATE, _DELETE, _TRUNCATE, _REFRESH = ChangeOp.UPDATE, ChangeOp.DELETE, Change
 
 @dataclass(frozen=True, slots=True)
 class SourceTable:
-    """A change table that is read: the names that its changes bear, its key columns in key order (None = not known),
-    its LOB columns. ``absent_nulls``: NULL under a clear mask bit is ``null``, or ``absent`` = not known if the before
-    image does not say otherwise (spec/change-model.md 3.3). ``task`` goes to extras.
+    """A change table to read.
+
+    ``schema`` and ``table`` are the names that its changes bear. ``key`` holds the key columns in
+    key order, None if unknown, ``lobs`` the LOB columns. ``absent_nulls`` is the meaning of NULL
+    under a clear mask bit: ``null``, or ``absent`` for unknown unless the before image has a value
+    (spec/change-model.md 3.3). ``task`` goes to extras.
     """
 
     schema: str | None
@@ -49,7 +52,9 @@ class SourceTable:
 
 
 def key_from_deletes(rows: Iterable[ChangeRow]) -> tuple[str, ...] | None:
-    """The key columns as the mask of the first DELETE tells them, in the order of its data; None without one."""
+    """Return the key columns by the mask of the first DELETE, in the order of its data; None
+    without a DELETE.
+    """
     for row in rows:
         if row.change_oper == "D" and row.mask:
             return tuple(name for name in row.data if name in row.mask)
@@ -57,7 +62,9 @@ def key_from_deletes(rows: Iterable[ChangeRow]) -> tuple[str, ...] | None:
 
 
 def source_table(schema: str | None, table: str, reading: Reading, rows: Iterable[ChangeRow]) -> SourceTable:
-    """What turns the rows of a table into changes. ``rows``: where its key is looked for if it is not known."""
+    """Return the description by which the rows of a table become changes. An unknown key is
+    searched in ``rows``.
+    """
     name, options = full_name(schema, table), reading.options
     return SourceTable(
         schema,
@@ -70,7 +77,7 @@ def source_table(schema: str | None, table: str, reading: Reading, rows: Iterabl
 
 
 def refuse(error: FormatError) -> None:
-    """Raise what stands in the way: nothing is passed over."""
+    """Raise the error, so that no row is skipped."""
     raise error
 
 
@@ -81,10 +88,12 @@ def changes_of_rows(
     input_complete: bool,
     skip: Callable[[FormatError], None] = refuse,
 ) -> Iterator[Change | Waiting]:
-    """The changes of a table's rows in change_seq order, a before image in front of its update, for ``count_events``.
+    """Yield the changes of a table's rows for ``count_events``. Rows come in change_seq order, a
+    before image in front of its update.
 
-    A before image at the very end of an input that is not declared complete waits for its update. Every other one that
-    is alone is an UnpairedBeforeImage, given to ``skip``, which raises it or goes on without the row.
+    A before image at the very end of an input that is not declared complete waits for its update.
+    Any other unpaired before image is an UnpairedBeforeImage for ``skip``, which raises it or
+    returns to skip the row.
     """
     before: ChangeRow | None = None
     for row in rows:
@@ -110,7 +119,9 @@ def _unpaired(before: ChangeRow, table: SourceTable) -> UnpairedBeforeImage:
 
 
 def change_of(before: ChangeRow | None, row: ChangeRow, table: SourceTable) -> Change:
-    """The change of a row, with its before image if there is one. Event counters: ``count_events``."""
+    """Return the change of a row, with its before image if there is one. ``count_events`` adds the
+    event counters.
+    """
     extras: dict[str, Any] = {"change_seq": row.change_seq}
     for name, value in (
         ("stream_position", row.stream_position),
@@ -160,7 +171,7 @@ def change_of(before: ChangeRow | None, row: ChangeRow, table: SourceTable) -> C
 
 
 def _known_key(key: tuple[str, ...], image: Row) -> tuple[tuple[str, Value], ...] | None:
-    """The key of a row; one of which a column is not known is not known."""
+    """Return the key of a row, None if one of its columns is unknown."""
     try:
         return tuple([(name, image[name]) for name in key])
     except KeyError:
@@ -168,8 +179,8 @@ def _known_key(key: tuple[str, ...], image: Row) -> tuple[tuple[str, Value], ...
 
 
 def _after(row: ChangeRow, before: Row | None, table: SourceTable) -> Row:
-    """Return the row after a change. A NULL under a clear bit is not known and left out, unless ``absent_nulls`` says
-    that it is NULL, or the row before has a value there, which it replaces.
+    """Return the row after a change. A NULL under a clear bit is unknown and left out, unless
+    ``absent_nulls`` makes it NULL, or the row before has a value there, which the NULL replaces.
 
     A change says only what its own rows tell (spec/change-model.md 3.3). The live view, which has
     the object's state at hand, goes by the opposite rule: ``_updated``.
@@ -182,13 +193,15 @@ def _after(row: ChangeRow, before: Row | None, table: SourceTable) -> Row:
         for name, value in row.data.items()
         if value is not None
         or name in mask
-        or name in table.lobs  # which never have a bit (spec/qlik.md 1.2)
+        or name in table.lobs  # LOB columns have no bit (spec/qlik.md 1.2)
         or (before is not None and before.get(name) is not None)
     }
 
 
 def _changed(row: ChangeRow, before: Row | None, after: Row, table: SourceTable) -> frozenset[str] | None:
-    """The mask's own statement; in a table without masks what the images tell."""
+    """Return the changed columns by the mask; without masks, by the difference between the
+    images.
+    """
     if row.mask is not None:
         changed = row.mask
     else:
@@ -201,7 +214,9 @@ def _changed(row: ChangeRow, before: Row | None, after: Row, table: SourceTable)
 
 
 def _deleted(row: ChangeRow, key: tuple[str, ...] | None) -> Row:
-    """All columns, or the key alone where every other one is NULL (spec/change-model.md 3.3)."""
+    """Return the deleted row: all columns, or the key alone if all others are NULL
+    (spec/change-model.md 3.3).
+    """
     if not key or any(value is not None for name, value in row.data.items() if name not in key):
         return row.data
     return {name: row.data.get(name) for name in key}
@@ -211,8 +226,8 @@ def _deleted(row: ChangeRow, key: tuple[str, ...] | None) -> Row:
 
 
 class TargetTable:
-    """A change table that is written: the names of its data columns, of its key columns (none: those of the changes)
-    and of its LOB columns, and what the options say of its rows.
+    """A change table to write: the names of its data columns, of its key columns (empty: the key
+    columns of each change) and of its LOB columns, and the options for its rows.
     """
 
     __slots__ = ("before_images", "key", "lobs", "name", "names", "partition_of", "refresh")
@@ -228,11 +243,13 @@ class TargetTable:
 def rows_of(
     change: Change, table: TargetTable, state: WriterState, counters: Counter[str]
 ) -> tuple[WriterState, tuple[ChangeRow, ...]]:
-    """The rows of a change, and the writer's state afterwards, to be stored together (spec/qlik.md 3).
+    """Return the writer's state afterwards and the rows of a change, to be stored together
+    (spec/qlik.md 3).
 
-    No row, and no number, for an update that changes nothing (counted ``no_op_skipped``) and, unless they are to be
-    inserted, for REFRESH (``refresh_skipped``). Raises NotExpressible for a column that the table does not have,
-    NeedsQueryBack and NeedsRowCodec for a change without its row, SequenceExhausted.
+    An update that changes nothing has no row and no number (counted ``no_op_skipped``), and neither
+    has a REFRESH (``refresh_skipped``) unless it is to be inserted. Raises NotExpressible for a
+    column that the table lacks, NeedsQueryBack and NeedsRowCodec for a change without its row, and
+    SequenceExhausted.
     """
     rows = images_of(change, table, counters)
     if not rows:
@@ -262,13 +279,14 @@ def rows_of(
 
 
 RowImage = tuple[str, frozenset[str], Row]
-"""change_oper, mask and data of a row."""
+"""The change_oper, mask and data of a row."""
 
 
 def images_of(change: Change, table: TargetTable, counters: Counter[str]) -> tuple[RowImage, ...]:
-    """The rows of a change as far as they do not depend on those before it: no row where ``rows_of`` gives none.
+    """Return the parts of a change's rows that do not depend on earlier rows; empty if ``rows_of``
+    returns no row.
 
-    Raises NotExpressible, NeedsQueryBack, NeedsRowCodec as ``rows_of``.
+    Raises NotExpressible, NeedsQueryBack, NeedsRowCodec as ``rows_of`` does.
     """
     op = change.op
     if op is _REFRESH and table.refresh == "skip":
@@ -282,7 +300,7 @@ def images_of(change: Change, table: TargetTable, counters: Counter[str]) -> tup
         return (("D", _deleted_columns(change, table), _row(change.before or {}, change.key, table)),)
     if op is _TRUNCATE:
         return (("T", _NO_COLUMNS, {}),)
-    assert change.after is not None  # of all but DELETE and TRUNCATE, as refuse_without_row says
+    assert change.after is not None  # refuse_without_row lets only DELETE and TRUNCATE pass without it
     after = _row(change.after, change.key, table)
     if op is not _UPDATE:
         return (("I", _present(after, table), after),)
@@ -295,13 +313,15 @@ def _update(change: Change, after: Row, table: TargetTable) -> tuple[RowImage, .
     before, key = change.before, change.key
     if not before or not table.before_images:
         return (update,)
-    if key and not changed.isdisjoint([name for name, _ in key]):  # a key that moved is not the old one
+    if key and not changed.isdisjoint([name for name, _ in key]):  # a changed part of the key is not the old one
         key = tuple(part for part in key if part[0] not in changed)
     return ("B", _NO_COLUMNS, _row(before, key, table)), update
 
 
 def _is_no_op(change: Change, lobs: frozenset[str]) -> bool:
-    """Known to change nothing: a table with LOB columns needs both images to say so (spec/qlik.md 1.2)."""
+    """Return True if a change is known to change nothing. A table with LOB columns needs both
+    images for that (spec/qlik.md 1.2).
+    """
     if not changes_nothing(change):
         return False
     return not lobs or (change.before is not None and change.after is not None and change.before == change.after)
@@ -311,7 +331,7 @@ _NO_COLUMNS: frozenset[str] = frozenset()
 
 
 def _row(image: Row, key: tuple[tuple[str, Value], ...] | None, table: TargetTable) -> Row:
-    """An image with the key columns that it does not know itself, so that every row says whose it is."""
+    """Return an image with the key columns that it lacks, so that every row names its object."""
     for name, _ in key or ():
         if name not in image:
             image = {**dict(key or ()), **image}
@@ -330,7 +350,7 @@ def _present(image: Row, table: TargetTable) -> frozenset[str]:
 
 
 def _deleted_columns(change: Change, table: TargetTable) -> frozenset[str]:
-    """The key columns, or all columns of a table without key."""
+    """Return the key columns, or all columns of a table without key."""
     if table.key:
         return table.key
     return frozenset(name for name, _ in change.key) if change.key else table.names
@@ -361,10 +381,11 @@ def live_view(
     *,
     key: Sequence[str] | None = None,
 ) -> dict[Key, Row]:
-    """The rows by key after the changes up to and with ``as_of`` (UTC where naive; None = all), put on ``base``.
+    """Return the rows by key after the changes up to and including ``as_of``, applied to ``base``.
+    ``as_of`` is UTC if naive; None = all changes.
 
-    ``changes`` may come in any order. ``key``: the key columns, else those that the mask of the first DELETE tells.
-    Raises FormatError if neither gives a key.
+    ``changes`` may come in any order. ``key`` holds the key columns; without it the mask of the
+    first DELETE names them. Raises FormatError if neither gives a key.
     """
     rows = sorted(changes, key=row_order)
     names = tuple(key) if key is not None else key_from_deletes(rows)
@@ -404,9 +425,9 @@ def _key(row: Mapping[str, Value], names: Sequence[str]) -> Key:
 
 
 def _updated(row: ChangeRow, previous: Row) -> Row:
-    """Return an object's state after an update of the live view (spec/qlik.md 6). A NULL under a clear bit was not
-    captured, so the value stays as it was, whatever the row before says: the opposite of ``_after``, which makes a
-    change.
+    """Return an object's state after an update of the live view (spec/qlik.md 6). A NULL under a
+    clear bit was not captured, so the value stays as it was, whatever the row before says: the
+    opposite of ``_after``, which makes a change.
     """
     mask = row.mask or frozenset()
     updated = {**previous, **dict.fromkeys(mask)}

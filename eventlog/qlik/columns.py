@@ -1,7 +1,8 @@
-"""Columns as Qlik describes them: the metadata of messages, and what change tables need of them (spec/qlik.md 5.2).
+"""Columns as Qlik describes them, for the metadata of messages and for change tables (spec/qlik.md
+5.2).
 
-They come from ``columns_of`` a table of the catalog, from the option ``columns`` (``columns_from_json``), or, where
-nothing describes a table, from the rows themselves (``ColumnsSeen``).
+They come from a table of the catalogue (``columns_of``), from the option ``columns``
+(``columns_from_json``), or from the rows of a table that has no description (``ColumnsSeen``).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ CLASSES: Final[Mapping[str, type]] = {
     **dict.fromkeys(("REAL4", "REAL8"), float),
     **dict.fromkeys(("INT1", "INT2", "INT4", "INT8", "UINT1", "UINT2", "UINT4", "UINT8"), int),
 }
-"""The types, and the Python class of the values of each."""
+"""Qlik's column types, each with the Python class of its values."""
 
 TEXT_TYPES: Final = frozenset(name for name, value_type in CLASSES.items() if value_type is str)
 _LOB_TYPES: Final = frozenset({"CLOB", "NCLOB", "BLOB"})
@@ -39,9 +40,10 @@ _LOB_TYPES: Final = frozenset({"CLOB", "NCLOB", "BLOB"})
 class QlikColumn:
     """A column in a metadata message; its place in the list is its ordinal.
 
-    ``type`` one of ``CLASSES``; ``length`` the greatest size in bytes, 0 = not known; ``precision``, ``scale`` digits
-    and digits behind the point, of NUMERIC only; ``pk`` the place in the primary key from 1, 0 = not in it. Raises
-    ConfigError for another type.
+    ``type`` is one of ``CLASSES``. ``length`` is the greatest size in bytes, 0 = unknown.
+    ``precision`` and ``scale`` are the digits and the digits behind the point, of NUMERIC only.
+    ``pk`` is the place in the primary key from 1, 0 = not in it. Raises ConfigError for another
+    type.
     """
 
     name: str
@@ -58,12 +60,14 @@ class QlikColumn:
 
     @property
     def is_lob(self) -> bool:
-        """LOB columns have no bit in the masks of updates (spec/qlik.md 1.2)."""
+        """True for a LOB column, which has no bit in the masks of updates (spec/qlik.md 1.2)."""
         return self.type in _LOB_TYPES
 
 
 class MomentColumn(QlikColumn):
-    """A column of moments in UTC, such as the header timestamp, which Parquet holds with their zone."""
+    """A column of moments in UTC, such as the header timestamp, which Parquet holds with their
+    zone.
+    """
 
     __slots__ = ()
 
@@ -72,12 +76,12 @@ class MomentColumn(QlikColumn):
 
 
 def key_of(columns: Iterable[QlikColumn]) -> tuple[str, ...]:
-    """The names of the key columns in key order; empty if there is no key."""
+    """Return the names of the key columns in key order; empty if there is no key."""
     return tuple(column.name for column in sorted((c for c in columns if c.pk), key=lambda column: column.pk))
 
 
 def lobs_of(columns: Iterable[QlikColumn]) -> frozenset[str]:
-    """The names of the LOB columns."""
+    """Return the names of the LOB columns."""
     return frozenset(column.name for column in columns if column.is_lob)
 
 
@@ -85,7 +89,7 @@ def lobs_of(columns: Iterable[QlikColumn]) -> frozenset[str]:
 
 
 def columns_of(table: Table) -> tuple[QlikColumn, ...]:
-    """The columns of a table of the catalog, in its order, with its primary key."""
+    """Return the columns of a catalogue's table, in its order, with its primary key."""
     places = {name: place for place, name in enumerate(table.primary_key, 1)}
     return tuple(_column_of(column, places.get(column.name, 0)) for column in table.columns)
 
@@ -180,10 +184,11 @@ _SIZES: Final = {"length": (0, 2**31 - 1), "precision": (0, 2**17), "scale": (-(
 def columns_from_json(
     columns: Sequence[str | Mapping[str, Any]], key: Sequence[str] = (), *, what: str
 ) -> tuple[QlikColumn, ...]:
-    """Columns as options give them: names, or objects with ``name``, ``type`` and the other fields of QlikColumn.
+    """Return columns from an option: names, or objects with ``name``, ``type`` and the other fields
+    of QlikColumn.
 
-    A column of which only the name is given is a STRING; ``key`` names the key columns in key order, instead of ``pk``
-    in the columns. ``what`` is the table, for messages. Raises ConfigError.
+    A column given by its name alone is a STRING. ``key`` names the key columns in key order,
+    instead of ``pk`` in the columns. ``what`` names the table in messages. Raises ConfigError.
     """
     if isinstance(columns, str) or not isinstance(columns, Sequence):
         raise ConfigError(f"the columns of {what} are a list, not {columns!r}")
@@ -225,10 +230,10 @@ _LARGEST_INT8: Final = 2**63 - 1
 
 
 class ColumnsSeen:
-    """What the changes of a table that nothing describes have shown of its columns so far.
+    """The columns that changes have shown so far of a table without description.
 
-    ``key``: the key columns, those of the changes if none are given. A column whose values are of several types is a
-    STRING.
+    ``key`` holds the key columns; if it is empty, the key of the changes is used. A column whose
+    values have several types is a STRING.
     """
 
     __slots__ = ("_columns", "_key", "_types")
@@ -239,7 +244,7 @@ class ColumnsSeen:
         self._columns: tuple[QlikColumn, ...] | None = ()
 
     def see(self, change: Change) -> None:
-        """Take one change more into account."""
+        """Add the columns and types of one more change."""
         if change.key and not self._key:
             self._key, self._columns = tuple(name for name, _ in change.key), None
         types = self._types
@@ -251,7 +256,7 @@ class ColumnsSeen:
                     types[name], self._columns = common, None
 
     def columns(self) -> tuple[QlikColumn, ...]:
-        """The columns in the order in which they were first seen."""
+        """Return the columns in the order in which they were first seen."""
         if self._columns is None:
             places = {name: place for place, name in enumerate(self._key, 1)}
             self._columns = tuple(
@@ -261,7 +266,9 @@ class ColumnsSeen:
 
 
 def _common(one: str | None, other: str | None) -> str | None:
-    """The type of a column that holds values of both; None stands for NULL alone."""
+    """Return the type of a column that holds values of both types; None is the type of NULL
+    alone.
+    """
     if one is None or other is None or one == other:
         return one or other
     pair = {one, other}
@@ -273,7 +280,7 @@ def _common(one: str | None, other: str | None) -> str | None:
 
 
 def _type_of(value: Value) -> str | None:
-    """The type of a column that holds this value; None for NULL."""
+    """Return the type of a column that holds this value, None for NULL."""
     match value:
         case None:
             return None

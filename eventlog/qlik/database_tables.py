@@ -1,5 +1,5 @@
-"""Change tables in a database: read in change_seq order with bounded memory; created, appended and numbered in one
-transaction (spec/qlik.md 1.1, 3, 4).
+"""Change tables in a database: read in change_seq order with bounded memory; created, appended and
+numbered in one transaction (spec/qlik.md 1.1, 3, 4).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _STATES: Final = sa.Table(
     sa.Column("prefix", sa.String(16), nullable=True),
     sa.Column("number", sa.String(19), nullable=False),
 )
-"""The states of the writers of a database, by task."""
+"""The table of the writers' states in a database, by task."""
 
 _SYSTEM_SCHEMAS: Final = frozenset({"information_schema", "performance_schema", "mysql", "sys"})
 _ROWS_AT_A_TIME: Final = 2000
@@ -50,12 +50,12 @@ _PLACE: Final = "the database of the change tables"
 
 
 def _default_schema(inspector: sa.Inspector) -> str | None:
-    """The schema of tables that name none; None if the database has no schemas."""
+    """Return the schema of tables that name none, None if the database has no schemas."""
     return None if inspector.dialect.name == "sqlite" else inspector.default_schema_name
 
 
 def _schemas_of(inspector: sa.Inspector) -> list[str | None]:
-    """The schemas that may hold change tables."""
+    """Return the schemas that may hold change tables."""
     if _default_schema(inspector) is None:
         return [None]
     names = inspector.get_schema_names()
@@ -63,7 +63,7 @@ def _schemas_of(inspector: sa.Inspector) -> list[str | None]:
 
 
 def _change_tables_of(inspector: sa.Inspector, suffix: str) -> list[tuple[str | None, str]]:
-    """Schema and name of the tables whose names end in the suffix, in any letter case."""
+    """Return schema and name of the tables whose names end in the suffix, in any letter case."""
     ending = suffix.casefold()
     return [
         (schema, name)
@@ -74,18 +74,22 @@ def _change_tables_of(inspector: sa.Inspector, suffix: str) -> list[tuple[str | 
 
 
 def _table_named(inspector: sa.Inspector, schema: str | None, name: str) -> sa.TableClause:
-    """A table of the database with all of its columns; ``schema`` is None if the database has no schemas."""
+    """Return a table of the database with all of its columns; ``schema`` is None if the database
+    has no schemas.
+    """
     return _clause(schema, name, [column["name"] for column in inspector.get_columns(name, schema=schema)])
 
 
 def _clause(schema: str | None, name: str, columns: Iterable[str]) -> sa.TableClause:
-    """A table as statements name it, quoted, with columns whose values the driver gives as they are."""
+    """Return a table for statements, quoted, with columns whose values come unchanged from the
+    driver.
+    """
     schema = None if schema is None else quoted(schema)
     return sa.table(quoted(name), *(sa.column(quoted(column)) for column in columns), schema=schema)
 
 
 class DatabaseSource:
-    """The change tables that a connection sees."""
+    """The change tables that a connection can read."""
 
     def __init__(self, connection: sa.Connection) -> None:
         self._connection, self._inspector = connection, sa.inspect(connection)
@@ -97,7 +101,9 @@ class DatabaseSource:
         return _control_rows(self._connection, name)
 
     def tables(self, reading: Reading) -> list[tuple[SourceTable, Iterator[ChangeRow]]]:
-        """Raises MissingHeader, FormatError, DatabaseError."""
+        """Return the tables as ``Source.tables`` does. Raises MissingHeader, FormatError,
+        DatabaseError.
+        """
         suffix = reading.options.suffix
         tables = []
         for stored_schema, stored_name in _change_tables_of(self._inspector, suffix):
@@ -115,9 +121,9 @@ class DatabaseSource:
         headers = {header: table.c[columns[place]] for header, place in layout.headers.items()}
         is_delete = headers["change_oper"] == "D" if "change_oper" in headers else headers["operation"] == "DELETE"
         deletes = sa.select(*table.c).where(is_delete).limit(1)
-        if "change_mask" in headers:  # one without says nothing of the key
+        if "change_mask" in headers:  # a row without a mask does not show the key
             deletes = deletes.where(headers["change_mask"].is_not(None))
-        # B and BEFOREIMAGE stand in front of U and UPDATE in the alphabet.
+        # B and BEFOREIMAGE come before U and UPDATE in the alphabet.
         order = [headers[header] for header in ("change_seq", "change_oper", "operation") if header in headers]
         select = sa.select(*table.c).order_by(*order)
         if options.partitioned:
@@ -128,13 +134,15 @@ class DatabaseSource:
 
 
 def _stream(connection: sa.Connection, select: sa.Select[Any]) -> Iterator[Sequence[Any]]:
-    """The rows of a query, some thousands in memory at a time."""
+    """Yield the rows of a query, with some thousands in memory at a time."""
     with any_database_errors(_PLACE):
         yield from connection.execute(select, execution_options={"yield_per": _ROWS_AT_A_TIME})
 
 
 def _fetched(connection: sa.Connection, select: sa.Select[Any]) -> Iterator[Sequence[Any]]:
-    """The few rows of a query, which is made when the first is asked for, and leaves no cursor open."""
+    """Yield the few rows of a query. The query runs when the first row is requested, and leaves no
+    cursor open.
+    """
     with any_database_errors(_PLACE):
         rows = connection.execute(select).fetchall()
     yield from rows
@@ -144,7 +152,7 @@ def _fetched(connection: sa.Connection, select: sa.Select[Any]) -> Iterator[Sequ
 
 
 def _control_table(inspector: sa.Inspector, name: str) -> sa.TableClause | None:
-    """A control table, None if there is none."""
+    """Return a control table, None if it does not exist."""
     for schema in (None, *_schemas_of(inspector)):
         for real_name in inspector.get_table_names(schema=schema):
             if real_name.casefold() == name.casefold():
@@ -153,7 +161,9 @@ def _control_table(inspector: sa.Inspector, name: str) -> sa.TableClause | None:
 
 
 def _control_rows(connection: sa.Connection, name: str) -> Iterator[dict[str, Any]]:
-    """The rows of a control table, by column names in upper case; none without the table."""
+    """Yield the rows of a control table, by column names in upper case; none if the table does not
+    exist.
+    """
     table = _control_table(sa.inspect(connection), name)
     if table is not None:
         columns = _by_upper(table)
@@ -168,7 +178,9 @@ def _by_upper(table: sa.TableClause) -> dict[str, sa.ColumnElement[Any]]:
 def _is_listed(
     inspector: sa.Inspector, table: sa.TableClause, partition: sa.ColumnElement[Any] | None, name: str
 ) -> sa.ColumnElement[bool]:
-    """Whether a row is in a partition that attrep_cdc_partitions says can be read."""
+    """Return the condition that a row is in a partition which attrep_cdc_partitions lists as
+    readable.
+    """
     listing = _control_table(inspector, CONTROL_TABLE)
     if partition is None or listing is None:
         missing = f"{CONTROL_TABLE} is not there" if listing is None else f"{table.name} has no partition_name"
@@ -183,7 +195,9 @@ def _is_listed(
 
 @contextmanager
 def database_source(url: str) -> Iterator[DatabaseSource]:
-    """A source that sees one state of the database while it is read. Raises ConfigError, DatabaseError."""
+    """Open a source that sees one state of the database while it is read. Raises ConfigError,
+    DatabaseError.
+    """
     engine = connect_any(url)
     with any_database_errors(_PLACE), engine.connect() as connection:
         if "REPEATABLE READ" in engine.dialect.get_isolation_level_values(None):  # type: ignore[arg-type]
@@ -194,13 +208,15 @@ def database_source(url: str) -> Iterator[DatabaseSource]:
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 _ROWS_WRITTEN_TOGETHER: Final = 5000
-# SQLite takes its lock, and lets tables be created within the transaction, only if this begins it.
+# SQLite locks the database, and lets tables be created within the transaction, only if BEGIN
+# IMMEDIATE begins it.
 _BEGIN: Final = {"sqlite": "BEGIN IMMEDIATE"}
 
 
 @contextmanager
 def database_store(url: str, options: WriteOptions) -> Iterator[DatabaseStore]:
-    """A database to append to, in one transaction that is committed if the block ends well, else rolled back.
+    """Open a database to append to, in one transaction. The transaction is committed if the block
+    ends well, else rolled back.
 
     Raises ConfigError, DatabaseError.
     """
@@ -214,8 +230,8 @@ def database_store(url: str, options: WriteOptions) -> Iterator[DatabaseStore]:
 class DatabaseStore:
     """A database that change tables are appended to, within the transaction of ``connection``.
 
-    The state of the writer is the row of its task in ``_STATE_TABLE``; without it numbers go on behind the highest
-    change_seq stored.
+    The state of the writer is the row of its task in ``_STATES``. Without it numbers continue
+    behind the highest stored change_seq.
     """
 
     def __init__(self, connection: sa.Connection, options: WriteOptions) -> None:
@@ -225,7 +241,7 @@ class DatabaseStore:
         self._tables: dict[tuple[str | None, str], _TableRows] = {}
 
     def stored_state(self) -> WriterState:
-        """The task's state, its row locked until the end of the transaction."""
+        """Return the task's state, with its row locked until the end of the transaction."""
         task = self._options.task
         with any_database_errors(_PLACE):
             _STATES.create(self._connection, checkfirst=True)
@@ -240,7 +256,7 @@ class DatabaseStore:
         return state
 
     def _highest(self) -> WriterState:
-        """The state from the highest change_seq of all change tables."""
+        """Return the state of the highest change_seq in all change tables."""
         state = WriterState()
         for _, column in self._header_columns("change_seq"):
             highest = self._connection.execute(sa.select(sa.func.max(column))).scalar()
@@ -249,7 +265,7 @@ class DatabaseStore:
         return state
 
     def _header_columns(self, header: str) -> Iterator[tuple[sa.TableClause, sa.ColumnElement[Any]]]:
-        """A header column of every change table that has it."""
+        """Yield each change table that has a header column, with that column."""
         inspector = sa.inspect(self._connection)
         for place in _change_tables_of(inspector, self._options.suffix):
             table = _table_named(inspector, *place)
@@ -259,7 +275,9 @@ class DatabaseStore:
                     break
 
     def table(self, schema: str | None, table: str, columns: Sequence[QlikColumn]) -> WriteRows:
-        """Raises DatabaseError, too."""
+        """Return the function that appends to a table, as ``Store.table`` does. Raises
+        DatabaseError, too.
+        """
         connection, options, name = self._connection, self._options, full_name(schema, table)
         inspector = sa.inspect(connection)
         default = _default_schema(inspector)
@@ -315,7 +333,7 @@ class DatabaseStore:
                 yield table.schema, table.name[: -len(self._options.suffix)], name
 
     def append_partitions(self, rows: Sequence[ControlRow]) -> None:
-        """Raises DatabaseError."""
+        """Append rows to attrep_cdc_partitions. Raises DatabaseError."""
         table = _control_table(sa.inspect(self._connection), CONTROL_TABLE)
         if table is None:
             types = {name: _moment() if name.endswith("_TIME") else sa.String(128) for name in CONTROL_COLUMNS}
@@ -340,7 +358,7 @@ class DatabaseStore:
 
 
 class _TableRows:
-    """The rows that are to go into one change table. ``values`` gives what it holds for a row."""
+    """The rows to append to one change table. ``values`` returns the stored values of a row."""
 
     def __init__(
         self,
@@ -359,7 +377,7 @@ class _TableRows:
             self.flush()
 
     def flush(self) -> None:
-        """Write the rows that wait."""
+        """Write the rows in memory."""
         if self._waiting:
             with any_database_errors(_PLACE):
                 _append(self._connection, self._table, self._waiting)
@@ -367,7 +385,9 @@ class _TableRows:
 
 
 def change_table(schema: str | None, name: str, layout: TableLayout, columns: Sequence[QlikColumn]) -> sa.Table:
-    """The change table as SQLAlchemy creates it: all columns nullable, types by dialect (spec/qlik.md 1.1)."""
+    """Return the change table as SQLAlchemy creates it: all columns nullable, types by dialect
+    (spec/qlik.md 1.1).
+    """
     types = layout.for_each(columns, lambda _, header: _header_type(header), _data_type)
     return sa.Table(
         quoted(name),
@@ -378,11 +398,11 @@ def change_table(schema: str | None, name: str, layout: TableLayout, columns: Se
 
 
 def _append(connection: sa.Connection, table: sa.TableClause, rows: list[list[Any]]) -> None:
-    """Append rows: by COPY where the driver has it, as psycopg has, else by an executemany."""
+    """Append rows: by COPY if the driver is psycopg, else by an executemany."""
     names = [column.name for column in table.columns]
     driver: Any = connection.connection.driver_connection
     if not isinstance(driver, psycopg.Connection):
-        places = [f"v{place}" for place in range(len(names))]  # names of columns are not fit for parameters
+        places = [f"v{place}" for place in range(len(names))]  # names of columns are unfit as parameters
         values: dict[str, Any] = {name: sa.bindparam(place) for name, place in zip(names, places, strict=True)}
         connection.execute(sa.insert(table).values(values), [dict(zip(places, row, strict=True)) for row in rows])
         return
@@ -399,7 +419,7 @@ def _append(connection: sa.Connection, table: sa.TableClause, rows: list[list[An
 # --- SQL types, by dialect (spec/qlik.md 1.1) -------------------------------------------------------------------------
 
 _AS_TEXT: Final = {"sqlite": frozenset({"NUMERIC", "UINT8", "DATE", "TIME", "DATETIME"})}
-"""What a database has no types for: such columns are text there, in the forms of files."""
+"""The types that a database lacks. Columns of these types hold text, in the forms of files."""
 
 _PLAIN_TYPES: Final[Mapping[str, type[TypeEngine[Any]]]] = {
     "REAL4": sa.REAL,
@@ -413,7 +433,7 @@ _LONGEST_VARCHAR: Final = 4000
 
 
 class _Timestamp6(sa.types.UserDefinedType[Any]):
-    """TIMESTAMP(6), which Oracle's own type of SQLAlchemy cannot say."""
+    """The type TIMESTAMP(6), which SQLAlchemy's own type for Oracle cannot express."""
 
     cache_ok = True
 
@@ -441,7 +461,7 @@ def _binary(length: int) -> TypeEngine[Any]:
 
 
 def _header_type(header: str) -> TypeEngine[Any]:
-    """The type of a header column, by its name without prefix."""
+    """Return the type of a header column, by its name without prefix."""
     match header:
         case "change_mask":
             return _binary(CAPACITY // 8)
@@ -452,7 +472,7 @@ def _header_type(header: str) -> TypeEngine[Any]:
 
 
 def _data_type(column: QlikColumn) -> TypeEngine[Any]:
-    """The type of a data column."""
+    """Return the type of a data column."""
     match column.type:
         case "DATETIME":
             return _moment()
@@ -461,7 +481,8 @@ def _data_type(column: QlikColumn) -> TypeEngine[Any]:
         case "TIME":
             return sa.Time().with_variant(sa.Text(), "sqlite").with_variant(mysql.TIME(fsp=6), "mysql", "mariadb")
         case "NUMERIC":
-            # Without known digits a database would take its own default, which may be too few.
+            # If the digits are unknown, the database would use its own default, which may be too
+            # few.
             number: sa.Numeric[Any] = sa.Numeric(column.precision or None, column.scale if column.precision else None)
             return number.with_variant(sa.Text(), "sqlite")
         case "UINT8":

@@ -1,5 +1,5 @@
-"""What stands around the payload of a record: the envelope, in JSON and in Avro, or Confluent's prefix, with the
-registry that its schema id is of (spec/qlik.md 5.1, 5.5).
+"""The wrapping of a record's payload: the envelope, in JSON and in Avro, or Confluent's prefix with
+the registry of its schema id (spec/qlik.md 5.1, 5.5).
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ class BadMagic(FormatError):
 
 
 class BadEnvelope(FormatError):
-    """A record that is no message of Qlik, with or without an envelope (spec/qlik.md 5.1, 5.7)."""
+    """A record that is no Qlik message, with or without an envelope (spec/qlik.md 5.1, 5.7)."""
 
     code = "bad_envelope"
     cure = "Check that the topic or file holds Qlik messages; set `table` and `schema` if they name none."
 
 
 class UnknownSchema(FormatError):
-    """A message whose payload schema is not known (spec/qlik.md 5.1)."""
+    """A message whose payload schema is unknown (spec/qlik.md 5.1)."""
 
     code = "unknown_schema"
     cure = "Read the metadata messages too (`metadata_topic`), or set `registry`."
 
 
 class RegistryError(FormatError):
-    """The registry cannot be reached, or refuses a schema."""
+    """A registry that cannot be reached, or that refuses a schema."""
 
     code = "registry"
     cure = "Check `registry` and EVENTLOG_REGISTRY_AUTH, and look into the registry's own log."
@@ -50,8 +50,8 @@ class RegistryError(FormatError):
 
 
 class Message(NamedTuple):
-    """A record that was read. ``topic`` is None if it is not known; ``value`` is None for a tombstone, and may be an
-    object of JSON that was parsed with ``parse_float=Decimal``.
+    """A record that was read. ``topic`` is None if unknown. ``value`` is None for a tombstone, and
+    may be an object of JSON parsed with ``parse_float=Decimal``.
     """
 
     topic: str | None
@@ -77,11 +77,11 @@ _FIELDS: Final = [
 _NAME: Final = {"type": "record", "name": "MessageEnvelope"}
 ENVELOPE_SCHEMA: Final = json.dumps({**_NAME, "fields": _FIELDS})
 _START_SCHEMA: Final = json.dumps({**_NAME, "fields": _FIELDS[:-1]})
-"""What stands before the message, the same for all messages of a table."""
+"""The schema of the fields before the message, which are equal for all messages of a table."""
 
 
 class Envelope(NamedTuple):
-    """What an envelope says of its payload. ``message`` is an object (JSON) or bytes (Avro).
+    """The fields of an envelope. ``message`` is an object (JSON) or bytes (Avro).
 
     ``type`` is None if the record has no envelope; then ``message`` is the whole record.
     """
@@ -101,14 +101,17 @@ def json_envelope(
 
 
 def avro_envelope(type: str, schema_id: str | None, schema: str | None) -> Callable[[bytes], bytes]:
-    """Return the function that gives a message its envelope in Avro: bare binary, no container, no registry prefix."""
+    """Return the function that wraps a message in its Avro envelope: bare binary without container
+    or registry prefix.
+    """
     start = json_envelope(type, schema_id, schema, None) | {"magic": MAGIC.encode()}
     written = avro.bytes_writer(_START_SCHEMA)(start)
     return lambda message: written + avro.sized(message)
 
 
 def open_json(record: Any) -> Envelope:
-    """The envelope of a record in JSON, or the record as a message without one (spec/qlik.md 5.7).
+    """Return the envelope of a record in JSON, or the record as a message without one (spec/qlik.md
+    5.7).
 
     Raises BadMagic, BadEnvelope.
     """
@@ -128,7 +131,7 @@ def open_json(record: Any) -> Envelope:
 
 
 def open_avro(data: bytes) -> Envelope:
-    """The envelope of a record in Avro. Raises BadMagic, BadAvro."""
+    """Return the envelope of a record in Avro. Raises BadMagic, BadAvro."""
     if not data.startswith(MAGIC.encode()):
         raise BadMagic(f"a message begins with {data[:5].hex(' ').upper() or 'nothing'}, not with the magic {MAGIC}")
     record = avro.from_bytes(ENVELOPE_SCHEMA, data)
@@ -136,7 +139,7 @@ def open_avro(data: bytes) -> Envelope:
 
 
 def open_text(data: bytes) -> Envelope:
-    """The envelope of a record in JSON text. Raises BadMagic, BadEnvelope."""
+    """Return the envelope of a record in JSON text. Raises BadMagic, BadEnvelope."""
     try:
         record = parsed_json(data)
     except FormatError as error:
@@ -154,9 +157,10 @@ _HEADERS: Final = {"Accept": _MEDIA_TYPE, "Content-Type": _MEDIA_TYPE}
 
 
 class Registry(Protocol):
-    """Schemas by their ids; ``open_registry`` gives that of a URL.
+    """A registry of schemas by their ids; ``open_registry`` opens the one of a URL.
 
-    Both methods raise RegistryError, ``schema`` also UnknownSchema for an id it does not have.
+    Both methods raise RegistryError; ``schema`` raises UnknownSchema for an id that the registry
+    lacks.
     """
 
     def register(self, subject: str, schema: str) -> int: ...
@@ -165,19 +169,22 @@ class Registry(Protocol):
 
 
 def prefix_of(schema_id: int) -> bytes:
-    """What stands before the Avro body."""
+    """Return the prefix that precedes the Avro body."""
     return b"\0" + schema_id.to_bytes(4, "big")
 
 
 def split(data: bytes) -> tuple[int, bytes]:
-    """Schema id and Avro body. Raises FormatError for fewer bytes than a prefix has, or another first byte."""
+    """Return the schema id and the Avro body. Raises FormatError if the prefix is too short or
+    begins with another byte.
+    """
     if len(data) < _PREFIX_LENGTH or data[0]:
         raise FormatError(f"{data[:_PREFIX_LENGTH].hex(' ').upper()} is no prefix of a registry: 00 and four bytes")
     return int.from_bytes(data[1:_PREFIX_LENGTH], "big"), data[_PREFIX_LENGTH:]
 
 
 def open_registry(url: str) -> HttpRegistry:
-    """The registry of a URL. ``user:password`` come from EVENTLOG_REGISTRY_AUTH or EVENTLOG_REGISTRY_AUTH_FILE.
+    """Return the registry of a URL. ``user:password`` comes from EVENTLOG_REGISTRY_AUTH or
+    EVENTLOG_REGISTRY_AUTH_FILE.
 
     Raises ConfigError.
     """
@@ -185,7 +192,9 @@ def open_registry(url: str) -> HttpRegistry:
 
 
 def registry_of_writer(options: WriteOptions) -> HttpRegistry | None:
-    """The registry that a writer of messages registers its schemas in, None if it does not. Raises ConfigError."""
+    """Return the registry in which a writer of messages registers its schemas, None if it registers
+    none. Raises ConfigError.
+    """
     if options.metadata != "registry":
         return None
     if options.registry is None:
@@ -194,11 +203,13 @@ def registry_of_writer(options: WriteOptions) -> HttpRegistry | None:
 
 
 class HttpRegistry:
-    """A registry that speaks Confluent's REST interface. What was asked once is remembered."""
+    """A registry with Confluent's REST interface. It remembers answers."""
 
     def __init__(self, url: str, secret: str | None = None) -> None:
-        """``secret`` is ``user:password``. Raises ConfigError."""
-        from eventlog.transport.http import HttpClient  # with TLS: it takes longer to load than all that a writer needs
+        """Create the client of the registry at ``url``. ``secret`` is ``user:password``. Raises
+        ConfigError.
+        """
+        from eventlog.transport.http import HttpClient  # loads TLS, which takes longer than a writer's other imports
 
         authorization = f"Basic {b64encode(secret.encode()).decode()}" if secret else None
         try:
@@ -247,7 +258,7 @@ class HttpRegistry:
         except (HttpFailed, ValueError) as error:
             raise RegistryError(f"{place} does not answer: {error}") from None
         finally:
-            self._client.close()  # a schema is asked for once, so the next question may be far
+            self._client.close()  # each schema is requested once, so the next request may be far away
         if not isinstance(answer, dict):
             raise RegistryError(f"{place} answers no JSON object")
         return answer

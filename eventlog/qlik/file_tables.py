@@ -4,13 +4,13 @@
 
     <directory>/<schema>.<table>__ct/<first>_<last change_seq>.csv
     <directory>/<schema>.<table>__ct/partition_name=<name>/<first>_<last change_seq>.csv
-    <directory>/<schema>.<table>__ct/<name of a file>.dfm    what its columns are, read only
+    <directory>/<schema>.<table>__ct/<name of a file>.dfm    its columns, read only
     <directory>/attrep_cdc_partitions/...        the partitions that can be read
     <directory>/attrep_ddl_history/...           read only
 
-In a table's name every ASCII character outside ``[A-Za-z0-9_ -]``, and so the point, is written as ``%2E``, and so is a
-``_`` at its beginning. A table or control table may also be one file, such as ``<schema>.<table>__ct.csv``, and the
-source one table.
+In a table's name every ASCII character outside ``[A-Za-z0-9_ -]``, such as the point, is
+percent-encoded (``%2E``), and so is a ``_`` at its beginning. A table or control table may also be
+one file, such as ``<schema>.<table>__ct.csv``, and the source may be one table.
 """
 
 from __future__ import annotations
@@ -61,24 +61,24 @@ from eventlog.qlik.stored_tables import (
 from eventlog.qlik.values import converter, open_part
 
 _METADATA_SUFFIX: Final = ".dfm"
-"""What the file that describes a data file is called, after the data file's name."""
+"""The suffix of the file that describes a data file; it follows the data file's name."""
 
 STATE_FILE: Final = "_change_sequence.json"
-"""The state of the writer of a directory."""
+"""The file with the state of a directory's writer."""
 
 _PLAIN: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_ -")
 
 
 class Part(NamedTuple):
-    """One file of a table; ``partition`` is that of its folder, None = in none."""
+    """One file of a table. ``partition`` is the partition of its folder, None without one."""
 
     path: Path
     partition: str | None
 
 
 class TableFiles(NamedTuple):
-    """A change table of a directory: ``schema`` and ``table`` as its changes name them, its files, and the partitions
-    that are read, None = all.
+    """A change table of a directory: its names ``schema`` and ``table`` in changes, its files, and
+    the partitions to read, None = all.
     """
 
     schema: str | None
@@ -91,7 +91,9 @@ class TableFiles(NamedTuple):
 
 
 def file_name(schema: str | None, table: str) -> str:
-    """The name of a table in file names, without suffix. Raises NotExpressible for half a character."""
+    """Return the name of a table in file names, without suffix. Raises NotExpressible for half a
+    surrogate pair.
+    """
     try:
         full_name(schema, table).encode()
     except UnicodeEncodeError:
@@ -100,7 +102,7 @@ def file_name(schema: str | None, table: str) -> str:
 
 
 def _encoded(name: str) -> str:
-    if name.startswith("_"):  # such files belong to whoever wrote them
+    if name.startswith("_"):  # files that begin with _ belong to the program that wrote them
         return "%5F" + _encoded(name[1:])
     return "".join(c if c in _PLAIN or c >= "\x80" else f"%{ord(c):02X}" for c in name)
 
@@ -109,7 +111,7 @@ def _encoded(name: str) -> str:
 
 
 class FileSource:
-    """The change tables of a directory, or one of them."""
+    """The change tables of a directory, or a single change table."""
 
     def __init__(self, path: Path, options: ReadOptions) -> None:
         self._path, self._options = path, options
@@ -126,8 +128,8 @@ class FileSource:
 
 
 def described_tables(source: Path, reading: Reading) -> tuple[list[TableFiles], Reading]:
-    """The change tables of a directory (or one of them) that the options want, and the same reading with what the files
-    tell of their columns. Raises FormatError.
+    """Return the change tables of a directory (or the one at ``source``) that the options select,
+    and the reading extended by the columns that metadata files describe. Raises FormatError.
     """
     tables = _table_files(source, reading)
     refuse_unread(tables, reading.options)
@@ -135,7 +137,9 @@ def described_tables(source: Path, reading: Reading) -> tuple[list[TableFiles], 
 
 
 def _table_files(source: Path, reading: Reading) -> list[TableFiles]:
-    """The change tables of a directory (or one of them) that the options want. Raises FormatError."""
+    """Return the change tables of a directory (or the one at ``source``) that the options select.
+    Raises FormatError.
+    """
     options = reading.options
     tables = []
     for entry in table_entries(source, options.suffix):
@@ -148,12 +152,12 @@ def _table_files(source: Path, reading: Reading) -> list[TableFiles]:
 
 
 def is_written(source: Path) -> bool:
-    """Whether a writer has been here, though there may have been nothing to write."""
+    """Return True if a writer has used this directory, even without writing a row."""
     return (source / STATE_FILE).exists()
 
 
 def table_names(entry: Path, suffix: str) -> tuple[str | None, str]:
-    """Schema and table of a directory or file that is a change table."""
+    """Return schema and table of a directory or file that is a change table."""
     schema, point, table = _base_name(entry)[: -len(suffix)].partition(".")
     return (unquote(schema), unquote(table)) if point else (None, unquote(schema))
 
@@ -164,13 +168,15 @@ def _base_name(entry: Path) -> str:
 
 
 def is_table(entry: Path, suffix: str) -> bool:
-    """Whether a directory or file is a change table by its name."""
+    """Return True if a directory or file is a change table by its name."""
     name = _base_name(entry)
     return not name.startswith((".", "_")) and len(name) > len(suffix) and name.casefold().endswith(suffix.casefold())
 
 
 def table_entries(source: Path, suffix: str) -> list[Path]:
-    """The change tables of a directory, or the one that it is. Raises FormatError."""
+    """Return the change tables of a directory, or ``source`` itself if it is one. Raises
+    FormatError.
+    """
     if not source.exists():
         raise FormatError(f"{source} does not exist; give a directory of change tables")
     if is_table(source, suffix):
@@ -181,26 +187,29 @@ def table_entries(source: Path, suffix: str) -> list[Path]:
 
 
 def source_of(files: TableFiles, reading: Reading) -> SourceTable:
-    """What turns the rows of a table into changes; its key may be looked for in all of its files."""
+    """Return the description by which the rows of a table become changes. An unknown key is
+    searched in all files.
+    """
     rows = chain.from_iterable(_rows(part, files, reading.uncounted()) for part in files.parts)
     return source_table(files.schema, files.table, reading, rows)
 
 
 def _sorted_rows(files: TableFiles, reading: Reading) -> Iterator[ChangeRow]:
-    """The rows of a table in change_seq order, those of each partition sorted in memory."""
+    """Yield the rows of a table in change_seq order; each partition is sorted in memory."""
     for group in _groups(files.parts):
         yield from sorted((row for part in group for row in rows_of_part(part, files, reading)), key=row_order)
 
 
 def rows_of_part(part: Part, files: TableFiles, reading: Reading) -> Iterator[ChangeRow]:
-    """The rows of one file that are wanted, in its order. Raises FormatError."""
+    """Return the wanted rows of one file, in its order. Raises FormatError."""
     rows, wanted = _rows(part, files, reading), files.wanted
     return rows if wanted is None else (row for row in rows if row.partition_name in wanted)
 
 
 def with_metadata(reading: Reading, tables: Iterable[TableFiles]) -> Reading:
-    """The same with what the metadata files beside the data say of tables that the options do not describe
-    (spec/qlik.md 1.3). One that cannot be read goes to ``Report.skip``.
+    """Return the reading extended by the metadata files beside the data, for tables that the
+    options do not describe (spec/qlik.md 1.3). A metadata file that cannot be read goes to
+    ``Report.skip``.
     """
     columns, keys = dict(reading.columns), dict(reading.keys)
     for table in tables:
@@ -212,7 +221,9 @@ def with_metadata(reading: Reading, tables: Iterable[TableFiles]) -> Reading:
 
 
 def _columns_beside(table: TableFiles, reading: Reading) -> tuple[QlikColumn, ...]:
-    """The data columns of all metadata files of a table: what a later version of the table says counts."""
+    """Return the data columns of all metadata files of a table; a later version of the table
+    overrides an earlier one.
+    """
     versions: list[tuple[int, tuple[QlikColumn, ...]]] = []
     for part in table.parts:
         path = part.path.with_name(bare_name(part.path) + _METADATA_SUFFIX)
@@ -232,7 +243,9 @@ def _columns_beside(table: TableFiles, reading: Reading) -> tuple[QlikColumn, ..
 
 
 def refuse_unread(tables: Iterable[TableFiles], options: ReadOptions) -> None:
-    """Raises FormatError for a table that has no file: none may be read as empty because its files are not known."""
+    """Raise FormatError for a table without a readable file, so that no table with unknown file
+    names is read as empty.
+    """
     for table in tables:
         if not table.parts:
             formats = FILE_FORMATS if options.file_format is None else (options.file_format,)
@@ -244,7 +257,9 @@ def refuse_unread(tables: Iterable[TableFiles], options: ReadOptions) -> None:
 
 
 def parts_of(entry: Path, options: ReadOptions) -> list[Part]:
-    """The files of a table. Those whose names begin with ``_`` or ``.`` belong to whoever wrote them."""
+    """Return the files of a table. Files whose names begin with ``_`` or ``.`` belong to the
+    program that wrote them and are left out.
+    """
     paths = [entry] if entry.is_file() else sorted(path for path in entry.rglob("*") if path.is_file())
     parts = []
     for path in paths:
@@ -267,13 +282,15 @@ def parts_of(entry: Path, options: ReadOptions) -> list[Part]:
 
 
 def _groups(parts: Sequence[Part]) -> list[list[Part]]:
-    """The parts that are sorted together: those of a partition, or all where any stands outside of partitions."""
+    """Return the parts that are sorted together: the parts of each partition, or all parts if one
+    is outside of partitions.
+    """
     if any(part.partition is None for part in parts):
         return [list(parts)]
     groups: dict[str, list[Part]] = {}
     for part in parts:
         groups.setdefault(part.partition or "", []).append(part)
-    return [group for _, group in sorted(groups.items())]  # names begin with the start time
+    return [group for _, group in sorted(groups.items())]  # names of partitions begin with their start time
 
 
 def _rows(part: Part, files: TableFiles, reading: Reading) -> Iterator[ChangeRow]:
@@ -285,7 +302,9 @@ def _rows(part: Part, files: TableFiles, reading: Reading) -> Iterator[ChangeRow
 
 
 def control_rows(source: Path, name: str, options: ReadOptions) -> Iterator[dict[str, Any]]:
-    """The rows of a control table, by column names in upper case; none without the table."""
+    """Yield the rows of a control table, by column names in upper case; none if the table does not
+    exist.
+    """
     home = source.parent if is_table(source, options.suffix) else source
     for entry in (
         home / name,
@@ -301,7 +320,7 @@ def control_rows(source: Path, name: str, options: ReadOptions) -> Iterator[dict
 
 
 def listed_partitions(source: Path, schema: str | None, table: str, options: ReadOptions) -> frozenset[str]:
-    """The partitions of a table that attrep_cdc_partitions says can be read."""
+    """Return the partitions of a table that attrep_cdc_partitions lists as readable."""
     return frozenset(
         str(row.get("PARTITION_NAME"))
         for row in control_rows(source, CONTROL_TABLE, options)
@@ -313,10 +332,11 @@ def listed_partitions(source: Path, schema: str | None, table: str, options: Rea
 
 
 class FileStore:
-    """A directory that change tables are appended to, under temporary names until ``save``; ``close`` removes those.
+    """A directory that change tables are appended to, under temporary names until ``save``;
+    ``close`` removes the temporary files.
 
-    The state of the writer is ``STATE_FILE``; without it numbers go on behind the highest change_seq stored. Raises
-    ConfigError.
+    The state of the writer is in ``STATE_FILE``. Without it numbers continue behind the highest
+    stored change_seq. Raises ConfigError.
     """
 
     def __init__(self, directory: Path, options: WriteOptions) -> None:
@@ -369,7 +389,7 @@ class FileStore:
         return control_rows(self._directory, name, self._read_options)
 
     def partitions(self) -> Iterator[tuple[str | None, str, str]]:
-        """Every partition that has a folder, and the new ones."""
+        """Yield every partition that has a folder, and the new ones."""
         for entry in table_entries(self._directory, self._options.suffix):
             schema, table = table_names(entry, self._options.suffix)
             for name in {part.partition for part in parts_of(entry, self._read_options)} - {None}:
@@ -379,14 +399,14 @@ class FileStore:
             yield from ((parts.schema, parts.table, name) for name in parts.partitions)
 
     def append_partitions(self, rows: Sequence[ControlRow]) -> None:
-        """A file of the partitions for attrep_cdc_partitions, if there are any."""
+        """Write a file of the partitions for attrep_cdc_partitions, if there are any."""
         if rows:
             path = self._new_path()
             write_partitions(path, self._options.file_format, rows)
             self._control.append((path, self._directory / CONTROL_TABLE / path.name))
 
     def save(self, state: WriterState) -> None:
-        """Let everything appear: the rows, the partitions that can be read, the state."""
+        """Move all new files into place: the rows, the partitions that can be read, the state."""
         folders = set()
         for temporary, final in chain(*(table.written for table in self._tables), self._control):
             final.parent.mkdir(parents=True, exist_ok=True)
@@ -401,7 +421,7 @@ class FileStore:
             sync_path(folder)
 
     def close(self) -> None:
-        """Remove what has not appeared, the directory too if it is new and nothing has come of it."""
+        """Remove all temporary files, and the directory if it is new and empty."""
         self.flush()
         shutil.rmtree(self._work, ignore_errors=True)
         if self._is_new:
@@ -410,9 +430,11 @@ class FileStore:
 
 
 class _TableParts:
-    """The new files of one table, one at a time: rows come in change_seq order, so partitions do too.
+    """The new files of one table, one at a time: rows come in change_seq order, so partitions do
+    too.
 
-    ``written``: temporary and final names of the files that are whole; ``partitions``: those that they are of.
+    ``written`` holds temporary and final names of the complete files, ``partitions`` the partitions
+    of these files.
     """
 
     def __init__(
@@ -443,7 +465,7 @@ class _TableParts:
             self._write_row(stored)
 
     def close(self) -> None:
-        """Make the file that is being written whole."""
+        """Complete the current file."""
         if self._write_row is None:
             return
         self._write_row = None
@@ -462,7 +484,7 @@ def _header_column(mask_form: str, name: str, header: str) -> QlikColumn:
 
 
 def write_partitions(path: Path, file_format: str, rows: Iterable[ControlRow]) -> None:
-    """A new file of attrep_cdc_partitions."""
+    """Write a new file of attrep_cdc_partitions."""
     columns = [MomentColumn(name) if name.endswith("_TIME") else QlikColumn(name, "STRING") for name in CONTROL_COLUMNS]
     convert = converter(file_format, columns, CONTROL_TABLE)
     with open_part(path, file_format, columns) as write:

@@ -1,12 +1,13 @@
-"""Column masks: which bit is which column, now and at the time of a mask, and the four forms that a mask is written in
-(spec/qlik.md 2, 4).
+"""Column masks: the column of each bit, now and at the time of a mask, and the four written forms
+of a mask (spec/qlik.md 2, 4).
 
-A mask is an ``int`` of any width: bit *b* belongs to the column at place *b* of a ``MaskLayout``. A layout is made once
-for a column list; encoding and decoding look only at what it has prepared.
+A mask is an ``int`` of any width: bit *b* belongs to the column at place *b* of a ``MaskLayout``. A
+layout is made once for a column list, and prepares all lookups of encoding and decoding.
 
-attrep_ddl_history says which column list a mask was written with. Its DETAILS is a JSON document whose ``columns`` name
-what a DDL statement did: by the column's old name an ``action`` ADD, DROP or ALTER, ``columnNewName`` of a renamed one,
-``ordinal`` its place (Qlik help, "DDL history").
+attrep_ddl_history tells the column list that a mask was written with. Its DETAILS is a JSON
+document whose ``columns`` describe a DDL statement: by the column's old name an ``action`` ADD,
+DROP or ALTER, ``columnNewName`` of a renamed column, and its place ``ordinal`` (Qlik help, "DDL
+history").
 """
 
 from __future__ import annotations
@@ -30,32 +31,33 @@ class BadMask(FormatError):
 
 
 class MaskTooWide(FormatError):
-    """A column list whose last column has no place in the 1024 bits of a mask (spec/qlik.md 2.1)."""
+    """A column list whose last column lies beyond the 1024 bits of a mask (spec/qlik.md 2.1)."""
 
     code = "mask_too_wide"
     cure = "Leave out header columns, or split the table."
 
 
 CAPACITY: Final = 1024
-"""Positions in a mask of 128 bytes, header columns included (spec/qlik.md 2.1)."""
+"""The positions in a mask of 128 bytes, header columns included (spec/qlik.md 2.1)."""
 
 ByteOrder: TypeAlias = Literal["little", "big", "auto"]
-"""``auto`` is for reading only."""
+"""The byte order of binary masks; ``auto`` is for reading only."""
 
 _FEW_BITS: Final = 24
 _MOST_KEPT: Final = 256
 
 
 Mask: TypeAlias = tuple[frozenset[str], int]
-"""A mask that was read: the columns whose bit is set, and how many bits lay beyond the last column
-(metric ``mask_extra_bits``).
+"""A mask that was read: the columns whose bit is set, and the number of set bits beyond the last
+column (metric ``mask_extra_bits``).
 """
 
 
 class MaskLayout:
-    """Which bit is which column: place *b* of ``places`` is bit *b*, None where a header column stands.
+    """The column of each bit: place *b* of ``places`` is the column of bit *b*, None for a header
+    column.
 
-    ``columns`` are the data columns in order, ``width`` the number of places.
+    ``columns`` are the data columns in order, ``width`` is the number of places.
     """
 
     __slots__ = (
@@ -81,12 +83,14 @@ class MaskLayout:
         self._column_bits = sum(self._bit_of.values())
         self._bits = tuple(1 << bit for bit in range(self.width))
         self._names_by_bit = tuple(name or "" for name in self.places)
-        # Tables are written by few statements, so few masks come again and again.
+        # Few statements write a table, so the same masks repeat.
         self._decoded: dict[int, Mask] = {}
         self._encoded: dict[frozenset[str], int] = {}
 
     def bits(self, names: Iterable[str]) -> int:
-        """The mask in which exactly these columns are set. Raises FormatError for a name that is no column."""
+        """Return the mask in which exactly these columns are set. Raises FormatError for an unknown
+        name.
+        """
         columns = names if isinstance(names, frozenset) else frozenset(names)
         known = self._encoded.get(columns)
         if known is not None:
@@ -103,7 +107,9 @@ class MaskLayout:
         return value
 
     def decode(self, value: int) -> Mask:
-        """The columns of a mask. Bits of headers are ignored, those beyond the last column counted."""
+        """Return the columns of a mask. Bits of headers are ignored, bits beyond the last column
+        are counted.
+        """
         known = self._decoded.get(value)
         if known is not None:
             return known
@@ -114,7 +120,7 @@ class MaskLayout:
         return mask
 
     def _names(self, value: int) -> frozenset[str]:
-        """The columns of a mask without header bits."""
+        """Return the columns of a mask without header bits."""
         if value.bit_count() > _FEW_BITS:
             digits = f"{value:b}"[::-1].encode("ascii").translate(_DIGIT_VALUES)
             return frozenset(compress(self._names_by_bit, digits))
@@ -130,12 +136,16 @@ _DIGIT_VALUES: Final = bytes(digit == ord("1") for digit in range(256))
 
 
 def layout(columns: Sequence[str | None], headers: int = 0) -> MaskLayout:
-    """The layout of data columns behind ``headers`` header columns; a message has none of these (spec/qlik.md 2.1)."""
+    """Return the layout of data columns behind ``headers`` header columns; messages have no header
+    columns (spec/qlik.md 2.1).
+    """
     return MaskLayout((*(None,) * headers, *columns))
 
 
 def check_capacity(layout: MaskLayout) -> None:
-    """Raises MaskTooWide if a column has no place in the 1024 bits; writers ask before they write anything."""
+    """Raise MaskTooWide if a column lies beyond the 1024 bits. Writers call this before they
+    write.
+    """
     if layout.width > CAPACITY and any(place is not None for place in layout.places[CAPACITY:]):
         raise MaskTooWide(
             f"{len(layout.columns)} columns behind {layout.width - len(layout.columns)} headers take {layout.width} "
@@ -147,31 +157,37 @@ def check_capacity(layout: MaskLayout) -> None:
 
 
 def message_text(layout: MaskLayout, value: int) -> str:
-    """Upper-case hex, most significant byte first, of the width that the number of columns gives, never trimmed."""
+    """Return a mask for messages in JSON: upper-case hex, most significant byte first, at the full
+    width of the columns.
+    """
     check_capacity(layout)
     return f"{value:0{2 * _message_size(layout)}X}"
 
 
 def message_bytes(layout: MaskLayout, value: int, byteorder: Literal["little", "big"] = "little") -> bytes:
-    """Avro bytes of the width that the number of columns gives, not trimmed."""
+    """Return a mask for messages in Avro: bytes at the full width of the columns."""
     check_capacity(layout)
     return value.to_bytes(_message_size(layout), byteorder)
 
 
 def _message_size(layout: MaskLayout) -> int:
-    """Bytes of a mask in messages, which have no header columns."""
+    """Return the number of bytes of a mask in messages, which have no header columns."""
     return layout.width // 8 + 1
 
 
 def table_text(layout: MaskLayout, value: int) -> str:
-    """Hex text in change tables of files: an even number of digits, leading zero bytes dropped, at least ``00``."""
+    """Return a mask for change tables in files: hex text with an even number of digits, without
+    leading zero bytes, at least ``00``.
+    """
     check_capacity(layout)
     digits = f"{value:X}"
     return "0" + digits if len(digits) % 2 else digits
 
 
 def table_bytes(layout: MaskLayout, value: int, byteorder: Literal["little", "big"] = "little") -> bytes:
-    """Binary in change tables: as few bytes as hold it, none for an all-zero mask."""
+    """Return a mask for change tables in binary: as few bytes as hold it, none for an all-zero
+    mask.
+    """
     check_capacity(layout)
     return value.to_bytes((value.bit_length() + 7) // 8, byteorder)
 
@@ -180,7 +196,8 @@ def table_bytes(layout: MaskLayout, value: int, byteorder: Literal["little", "bi
 
 
 def parse_text(text: str | None) -> int:
-    """The mask of hex text: optional ``0x``, either case, any number of digits; NULL or empty text is 0.
+    """Return the mask of hex text: optional ``0x``, either case, any number of digits; NULL or
+    empty text is 0.
 
     Raises BadMask with the text.
     """
@@ -188,7 +205,7 @@ def parse_text(text: str | None) -> int:
         return 0
     digits = text[2:] if text[:2] in ("0x", "0X") else text
     try:
-        # int takes blanks, signs, underscores, other digits and another 0x as well.
+        # int also accepts blanks, signs, underscores, other digits and another 0x.
         if digits.isalnum() and digits.isascii() and digits[1:2] not in ("x", "X"):
             return int(digits, 16)
     except ValueError:
@@ -199,7 +216,7 @@ def parse_text(text: str | None) -> int:
 
 
 def read(layout: MaskLayout, value: Any, byteorder: ByteOrder = "little") -> Mask:
-    """The columns of a mask, whether it is hex text or bytes; NULL is 0. Raises BadMask."""
+    """Return the columns of a mask in hex text or bytes; NULL is 0. Raises BadMask."""
     if value is None or isinstance(value, str):
         return read_text(layout, value)
     if isinstance(value, bytes | bytearray | memoryview):
@@ -208,19 +225,22 @@ def read(layout: MaskLayout, value: Any, byteorder: ByteOrder = "little") -> Mas
 
 
 def no_mask(value: Any) -> BadMask:
-    """The error of what is neither text nor bytes: a number may be meant as any of several masks (spec/qlik.md 2.2)."""
+    """Return the error for a mask that is neither text nor bytes: a number could mean several masks
+    (spec/qlik.md 2.2).
+    """
     return BadMask(f"mask {shown(str(value))} is a {type(value).__name__}, and a mask is hex text or bytes")
 
 
 def read_text(layout: MaskLayout, text: str | None) -> Mask:
-    """The columns of a mask in hex text. Raises BadMask."""
+    """Return the columns of a mask in hex text. Raises BadMask."""
     return layout.decode(parse_text(text))
 
 
 def read_bytes(layout: MaskLayout, data: bytes | None, byteorder: ByteOrder = "little") -> Mask:
-    """The columns of a mask in binary form of any length; NULL or empty is 0.
+    """Return the columns of a mask in binary form of any length; NULL or empty is 0.
 
-    ``auto`` takes the order under which no bit lies beyond the last column; if both or neither fit, ``little``.
+    ``auto`` chooses the order in which no bit lies beyond the last column; if both or neither fit,
+    ``little``.
     """
     value = int.from_bytes(data or b"", "big" if byteorder == "big" else "little")
     if byteorder == "auto" and value >> layout.width:
@@ -236,7 +256,9 @@ HISTORY_TABLE: Final = "attrep_ddl_history"
 
 
 class DdlEntry(NamedTuple):
-    """One row of attrep_ddl_history, as far as column lists need it; ``details`` is the JSON document."""
+    """The fields of a row of attrep_ddl_history that column lists need; ``details`` is the JSON
+    document.
+    """
 
     change_seq: str
     table_owner: str | None
@@ -245,7 +267,7 @@ class DdlEntry(NamedTuple):
 
 
 def entry_of(row: Mapping[str, Any]) -> DdlEntry:
-    """An entry from a row by column names, in any letter case. Raises FormatError."""
+    """Return the entry of a row by column names, in any letter case. Raises FormatError."""
     fields = {name.upper(): value for name, value in row.items()}
     details = fields.get("DETAILS")
     what = f"DETAILS in {HISTORY_TABLE} of {shown(str(fields.get('TABLE_NAME')))}"
@@ -267,9 +289,11 @@ def entry_of(row: Mapping[str, Any]) -> DdlEntry:
 
 
 def layouts_by_history(present: MaskLayout, entries: Iterable[DdlEntry]) -> Callable[[str], MaskLayout]:
-    """The layout that was valid at a change_seq, of one table (spec/qlik.md 4). Raises FormatError.
+    """Return a function from a change_seq to the layout that was valid then, for one table
+    (spec/qlik.md 4). Raises FormatError.
 
-    The list before a statement is the list after it with the statement undone; the present list is where that begins.
+    The column list before a statement is the list after it with the statement undone, starting at
+    the present list.
     """
     ordered = sorted(entries, key=lambda entry: entry.change_seq)
     names: list[_Name] = [(name, name) for name in present.columns]
@@ -278,13 +302,15 @@ def layouts_by_history(present: MaskLayout, entries: Iterable[DdlEntry]) -> Call
     for entry in reversed(ordered):
         names = _undone(names, entry)
         layouts.append(layout([now for _, now in names], headers))
-    layouts.reverse()  # the first is valid before all entries, one behind each
+    layouts.reverse()  # the first is valid before all entries, the next ones after one entry each
     since = [entry.change_seq for entry in ordered]
     return lambda change_seq: layouts[bisect_right(since, change_seq)]
 
 
 _Name: TypeAlias = tuple[str, str | None]
-"""The name of a column at the time of an entry, and its present one, None = it is no longer there."""
+"""The name of a column at the time of an entry, and its present name, None if the column no longer
+exists.
+"""
 
 
 def _undone(names: list[_Name], entry: DdlEntry) -> list[_Name]:

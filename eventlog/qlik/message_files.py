@@ -1,9 +1,10 @@
-"""The format ``qlik-messages`` of the converter: files and Kafka topics.
+"""Qlik messages in files and Kafka topics, for the converter's format ``qlik-messages``.
 
-A file holds one record a line, ``{"topic": ..., "key": ..., "value": ...}``: the value as it is if it is JSON, else
-``{"hex": "00FF"}``; the key as text, or in hex likewise; both may be null. A line that has no ``value`` is read as a
-bare message. A topic is ``kafka://host:port/topic?offset=earliest`` or ``offset=N``; to write, the topic may be left
-out (one a table, or the option ``topic``).
+A file holds one record a line, ``{"topic": ..., "key": ..., "value": ...}``. The value is JSON, or
+``{"hex": "00FF"}`` for other bytes; the key is text, or hex in the same form; topic and key may be
+null. A line without ``value`` is read as a bare message. A topic is
+``kafka://host:port/topic?offset=earliest`` or ``offset=N``. A target may leave the topic out: then
+each table has one, or the option ``topic`` names it.
 """
 
 from __future__ import annotations
@@ -41,31 +42,34 @@ if TYPE_CHECKING:
     from eventlog.transport.kafka import Place
 
 _REST: Final = 0.2
-"""Seconds between looks at the metadata topic for what a message waits for."""
+"""Seconds between two reads of the metadata topic while a message waits for its metadata."""
 
 _FLUSH_INTERVAL: Final = 1.0
 
 _CHANGE_REFUSED: Final = (NotExpressible, NeedsQueryBack, NeedsRowCodec)
-"""What concerns one change alone; a table or a registry that refuses stops the writer."""
+"""The errors that concern one change alone; a table or registry that is refused stops the
+writer.
+"""
 
 
 def read(source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
-    """The changes of a file, of the files of a directory in the order of their names, or of a topic (``ReadOptions``).
+    """Yield the changes of a file, of the files of a directory in the order of their names, or of a
+    topic (``ReadOptions``).
 
-    A line or message that cannot be read is passed over.
+    A line or message that cannot be read is skipped.
     """
     if source.startswith("kafka:"):
         yield from _read_topics(source, options, report)
         return
-    reader = open_reader(options, report, clock=lambda: 0.0)  # a file has no time: what waits, waits for its end
+    reader = open_reader(options, report, clock=lambda: 0.0)  # a file has no time, so waiting messages wait for its end
     for place, message in _placed_lines(Path(source), report.skip):
         yield from _given(reader, partial(reader.changes, message), report, place)
     yield from _finished(reader, report)
 
 
 def write(changes: Iterable[Change], target: str, options: WriteOptions, report: Report) -> None:
-    """Changes to a file, whole or not at all, or to Kafka (``WriteOptions``). One that messages cannot hold is passed
-    over.
+    """Write changes to a file, whole or not at all, or to Kafka (``WriteOptions``). A change that
+    messages cannot hold is skipped.
     """
     if target.startswith("kafka:"):
         _write_topics(changes, target, options, report)
@@ -76,7 +80,9 @@ def write(changes: Iterable[Change], target: str, options: WriteOptions, report:
 
 
 def open_reader(options: ReadOptions, report: Report, **more: Any) -> MessageReader:
-    """A reader with the registry that the options name. ``more``: arguments of ``MessageReader``."""
+    """Return a reader with the registry of the options. ``more`` holds further arguments of
+    ``MessageReader``.
+    """
     registry = None if options.registry is None else open_registry(options.registry)
     return MessageReader(options, report, registry, **more)
 
@@ -84,8 +90,9 @@ def open_reader(options: ReadOptions, report: Report, **more: Any) -> MessageRea
 def _given(
     reader: MessageReader, give: Callable[[], Iterator[Change]], report: Report, place: str | None = None
 ) -> Iterator[Change]:
-    """What the reader gives, and, where a message cannot be read, what stood behind it. ``place``: of the message, for
-    errors, which may be about another one if any waits.
+    """Yield the changes that the reader gives, and skip each message that cannot be read. ``place``
+    is the place of the message for errors; it is left out if messages wait, since the error may be
+    about one of them.
     """
     if reader.is_waiting:
         place = None
@@ -102,7 +109,9 @@ def _given(
 
 
 def _finished(reader: MessageReader, report: Report) -> Iterator[Change]:
-    """What is left at the end of the input without the messages whose metadata have not come."""
+    """Yield the remaining changes at the end of the input. Messages whose metadata have not come
+    are skipped.
+    """
     while reader.is_waiting:
         try:
             reader.finish()
@@ -115,7 +124,7 @@ def _messages(changes: Iterable[Change], options: WriteOptions, report: Report) 
     writer = MessageWriter(options, report, registry_of_writer(options))
     for change in _counted(changes, options):
         try:
-            messages = list(writer.messages(change))  # the table's metadata may be before the change
+            messages = list(writer.messages(change))  # the table's metadata may come before the change
         except _CHANGE_REFUSED as error:
             report.skip(error)
             continue
@@ -125,7 +134,9 @@ def _messages(changes: Iterable[Change], options: WriteOptions, report: Report) 
 
 
 def _counted(changes: Iterable[Change], options: WriteOptions) -> Iterator[Change]:
-    """Changes of a change table get the event counters that it has no columns for (spec/qlik.md 7)."""
+    """Add event counters to changes of change tables, which have no columns for them (spec/qlik.md
+    7).
+    """
     rest = iter(changes)
     first = next(rest, None)
     if first is None:
@@ -139,7 +150,7 @@ def _counted(changes: Iterable[Change], options: WriteOptions) -> Iterator[Chang
 
 
 def line_of(message: KafkaRecord) -> bytes:
-    """A message as a line of a file, with the line break."""
+    """Return a message as a line of a file, with the line break."""
     topic, key, value, _ = message
     assert value is not None
     name = "null" if topic is None else encode_basestring(topic)
@@ -161,15 +172,15 @@ def _hex(data: bytes) -> str:
 
 
 def read_lines(path: Path, refuse: Callable[[FormatError], None]) -> Iterator[Message]:
-    """The records of a file, or of the files of a directory in the order of their names.
+    """Return the records of a file, or of the files of a directory in the order of their names.
 
-    A line that is none goes to ``refuse``. Raises FormatError for a file that cannot be read.
+    A line that is no record goes to ``refuse``. Raises FormatError for a file that cannot be read.
     """
     return (message for _, message in _placed_lines(path, refuse))
 
 
 def _placed_lines(path: Path, refuse: Callable[[FormatError], None]) -> Iterator[tuple[str, Message]]:
-    """The records with their places."""
+    """Return the records with their places."""
     return parsed_lines(path, "file of messages", _message_of, refuse)
 
 
@@ -207,7 +218,7 @@ def _read_topics(url: str, options: ReadOptions, report: Report) -> Iterator[Cha
     properties = with_password(options.properties)
     reader = open_reader(options, report)
     described_in = metadata_place(place, options, properties)
-    if described_in is not None:  # all that is there of the metadata first; what comes later is read along
+    if described_in is not None:  # the metadata that exist are read first; later ones are read along with the messages
         yield from _given_by(reader, kafka.read_topics(described_in, properties), report)
         if options.follow:
             place = place._replace(topics=(*place.topics, *described_in.topics))
@@ -219,7 +230,9 @@ def _read_topics(url: str, options: ReadOptions, report: Report) -> Iterator[Cha
 
 
 def metadata_place(place: Place, options: ReadOptions, properties: Mapping[str, Any]) -> Place | None:
-    """The topic of the metadata, None if it is read anyway, or is not there."""
+    """Return the topic of the metadata, None if it is among the topics to read or does not
+    exist.
+    """
     from eventlog.transport import kafka
 
     about = options.metadata_topic
@@ -250,7 +263,9 @@ def _write_topics(changes: Iterable[Change], url: str, options: WriteOptions, re
 
 
 def send(messages: Iterable[KafkaRecord], brokers: str, properties: Mapping[str, Any]) -> None:
-    """Messages to their topics. Raises FormatError for one that Kafka refuses, KafkaAway."""
+    """Send messages to their topics. Raises FormatError for one that Kafka refuses, and
+    KafkaAway.
+    """
     from eventlog.transport import kafka
 
     transmitter = kafka.Transmitter(brokers, with_password(properties))
@@ -276,6 +291,8 @@ def send(messages: Iterable[KafkaRecord], brokers: str, properties: Mapping[str,
 
 
 def with_password(properties: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The properties, with sasl.password out of EVENTLOG_KAFKA_PASSWORD or EVENTLOG_KAFKA_PASSWORD_FILE."""
+    """Return the properties, with sasl.password from EVENTLOG_KAFKA_PASSWORD or
+    EVENTLOG_KAFKA_PASSWORD_FILE.
+    """
     password = secret_variable("EVENTLOG_KAFKA_PASSWORD", os.environ)
     return {"sasl.password": password, **properties} if password else properties

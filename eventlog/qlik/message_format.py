@@ -1,4 +1,4 @@
-"""The format ``qlik-messages``: all that others know of it."""
+"""The format ``qlik-messages`` as the registry, the converter and the publisher use it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Messages to changes, in every shape that is met (spec/qlik.md 5.1, 5.7; spec/change-model.md 2)."""
+"""The reader of Qlik messages as changes, in every form that occurs (spec/qlik.md 5.1, 5.7;
+spec/change-model.md 2).
+"""
 
 from __future__ import annotations
 
@@ -48,16 +50,17 @@ _ABSENT: Final = object()
 _MOST_SEEN: Final = 4096
 
 _Find = Callable[[str], Any]
-"""A header by its name, ``_ABSENT`` if it stands nowhere."""
+"""A function from the name of a header to its value, ``_ABSENT`` if the header is missing."""
 
 _Image = Mapping[str, Any]
 _Readers = Mapping[str, tuple[str, Callable[[Any], Value]]]
 
 
 class _Known(NamedTuple):
-    """A table, and by the fields of its rows the columns' names and what reads their values.
+    """A table, and for each field of its rows the column's name and the function that reads its
+    values.
 
-    ``is_described``: types and key are said of it, and not taken from its messages.
+    ``is_described``: types and key come from a description, and not from the table's messages.
     """
 
     table: MessageTable
@@ -66,12 +69,14 @@ class _Known(NamedTuple):
 
 
 class MessageReader:
-    """Reads messages in the order in which they come, and knows the tables that MD messages have described.
+    """A reader of messages in the order in which they come, which knows the tables that MD messages
+    have described.
 
-    A message whose MD has not come yet waits ``metadata_wait`` seconds, and what comes behind it waits too, so that the
-    order stays. ``described``: the table of the last change, None if nothing describes it.
+    A message whose MD has not come yet waits ``metadata_wait`` seconds, and later messages wait
+    behind it, so that the order stays. ``described`` is the table of the last change, None if it
+    has no description.
 
-    ``clock`` gives seconds. The report counts what is skipped or odd: ``tombstones``,
+    ``clock`` returns seconds. The report counts skipped or unusual messages: ``tombstones``,
     ``mask_extra_bits``, ``mask_contradictions``, ``unknown_fields``, ``metadata_messages``.
     """
 
@@ -94,10 +99,10 @@ class MessageReader:
         self.described: MessageTable | None = None
 
     def changes(self, message: Message) -> Iterator[Change]:
-        """The changes that can be given now that this message is there.
+        """Yield the changes that this message makes available.
 
-        Raises BadMagic, BadEnvelope, UnknownSchema, UnknownOperation, BadSequence, BadMask, BadMessageValue, BadAvro,
-        BadMetadata, InvalidChange.
+        Raises BadMagic, BadEnvelope, UnknownSchema, UnknownOperation, BadSequence, BadMask,
+        BadMessageValue, BadAvro, BadMetadata, InvalidChange.
         """
         if message.value is None:
             self._report.count("tombstones")
@@ -111,18 +116,20 @@ class MessageReader:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a message waits for its metadata."""
+        """True if a message waits for its metadata."""
         return bool(self._waiting)
 
     def finish(self) -> None:
-        """Nothing more comes. Raises UnknownSchema if a message still waits, which waits no more then."""
+        """End the input. Raises UnknownSchema if a message still waits, and drops that message."""
         if self._waiting:
             waiting = len(self._waiting)
             _, _, envelope = self._waiting.popleft()
             raise _unknown_schema(envelope.schema_id, "by the end of the input", waiting)
 
     def overdue(self) -> Iterator[Change]:
-        """What need not wait any more. Raises UnknownSchema for a message that has waited too long."""
+        """Yield the changes of messages that need not wait any more. Raises UnknownSchema for a
+        message that has waited too long.
+        """
         while self._waiting:
             deadline, message, envelope = self._waiting[0]
             if (
@@ -131,7 +138,7 @@ class MessageReader:
                 and envelope.schema_id not in self._by_id
                 and not self._is_given(message, envelope)
             ):
-                # One wait for each id: a stream of messages of one that never comes does not wait one by one.
+                # Each id waits once: messages of an id that never comes do not each wait in turn.
                 if self._clock() >= deadline or envelope.schema_id in self._given_up:
                     waiting = len(self._waiting)
                     self._waiting.popleft()
@@ -143,8 +150,8 @@ class MessageReader:
             yield self._change(message, envelope)
 
     def _is_given(self, message: Message, envelope: Envelope) -> bool:
-        """Whether the option ``columns`` says how to read a message in JSON whose metadata have not come, of a table
-        of which none have (spec/qlik.md 5.1).
+        """Return True if the option ``columns`` tells how to read a JSON message whose metadata are
+        missing, of a table without any metadata (spec/qlik.md 5.1).
         """
         if not self._options.columns or isinstance(envelope.message, bytes):
             return False
@@ -180,7 +187,7 @@ class MessageReader:
             message = avro.from_bytes(envelope.schema, message)
         table, schema = read_metadata(message)
         source_columns = self._options.columns_of(table.full_name)
-        if source_columns is not None:  # the columns by the names that they have in the source
+        if source_columns is not None:  # columns get the names that they have in the source
             names = {avro_name(column.name): column.name for column in source_columns}
             columns = tuple(replace(column, name=names.get(column.name, column.name)) for column in table.columns)
             table = replace(table, columns=columns)
@@ -211,7 +218,9 @@ class MessageReader:
         return self._read(find, known, names, rows, envelope.schema_id)
 
     def _names(self, find: _Find, described: MessageTable | None, topic: str | None) -> tuple[str | None, str]:
-        """Schema and table: headers, lineage, topic, option (spec/change-model.md 2)."""
+        """Return schema and table, from headers, lineage, topic or option in this order
+        (spec/change-model.md 2).
+        """
         options = self._options
         schema, table = _text(find("schema")), _text(find("table"))
         if described is not None:
@@ -228,10 +237,10 @@ class MessageReader:
         return schema or options.schema, table
 
     def _table(self, schema: str | None, name: str, fields: tuple[str, ...], *, has_schema: bool) -> _Known:
-        """The table of a message whose metadata are not named (spec/qlik.md 5.1).
+        """Return the table of a message that names no metadata (spec/qlik.md 5.1).
 
-        Its own Avro schema says which columns it has and in which order; else the option ``columns``, the newest MD,
-        or the fields of its row do.
+        The message's own Avro schema decides the columns and their order; else the option
+        ``columns``, the newest MD, or the fields of its row do.
         """
         key = schema, name, fields if has_schema or (schema, name) not in self._newest else None
         known = self._seen.get(key)
@@ -272,7 +281,7 @@ class MessageReader:
             "table_version": table.version if table.schema_id is not None else None,
         }
         changed = None
-        change_mask = self._mask(find("changeMask"), table)  # a bad one is refused whatever the operation
+        change_mask = self._mask(find("changeMask"), table)  # a malformed mask is refused for every operation
         if op is ChangeOp.UPDATE and after is not None:
             if change_mask is not None:
                 changed = change_mask.intersection(after) - table.lobs
@@ -296,7 +305,7 @@ class MessageReader:
         )
 
     def _mask(self, value: Any, table: MessageTable) -> frozenset[str] | None:
-        """The columns of a mask in hex or in Avro's bytes; null = there is none."""
+        """Return the columns of a mask in hex or in Avro's bytes, None for null."""
         if value is None or value is _ABSENT:
             return None
         columns, extra_bits = masks.read(table.layout, value, cast("ByteOrder", self._options.byteorder))
@@ -305,7 +314,9 @@ class MessageReader:
         return columns
 
     def _row(self, row: _Image, readers: _Readers, present: frozenset[str] | None) -> Row:
-        """The known columns of a row (spec/qlik.md 2.4). ``present``: those of its columnMask, None if it has none."""
+        """Return the known columns of a row (spec/qlik.md 2.4). ``present`` holds the columns of
+        its columnMask, None without one.
+        """
         image: dict[str, Value] = {}
         for field, value in row.items():
             reader = readers.get(field)
@@ -326,12 +337,14 @@ class MessageReader:
 
 
 def _described(table: MessageTable) -> _Known:
-    """A table whose columns have types."""
+    """Return a table whose columns have types."""
     return _Known(table, _readers((column, value_reader(column)) for column in table.columns), is_described=True)
 
 
 def _undescribed(schema: str | None, name: str, fields: Iterable[str], option_columns: Iterable[QlikColumn]) -> _Known:
-    """A table by the fields of a message, in their order; those of ``option_columns`` have types and key."""
+    """Return a table made from the fields of a message, in their order; columns in
+    ``option_columns`` have types and key.
+    """
     typed = {field: column for column in option_columns for field in (avro_name(column.name), column.name)}
     columns = [(typed.get(field) or QlikColumn(field, "STRING"), field in typed) for field in fields]
     readers = _readers((column, value_reader(column) if is_typed else plain_value) for column, is_typed in columns)
@@ -339,7 +352,7 @@ def _undescribed(schema: str | None, name: str, fields: Iterable[str], option_co
 
 
 def _readers(columns: Iterable[tuple[QlikColumn, Callable[[Any], Value]]]) -> _Readers:
-    """By the names of the columns, and as Avro lets them be called."""
+    """Return the readers by the names of the columns, and by their Avro names."""
     exact = {column.name: (column.name, read) for column, read in columns}
     return {avro_name(name): reader for name, reader in exact.items()} | exact
 
@@ -352,14 +365,14 @@ def _with_key(known: _Known, key: Sequence[str]) -> _Known:
 
 @lru_cache(maxsize=1024)
 def _data_fields(schema: str) -> tuple[str, ...]:
-    """The fields of ``Data`` in the schema of a payload. Raises BadAvro."""
+    """Return the fields of ``Data`` in the schema of a payload. Raises BadAvro."""
     record = avro.record_in(schema, "data") or avro.record_in(schema, "beforeData")
     return () if record is None else tuple(field["name"] for field in record["fields"])
 
 
 @lru_cache(maxsize=1024)
 def _key_fields(schema: str) -> tuple[str, ...]:
-    """The fields of ``KeyRecord``. Raises BadAvro."""
+    """Return the fields of ``KeyRecord``. Raises BadAvro."""
     return tuple(str(field["name"]) for field in avro.parsed(schema).get("fields", ()))
 
 
@@ -375,7 +388,9 @@ def _is_metadata(envelope: Envelope) -> bool:
 
 
 def _finder(payload: Mapping[str, Any], *, has_envelope: bool) -> _Find:
-    """Where headers stand, looked up one by one: the first place counts, even with null (spec/qlik.md 5.7)."""
+    """Return a function that finds a header by its name. The first place that has the header
+    counts, even with null (spec/qlik.md 5.7).
+    """
     headers = payload.get("headers")
     inner = headers if isinstance(headers, Mapping) else {}
 
@@ -415,7 +430,7 @@ def _sequence(find: _Find, op: ChangeOp, names: tuple[str | None, str]) -> str |
 
 
 def _text(value: Any) -> str | None:
-    """The text of a header; empty is None, as null and missing are."""
+    """Return the text of a header, None if it is empty, null or missing."""
     if isinstance(value, Mapping | list):
         raise BadEnvelope(f"a header is {shown(str(value))}, and one value is needed")
     return None if value is None or value is _ABSENT or value == "" else str(value)
@@ -454,7 +469,7 @@ def _moment(text: str | None, names: tuple[str | None, str]) -> datetime | None:
 
 
 def _key(key: Sequence[str], after: Row | None, before: Row | None) -> tuple[tuple[str, Value], ...] | None:
-    """The key columns of the new row, or of the old one where the new one does not know them."""
+    """Return the key columns of the new row, or of the old one if the new row lacks them."""
     for image in (after, before):
         if key and image is not None and all(name in image for name in key):
             return tuple((name, image[name]) for name in key)

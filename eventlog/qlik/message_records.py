@@ -1,5 +1,5 @@
-"""The messages of a table: changes as plain dicts, and the records that libraries make of these (spec/qlik.md 5.1, 5.3,
-5.6). orjson writes JSON, fastavro writes Avro.
+"""The messages of a table: changes as plain dicts, and their records (spec/qlik.md 5.1, 5.3, 5.6).
+orjson writes JSON, ``eventlog.qlik.avro`` writes Avro.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from eventlog.qlik.values import Convert, json_writer
 _MOST_MASKS: Final = 1024
 
 _OPERATIONS: Final = {op: op.value for op in ChangeOp}
-"""Looked up sooner than the value of an enumeration's member."""
+"""The operation of each ChangeOp; this lookup is faster than ``.value``."""
 
-_REFRESH: Final = ChangeOp.REFRESH  # looked up sooner by this name
+_REFRESH: Final = ChangeOp.REFRESH  # this name is looked up faster than the member
 _NO_TRANSACTION: Final = (UNKNOWN_TRANSACTION, None, None)
 _new: Final = tuple.__new__  # a NamedTuple from its fields, in less than half the time
 
@@ -45,27 +45,29 @@ UNKNOWN_TIMESTAMP: Final = "1970-01-01T00:00:00.000"
 
 
 def timestamp_of(moment: datetime | None) -> str:
-    """``YYYY-MM-DDTHH:MM:SS.mmm`` of an aware moment, in UTC; the epoch if it is not known."""
+    """Return an aware moment as ``YYYY-MM-DDTHH:MM:SS.mmm`` in UTC, the epoch if it is unknown."""
     if moment is None:
         return UNKNOWN_TIMESTAMP
     if moment.tzinfo is not UTC:
         moment = moment.astimezone(UTC)
-    # Half the time of isoformat, which asks for the zone once more, and of an f-string.
+    # This takes half the time of isoformat, which asks for the zone once more, and of an f-string.
     return "%04d-%02d-%02dT%02d:%02d:%02d.%03d" % (  # noqa: UP031
         moment.year, moment.month, moment.day, moment.hour, moment.minute, moment.second, moment.microsecond // 1000,
     )  # fmt: skip
 
 
 MessageRow: TypeAlias = dict[str, Any]
-"""What stands for the values of a row's columns in a message, by their fields; None of a column that is not known."""
+"""The fields of a row in a message with the written values of its columns; None for an unknown
+column.
+"""
 
 
 class Images(NamedTuple):
     """The rows of a change as its message has them.
 
-    ``before``: of an update the row before it, without columns of which only the row after it is known; None if it is
-    not known. ``known``: the fields that are known of the row; ``changed``: those of it that were changed, None = not
-    known.
+    ``data`` is the row, the row before of a DELETE. ``before`` is the row before an update, without
+    columns of which only the new value is known, None if the row before is unknown. ``known`` holds
+    the known fields of the row, ``changed`` the changed ones, None if unknown.
     """
 
     data: MessageRow
@@ -77,8 +79,9 @@ class Images(NamedTuple):
 class Draft(NamedTuple):
     """A message that lacks its change sequence, with the records of its table.
 
-    ``body``: what stands before the headers, a dict in JSON, bytes in Avro. ``headers``: as in JSON, the change
-    sequence empty. ``with_before``: it takes two numbers (spec/qlik.md 3).
+    ``body`` is the part before the headers: a dict in JSON, bytes in Avro. ``headers`` are in their
+    JSON form, with an empty change sequence. ``with_before``: the message takes two numbers
+    (spec/qlik.md 3).
     """
 
     records: TableRecords
@@ -89,13 +92,13 @@ class Draft(NamedTuple):
 
 
 class TableRecords:
-    """The records of one table version: its metadata message, and those of its changes.
+    """The records of one table version: its metadata message, and the records of its changes.
 
-    ``described``: the columns that the options give it, None = they do not. ``columns``: by name
-    the field and what makes what stands for a value in a message; ``nothing``: a row of which
-    nothing is known. ``rounded``: columns that keep milliseconds only. ``is_whole``: a row before
-    can leave nothing out. ``now`` stamps the metadata message. Raises NotExpressible, MaskTooWide,
-    BadAvro, RegistryError.
+    ``described`` holds the columns that the options give the table, None if they give none.
+    ``columns`` maps names to the field and to the function that writes a column's values.
+    ``nothing`` is a row whose columns are all unknown. ``rounded`` holds the columns that keep
+    milliseconds only. ``is_whole``: a row before must have all columns. ``now`` stamps the metadata
+    message. Raises NotExpressible, MaskTooWide, BadAvro, RegistryError.
     """
 
     def __init__(
@@ -133,7 +136,9 @@ class TableRecords:
         self._masks = lru_cache(maxsize=_MOST_MASKS)(self._masks_of)
 
     def column(self, name: str, *, multi_valued: bool = False) -> tuple[str, Convert]:
-        """Return a column's field and what makes of its values what a message holds. Raises NotExpressible."""
+        """Return a column's field, and the function that writes its values in a message. Raises
+        NotExpressible.
+        """
         column = self.columns.get(name)
         if column is not None:
             return column
@@ -142,11 +147,12 @@ class TableRecords:
         raise NotExpressible(f"the columns of {self.full_name!r} have no {name!r}: name it in the option columns")
 
     def takes_text(self, field: str) -> bool:
-        """Return whether the text of a column of this field stands in a message as it is."""
+        """Return True if the text of this field's column is written unchanged in a message."""
         return field in self._texts
 
     def images(self, row: Row, before: Row | None, changed: Collection[str] | None) -> Images:
-        """Return the images of a row, of the row before it, and of the names of the columns that were changed.
+        """Return the images of a row, of the row before it, and of the names of the changed
+        columns.
 
         Raises NotExpressible, ValueRange.
         """
@@ -178,8 +184,8 @@ class TableRecords:
         stream_position: str,
         transaction: tuple[str, int | None, bool | None] = _NO_TRANSACTION,
     ) -> Draft:
-        """Return the message of a change. ``transaction``: its text, the number of the change in it, whether it is the
-        last. Raises NotExpressible.
+        """Return the message of a change. ``transaction`` holds the transaction's text, the number
+        of the change in it, and whether the change is the last. Raises NotExpressible.
         """
         data, before, known, changed = images
         if op is _REFRESH:
@@ -206,13 +212,15 @@ class TableRecords:
         return _new(Draft, (self, self._key_of(data, known), body, headers, before is not None))
 
     def record(self, draft: Draft, sequence: str) -> KafkaRecord:
-        """Return the record of a message, which bears this change sequence from now on. Raises NotExpressible."""
+        """Return the record of a message with this change sequence, which the draft keeps. Raises
+        NotExpressible.
+        """
         _, key, body, headers, _ = draft
         headers["changeSequence"] = sequence
         return _new(KafkaRecord, (self.topic, key, self._encoding.value(body, headers), ()))
 
     def _key_of(self, data: MessageRow, known: Collection[str]) -> bytes | None:
-        """Return the key of a record, None if the message has none, or not all of it is known."""
+        """Return the key of a record, None if it has none or a part of it is unknown."""
         if not self._key_fields:
             return self._constant_key
         for field in self._key_fields:
@@ -243,7 +251,7 @@ class TableRecords:
 
 
 def _announcement(table: MessageTable, schema: str, options: WriteOptions, now: datetime) -> KafkaRecord:
-    """The metadata message of a table."""
+    """Return the metadata message of a table."""
     message = metadata_message(table, schema, options, now)
     own_schema = metadata_schema(table)
     own_id = id_of_schema(table, own_schema)
@@ -252,7 +260,7 @@ def _announcement(table: MessageTable, schema: str, options: WriteOptions, now: 
             value = json_bytes(json_envelope(METADATA, own_id, own_schema, message))
         else:
             value = avro_envelope(METADATA, own_id, own_schema)(bytes_writer(own_schema)(message))
-    except UnicodeEncodeError as error:  # of a name, or of the options server and task
+    except UnicodeEncodeError as error:  # a name, or the option server or task, has half a surrogate pair
         raise _half_a_character(error) from None
     return KafkaRecord(checked_topic(options.metadata_topic), (table.schema_id or "").encode(), value)
 
@@ -290,7 +298,9 @@ def _half_a_character(error: UnicodeEncodeError) -> NotExpressible:
 
 
 def json_key(values: list[Any]) -> bytes:
-    """Return the key of the values of the key columns: a string alone stands without quotes, with nothing escaped."""
+    """Return the key of a record from the values of the key columns. A single string has no quotes
+    and no escapes.
+    """
     if len(values) > 1:
         return json_bytes(values)
     (value,) = values
@@ -298,15 +308,16 @@ def json_key(values: list[Any]) -> bytes:
 
 
 class _Avro:
-    """By the schema of ``data_schema``, whose last field are the headers. What stands before them and the headers are
-    written one after the other, as the fields of a record are. Raises BadAvro, RegistryError.
+    """The Avro encoding by the schema of ``data_schema``. Its last field is the headers; the fields
+    before them and the headers are written one after the other, as Avro writes the fields of a
+    record. Raises BadAvro, RegistryError.
     """
 
     def __init__(
         self, table: MessageTable, schema: str, options: WriteOptions, registry: Registry | None, topic: str
     ) -> None:
         self._logical_types = options.logical_types
-        parsed(schema)  # columns that no schema can describe are refused here
+        parsed(schema)  # parsing refuses columns that no schema can describe
         *fields, headers = json.loads(schema)["fields"]
         names, (data, _) = fields[:-2], fields[-2:]
         self._start = record_writer(names)({"schema": table.schema or "", "table": table.name})
@@ -331,7 +342,9 @@ class _Avro:
         return avro_writer(column, self._logical_types)
 
     def body(self, members: Mapping[str, Any]) -> Any:
-        """The row before stands in a union with null, whose second branch it is."""
+        """Return the fields before the headers. The row before is in a union with null, as its
+        second branch.
+        """
         before = members["beforeData"]
         row = self._start + self._write_row(members["data"])
         return row + b"\0" if before is None else b"%b\2%b" % (row, self._write_row(before))

@@ -1,6 +1,6 @@
-"""Tables in messages: the options of reading and writing them, by the names of spec/qlik.md 5, a table's names and
-columns there, the metadata messages (MD) that say so, and the Avro schemas of data messages and keys (spec/qlik.md 5.2,
-5.5, 5.6).
+"""Tables in messages: the options of readers and writers, by the names of spec/qlik.md 5; a table's
+names and columns in messages; the metadata messages (MD) that describe them; and the Avro schemas
+of data messages and keys (spec/qlik.md 5.2, 5.5, 5.6).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from eventlog.qlik.masks import MaskLayout
 
 
 class BadMetadata(FormatError):
-    """A metadata message that lacks what data messages need of it (spec/qlik.md 5.2)."""
+    """A metadata message that lacks a part which data messages need (spec/qlik.md 5.2)."""
 
     code = "bad_metadata"
     cure = "Have the Qlik task publish its metadata again."
@@ -76,7 +76,9 @@ class ReadOptions(CheckedOptions):
     properties: Mapping[str, Any] = option({}, _PROPERTIES, "settings of librdkafka")
 
     def columns_of(self, full_name: str) -> tuple[QlikColumn, ...] | None:
-        """The columns that the options give a table, None if they do not name it. Raises ConfigError."""
+        """Return the columns that the options give a table, None if they do not name it. Raises
+        ConfigError.
+        """
         listed = self.columns.get(full_name)
         return None if listed is None else columns_from_json(listed, what=full_name)
 
@@ -106,7 +108,9 @@ class PublishOptions(CheckedOptions):
 
     @property
     def base_namespace(self) -> str:
-        """What stands before ``.<schema>.<table>`` in Avro names, by default ``com.attunity.queue.msg.<task>``."""
+        """The part before ``.<schema>.<table>`` in Avro names, by default
+        ``com.attunity.queue.msg.<task>``.
+        """
         return self.namespace if self.namespace is not None else f"com.attunity.queue.msg.{self.task}"
 
 
@@ -139,12 +143,16 @@ _NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_]")
 
 
 def topic_of(schema: str | None, table: str) -> str:
-    """The topic of a table, ``<schema>.<table>``. Raises NotExpressible if it is too long."""
+    """Return the topic of a table, ``<schema>.<table>``. Raises NotExpressible if it is too
+    long.
+    """
     return checked_topic(full_name(schema, table))
 
 
 def checked_topic(name: str) -> str:
-    """A topic's name with what Kafka does not take as ``_``. Raises NotExpressible if it is longer than 249."""
+    """Return a topic's name with ``_`` for characters that Kafka refuses. Raises NotExpressible if
+    it is longer than 249.
+    """
     topic = _NOT_IN_TOPIC.sub("_", name)
     if len(topic) > _LONGEST_TOPIC:
         raise NotExpressible(f"topic {topic!r} is longer than {_LONGEST_TOPIC} characters; set the option topic")
@@ -152,13 +160,17 @@ def checked_topic(name: str) -> str:
 
 
 def avro_name(name: str) -> str:
-    """A name as Avro takes it, ``[A-Za-z_][A-Za-z0-9_]*``: every other character is ``_``."""
+    """Return a name that Avro accepts, ``[A-Za-z_][A-Za-z0-9_]*``, with ``_`` for every other
+    character.
+    """
     plain = _NOT_IN_NAME.sub("_", name)
     return f"_{plain[1:]}" if plain[:1].isdigit() else plain
 
 
 def field_names(columns: Iterable[str], table: str) -> dict[str, str]:
-    """The field name of each column. Raises NotExpressible if two columns have one name."""
+    """Return the field name of each column. Raises NotExpressible if two columns get the same
+    name.
+    """
     fields: dict[str, str] = {}
     in_use: dict[str, str] = {}
     for column in columns:
@@ -177,9 +189,9 @@ def field_names(columns: Iterable[str], table: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class MessageTable:
-    """A table and one version of its structure. ``version`` is raised with every change of ``columns``.
+    """A table in one version of its structure. Every change of ``columns`` raises ``version``.
 
-    ``schema_id`` names the payload schema, None = the messages name none.
+    ``schema_id`` names the payload schema, None if the messages name none.
     """
 
     schema: str | None
@@ -204,7 +216,7 @@ class MessageTable:
 
     @property
     def full_name(self) -> str:
-        """``<schema>.<table>``, the name that options know it by."""
+        """The name ``<schema>.<table>`` by which options name the table."""
         return full_name(self.schema, self.name)
 
 
@@ -218,15 +230,15 @@ def _text_of(schema: _Schema) -> str:
 
 
 def id_of_schema(table: MessageTable, schema: str) -> str:
-    """The id of a payload schema of a table: 32 hex digits (spec/qlik.md 5.1)."""
-    import hashlib  # with OpenSSL: it takes longer to load than the options above, which every command reads
+    """Return the id of a table's payload schema: 32 hex digits (spec/qlik.md 5.1)."""
+    import hashlib  # loads OpenSSL, which takes longer than the options above, which every command reads
 
     parts = (table.schema or "", table.name, str(table.version), schema)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32].upper()
 
 
 def data_schema(table: MessageTable, options: WriteOptions) -> str:
-    """The schema of ``DataRecord``."""
+    """Return the schema of ``DataRecord``."""
     names = _names(options.names == "message")
     data = {
         "type": "record",
@@ -248,7 +260,7 @@ def data_schema(table: MessageTable, options: WriteOptions) -> str:
 
 
 def key_schema(table: MessageTable, options: WriteOptions) -> str:
-    """The schema of ``KeyRecord``: the key columns in key order."""
+    """Return the schema of ``KeyRecord``: the key columns in key order."""
     columns = {column.name: column for column in table.columns}
     schema = {
         "type": "record",
@@ -318,7 +330,7 @@ def _decimal(precision: int, scale: int) -> _Schema:
 
 
 def metadata_message(table: MessageTable, data_schema: str, options: WriteOptions, now: datetime) -> dict[str, Any]:
-    """The payload of an MD message, the same in JSON and Avro. ``now`` is UTC."""
+    """Return the payload of an MD message, equal in JSON and Avro. ``now`` is UTC."""
     return {
         "schemaId": table.schema_id,
         "lineage": {
@@ -348,7 +360,7 @@ def metadata_message(table: MessageTable, data_schema: str, options: WriteOption
 
 
 def metadata_schema(table: MessageTable) -> str:
-    """The schema of an MD message of this table: a record for each column, named after it."""
+    """Return the schema of a table's MD message: a record for each column, named after it."""
     numbers = ("length", "precision", "scale", "primaryKeyPosition")
     in_use = {"MetadataMessage", "Lineage", "TableStructure", "TableColumns"}
     columns = []
@@ -379,7 +391,7 @@ def metadata_schema(table: MessageTable) -> str:
 
 
 def read_metadata(message: Mapping[str, Any]) -> tuple[MessageTable, str]:
-    """The table and the data schema of an MD payload. Raises BadMetadata."""
+    """Return the table and the data schema of an MD payload. Raises BadMetadata."""
     try:
         lineage = message["lineage"]
         texts = (lineage["table"], lineage.get("schema") or "", message["schemaId"], message.get("dataSchema") or "")
@@ -396,7 +408,8 @@ def read_metadata(message: Mapping[str, Any]) -> tuple[MessageTable, str]:
 
 
 def read_file_metadata(content: bytes) -> tuple[int, tuple[QlikColumn, ...]]:
-    """The table version and the columns, headers among them, of a file that describes a data file (spec/qlik.md 1.3).
+    """Return the table version and the columns, headers among them, of a file that describes a data
+    file (spec/qlik.md 1.3).
 
     Raises BadMetadata.
     """

@@ -1,4 +1,6 @@
-"""Changes to messages, in their order and numbered (spec/qlik.md 5, 5.3, 7; spec/change-model.md 4)."""
+"""The writer of changes as messages, in order and numbered (spec/qlik.md 5, 5.3, 7;
+spec/change-model.md 4).
+"""
 
 from __future__ import annotations
 
@@ -25,17 +27,17 @@ from eventlog.qlik.sequence import (
     transaction_text,
 )
 
-# Bound names: each saves two look-ups a message.
+# These names are bound once, which saves two look-ups a message.
 _UPDATE, _DELETE, _REFRESH, _TRUNCATE = ChangeOp.UPDATE, ChangeOp.DELETE, ChangeOp.REFRESH, ChangeOp.TRUNCATE
 _new: Final = tuple.__new__  # a NamedTuple from its fields, in less than half the time
 
 
 class MessageWriter:
-    """Writes the changes of one task, in their order.
+    """A writer of the changes of one task, in their order.
 
-    ``columns``: those of tables that the option ``columns`` does not name, by their full names; they may be others at
-    any time. ``state`` is what it has numbered so far; ``utc_now`` stamps metadata messages. The report counts what is
-    skipped.
+    ``columns`` holds, by full names, the columns of tables that the option ``columns`` does not
+    name; it may change at any time. ``state`` is the writer's numbering so far. ``utc_now`` stamps
+    metadata messages. The report counts skipped changes.
     """
 
     def __init__(
@@ -60,10 +62,12 @@ class MessageWriter:
         self._announced: set[TableRecords] = set()
 
     def messages(self, change: Change, sequence: str | None = None) -> tuple[KafkaRecord, ...]:
-        """The messages of a change: none for TRUNCATE, an MD first where the table is new or has changed.
+        """Return the messages of a change: none for TRUNCATE, and an MD first if the table is new
+        or has changed.
 
-        ``sequence``: its change sequence, given by a caller who numbers changes himself; its position then is the
-        stream position. Raises NotExpressible, ValueRange, NeedsQueryBack, NeedsRowCodec; RegistryError.
+        ``sequence`` is the change sequence if the caller numbers changes; then the change's
+        position is the stream position. Raises NotExpressible, ValueRange, NeedsQueryBack,
+        NeedsRowCodec; RegistryError.
         """
         if change.op is _TRUNCATE:
             if self._options.on_truncate == "error":
@@ -80,11 +84,12 @@ class MessageWriter:
                 draft = draft._replace(headers={**draft.headers, "streamPosition": stream_position})
             return self.records(draft, sequence)
         except NotExpressible as error:
-            self.state = state  # what is not written takes no number
+            self.state = state  # an unwritten message takes no number
             raise type(error)(f"{_place(change)}: {error}") from None
 
     def records(self, draft: Draft, sequence: str) -> tuple[KafkaRecord, ...]:
-        """A message with its change sequence, an MD first where the table is new or has changed.
+        """Return a message with its change sequence, and an MD first if the table is new or has
+        changed.
 
         Raises NotExpressible.
         """
@@ -96,20 +101,21 @@ class MessageWriter:
         return (message,) if table.announcement is None else (table.announcement, message)
 
     def announce_again(self) -> None:
-        """Write each table's MD again before its next message, since what was written may be lost."""
+        """Write each table's MD again before its next message, since earlier ones may be lost."""
         self._announced.clear()
 
     # --- the table ---
 
     def table(self, schema: str | None, name: str, change: Change | None = None) -> TableRecords:
-        """The records of a table as it is now; ``change`` shows the columns of one that nothing describes.
+        """Return the records of a table in its present version; ``change`` shows the columns of a
+        table without description.
 
         Raises NotExpressible, MaskTooWide, BadAvro, RegistryError.
         """
         table = self._tables.get((schema, name))
         if table is not None:
             columns = table.described or self.columns.get(table.full_name)
-            if columns is table.table.columns:  # as nearly always
+            if columns is table.table.columns:  # nearly always
                 return table
         known_as = full_name(schema, name)
         described = self._described.get(known_as)
@@ -150,12 +156,13 @@ class MessageWriter:
         )
 
     def _whole_before(self, change: Change, after: Row, before: Row, table: TableRecords) -> Row | None:
-        """A row before that knows what the row after knows, since in Avro no column can be left out of it.
+        """Return a row before with all columns that the row after has, since Avro cannot leave a
+        column out of it.
 
-        What has not changed was the same before. None if a changed column is not known: what stood there would be
-        read as NULL.
+        An unchanged column had the same value before. Returns None if a changed column is unknown,
+        since its missing value would be read as NULL.
         """
-        if after.keys() <= before.keys():  # as nearly always
+        if after.keys() <= before.keys():  # nearly always
             return before
         unknown = after.keys() - before.keys()
         if change.changed is None or change.changed & unknown or table.table.lobs & unknown:
@@ -169,7 +176,9 @@ class MessageWriter:
                 self._report.count(f"truncated {table.full_name}.{name}")
 
     def _numbered(self, change: Change, with_before: bool) -> tuple[str, str]:
-        """Change sequence and stream position: a change that has a sequence keeps it (spec/change-model.md 4)."""
+        """Return change sequence and stream position. A change that has a sequence keeps it
+        (spec/change-model.md 4).
+        """
         position = change.position
         if position is not None and len(position) == LENGTH and position.isdigit() and position.isascii():
             prefix, number = position[:PREFIX_LENGTH], int(position[PREFIX_LENGTH:])
@@ -185,7 +194,9 @@ class MessageWriter:
 
 @lru_cache(maxsize=1024)
 def _is_time(prefix: str) -> bool:
-    """Whether a position of digits is a change sequence; times are few, since changes come many at a time."""
+    """Return True if a position of digits with this prefix is a change sequence. Prefixes repeat,
+    since many changes share one time.
+    """
     return is_sequence(prefix.ljust(LENGTH, "0"))
 
 
@@ -194,9 +205,10 @@ def _place(change: Change) -> str:
 
 
 def _image(change: Change) -> Row:
-    """What is known of the row that the message has: that before a DELETE, else that after; and the key.
+    """Return the known columns of the row in the message, the row before a DELETE or else the row
+    after, with the key.
 
-    Raises NeedsQueryBack, NeedsRowCodec where nothing is.
+    Raises NeedsQueryBack, NeedsRowCodec if no column is known.
     """
     op, key = change.op, change.key
     image = change.before if op is _DELETE else change.after

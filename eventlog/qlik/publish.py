@@ -1,4 +1,6 @@
-"""A publisher's events in the format ``qlik-messages``: records that are numbered by flight (spec/qlik.md 5)."""
+"""The publisher's writer for the format ``qlik-messages``: records that are numbered by flight
+(spec/qlik.md 5).
+"""
 
 from __future__ import annotations
 
@@ -26,20 +28,22 @@ from eventlog.qlik.message_writer import MessageWriter
 from eventlog.qlik.sequence import first_sequence, resume, sequences
 from eventlog.qlik.values import Convert
 
-_ADD, _DELETE = Operation.ADD, Operation.DELETE  # bound names: an enumeration's members are looked up slowly
+_ADD, _DELETE = Operation.ADD, Operation.DELETE  # bound once, since looking up an enumeration's member is slow
 _new: Final = tuple.__new__  # a NamedTuple from its fields, in less than half the time
 _MOST_SHAPES: Final = 1024
 
 
 def write_options(options: PublishOptions, publishing: Publishing) -> WriteOptions:
-    """Return the options of the writer of messages. Those of a backlog's request are more than a publisher's."""
+    """Return the options of the writer of messages. A backlog's request has more options than a
+    publisher.
+    """
     return WriteOptions(**{"topic": publishing.topic, **same_fields(options, WriteOptions)})
 
 
 class QlikWriter(EventWriter[tuple[KafkaRecord, ...]]):
-    """Events to messages. A piece is the records of an event.
+    """A writer of events as messages. A piece is the records of an event.
 
-    The columns are those of the classes; where they change, the version of the table is raised.
+    The columns come from the classes; a change of them raises the version of the table.
     """
 
     needs = frozenset({Need.TIMES, Need.NUMBERS})
@@ -80,17 +84,17 @@ class QlikWriter(EventWriter[tuple[KafkaRecord, ...]]):
 
     def body(self, pieces: Sequence[tuple[KafkaRecord, ...]]) -> bytes:
         """Return the records as lines, for people: sinks take the records themselves."""
-        from eventlog.qlik.message_files import line_of  # brings the reader too, which nothing else needs
+        from eventlog.qlik.message_files import line_of  # imports the reader too, which no other method needs
 
         return b"".join(line_of(record) for piece in pieces for record in piece)
 
     def first(self, flight: int, before: str, raised: datetime | None) -> str:
         now = self._utc_now()
-        # What was sent before the raise has earlier times, also where the clock has gone back since.
+        # Sequences sent before the raise have earlier times, even if the clock has gone back since.
         return first_sequence(flight, before, now if raised is None else max(now, raised))
 
     def forget(self) -> None:
-        """Metadata are published again."""
+        """Publish the metadata again, since they may not have reached the receiver."""
         self._writer.announce_again()
 
     def write(
@@ -99,7 +103,9 @@ class QlikWriter(EventWriter[tuple[KafkaRecord, ...]]):
         return self._records(catalog, flight.first, events, flight.origins)
 
     def preview(self, catalog: Catalog, flight: FlightState, events: Sequence[Outgoing]) -> str:
-        """Return the records as lines; the sequences are those that will be sent if the flight is recorded."""
+        """Return the records as lines, with the sequences that will be sent if the flight is
+        recorded.
+        """
         lines = []
         first = flight.first
         if not first:
@@ -115,7 +121,9 @@ class QlikWriter(EventWriter[tuple[KafkaRecord, ...]]):
     def _records(
         self, catalog: Catalog, first: str, events: Sequence[Outgoing], origins: Origins
     ) -> list[tuple[KafkaRecord, ...] | Verdict]:
-        """The records of each event, or the verdict, error, of one that the format cannot hold."""
+        """Return the records of each event, or the error verdict of an event that the format cannot
+        hold.
+        """
         if self._messages is None or catalog is not self._messages.catalog:
             self._messages = EventMessages(self._writer, catalog, self._values)
         draft_of, records_of, sequence_of = self._messages.draft, self._writer.records, sequences(first)
@@ -133,9 +141,9 @@ class QlikWriter(EventWriter[tuple[KafkaRecord, ...]]):
 
 
 class EventMessages:
-    """Makes messages of events for a writer, whose columns are those of the catalog's classes.
+    """The messages of events, made by a writer whose columns are those of the catalogue's classes.
 
-    ``values``: what the events were written with.
+    ``values`` are the options that the events were written with.
     """
 
     def __init__(self, writer: MessageWriter, catalog: Catalog, values: ValueOptions) -> None:
@@ -145,7 +153,9 @@ class EventMessages:
         self._classes: dict[ObjectClass, _StepReader] = {}
 
     def draft(self, event: Outgoing, event_time: str | None) -> Draft:
-        """The message of an event whose first row has this event_time. Raises FormatError, RowError."""
+        """Return the message of an event whose first row has this event_time. Raises FormatError,
+        RowError.
+        """
         assert event.object_id is not None
         assert event.operation is not None
         object_class, _ = event.object_id
@@ -164,13 +174,16 @@ class EventMessages:
 
 
 _Shape: TypeAlias = tuple[dict[Attribute | None, tuple[str, Convert]] | None, tuple[str, ...], tuple[str, ...]]
-"""Of the attributes of an event's steps their columns, None if an attribute comes several times; the fields that are
-known of the row, the key's first; and those of them that are none of the key's.
+"""The results that depend only on the attributes of an event's steps: the column of each attribute,
+None if an attribute has several steps; the known fields of the row, the key's first; and the known
+fields outside of the key.
 """
 
 
 class _StepReader:
-    """Reads the steps of a class's events as what stands for their values in the messages of its table."""
+    """A reader of a class's events, which turns their steps into the values of the table's
+    messages.
+    """
 
     def __init__(
         self, object_class: ObjectClass, table: TableRecords, values: ValueOptions, read_change: ReadOutgoing
@@ -178,7 +191,7 @@ class _StepReader:
         self.table = table
         self._values, self._read_change, self._read_key = values, read_change, key_reader(object_class)
         self._key_fields = tuple(table.column(column.name)[0] for column in object_class.key)
-        # Tables are written by few statements, so that the same attributes come again and again.
+        # Few statements write a table, so the same attributes repeat.
         self._shape = lru_cache(maxsize=_MOST_SHAPES)(self._shape_of)
 
     def images(self, event: Outgoing) -> Images:
@@ -200,7 +213,8 @@ class _StepReader:
                 field, write = attributes[attribute]
                 data[field] = None if new is None else write(new)
             return _new(Images, (data, None, known, None))
-        # In Avro, what is not known of the row before would be read as NULL: then none of it is written.
+        # Avro would read unknown columns of the row before as NULL, so a row before with unknown
+        # columns is left out.
         with_before = not self.table.is_whole or True not in [old is ALL for _, _, _, _, old, _ in steps]
         before = data.copy()
         is_known = False
@@ -217,7 +231,9 @@ class _StepReader:
         return _new(Images, (data, before if is_known else None, known, changed))
 
     def _net_images(self, event: Outgoing) -> Images:
-        """Return the images of an event that has several steps of an attribute, of which the net effect counts."""
+        """Return the images of an event with several steps of one attribute, by their net
+        effect.
+        """
         change = self._read_change(event, None, None)
         row, before = change.after or {}, change.before
         if before is not None and self.table.is_whole and len(before) < len(row):
@@ -225,7 +241,7 @@ class _StepReader:
         return self.table.images(row, before, change.changed)
 
     def _shape_of(self, attributes: tuple[Attribute | None, ...]) -> _Shape:
-        """Return what follows from the attributes of an event's steps. Raises FormatError."""
+        """Return the shape of these attributes. Raises FormatError."""
         if len(set(attributes)) < len(attributes):
             return None, (), ()
         columns = {attribute: self._column(attribute) for attribute in attributes}
@@ -242,10 +258,12 @@ class _StepReader:
 
 
 def full_name(catalog: Catalog, cls: ObjectClass) -> str:
-    """The name of a class's table with its schema."""
+    """Return the name of a class's table with its schema."""
     return cls.name if catalog.schema is None else f"{catalog.schema}.{cls.name}"
 
 
 def class_columns(cls: ObjectClass) -> tuple[QlikColumn, ...]:
-    """The columns of a class by the names that its events have: the key, then its attributes, in the class's order."""
+    """Return the columns of a class by the names that its events have: the key, then its
+    attributes, in the class's order.
+    """
     return columns_of(row_of(cls))

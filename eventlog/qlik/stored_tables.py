@@ -1,5 +1,5 @@
-"""How change tables are stored: the options of reading and writing them, by the names of spec/qlik.md 1 to 4, and what
-every place does with their columns and rows (spec/qlik.md 3, 4, 7).
+"""The storage of change tables: the options of readers and writers, by the names of spec/qlik.md 1
+to 4, and the functions for columns and rows that all places share (spec/qlik.md 3, 4, 7).
 
 There are two places, ``file_tables`` and ``database_tables``.
 """
@@ -94,7 +94,7 @@ def _parse_tables(value: Any) -> Mapping[str, Mapping[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class ChangeTableOptions(CheckedOptions):
-    """Options of reader and writer."""
+    """The options that reader and writer share."""
 
     tables: Mapping[str, Mapping[str, Any]] = option(
         {}, Kind(_parse_tables, "an object: <schema>.<table> -> {columns, key}"),
@@ -112,8 +112,9 @@ class ChangeTableOptions(CheckedOptions):
 class ReadOptions(ChangeTableOptions):
     """Options of the reader. Raises ConfigError.
 
-    ``tables`` says which tables are read; without it all tables are, values as they are stored, the key from the masks
-    of deletes. ``input_complete`` False: the last transaction is not known to be whole, and a last before image waits.
+    ``tables`` names the tables to read. Without it all tables are read, with values as they are
+    stored and the key by the masks of deletes. With ``input_complete`` False the last transaction
+    may be incomplete, and a last before image waits.
     """
 
     schema: str | None = option(None, STRING, "schema of all changes, instead of that of each table")
@@ -136,7 +137,7 @@ _TASK: Final = Option("eventlog", STRING, "name of the task in rows and state")
 
 @dataclass(frozen=True, slots=True)
 class BacklogOptions(CheckedOptions):
-    """Options of the change tables of a backlog that stand in the configuration."""
+    """The options of a backlog's change tables that are in the configuration."""
 
     server: str = shared(_SERVER)
     task: str = shared(_TASK)
@@ -146,8 +147,8 @@ class BacklogOptions(CheckedOptions):
 class WriteOptions(ChangeTableOptions):
     """Options of the writer. Raises ConfigError.
 
-    A table that neither ``tables`` nor ``catalog`` describes has the columns that its changes show, for which they are
-    all kept in a file.
+    A table that neither ``tables`` nor ``catalog`` describes has the columns that its changes show;
+    to find these, all changes are kept in a file.
     """
 
     headers: Sequence[str] = option(
@@ -169,7 +170,9 @@ class WriteOptions(ChangeTableOptions):
     file_format: str = option("csv", choice(*FILE_FORMATS), "form of the files")
 
     def partition_names(self) -> Callable[[str], str] | None:
-        """The function that gives the partition of a change_seq, None if there are no partitions."""
+        """Return the function from a change_seq to its partition, None if there are no
+        partitions.
+        """
         if not self.partitioned:
             return None
         return partial(partition_of, seconds=self.partition_seconds, base=datetime.fromisoformat(self.partition_base))
@@ -178,7 +181,8 @@ class WriteOptions(ChangeTableOptions):
 def described(
     tables: Mapping[str, Mapping[str, Any]], catalog: CatalogOption = None
 ) -> tuple[Mapping[str, tuple[QlikColumn, ...]], Mapping[str, tuple[str, ...]]]:
-    """The columns and the keys that the options ``tables`` and ``catalog`` give tables, by ``<schema>.<table>``.
+    """Return the columns and the keys that the options ``tables`` and ``catalog`` give tables, by
+    ``<schema>.<table>``.
 
     Raises ConfigError.
     """
@@ -209,8 +213,8 @@ def described(
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What all tables of one source are read with: the options, the columns and keys that are known of tables by their
-    full names, the entries of attrep_ddl_history, and the report.
+    """The context in which all tables of one source are read: the options, the known columns and
+    keys of tables by their full names, the entries of attrep_ddl_history, and the report.
     """
 
     options: ReadOptions
@@ -220,28 +224,32 @@ class Reading:
     report: Report
 
     def uncounted(self) -> Reading:
-        """The same for a look ahead: what is odd is counted when the rows are read."""
+        """Return the same context for a look ahead, without counting, since the rows are counted
+        when they are read.
+        """
         return replace(self, report=Report())
 
     def names(self, schema: str | None) -> str | None:
-        """The schema that changes bear: that of the options, else that of the table."""
+        """Return the schema that changes bear: the schema of the options, else the schema of the
+        table.
+        """
         return schema if self.options.schema is None else self.options.schema
 
     def wants(self, schema: str | None, table: str) -> bool:
-        """Whether a table is to be read."""
+        """Return True if a table is to be read."""
         return not self.options.tables or full_name(schema, table) in self.options.tables
 
 
 def reading(options: ReadOptions, history: Iterable[Mapping[str, Any]], report: Report) -> Reading:
-    """What the tables of one source are read with. ``history``: the rows of attrep_ddl_history, which are looked at if
-    the options say so. Raises ConfigError, FormatError.
+    """Return the context in which the tables of one source are read. ``history`` holds the rows of
+    attrep_ddl_history, which are used if the options say so. Raises ConfigError, FormatError.
     """
     entries = tuple(map(entry_of, history)) if options.ddl_history else ()
     return Reading(options, *described(options.tables, options.catalog), entries, report)
 
 
 def layout_of(columns: Sequence[str], options: ChangeTableOptions, name: str) -> TableLayout:
-    """The layout of a change table that is there. Raises MissingHeader, FormatError."""
+    """Return the layout of an existing change table. Raises MissingHeader, FormatError."""
     return read_layout(
         columns,
         header_prefix=options.header_prefix,
@@ -253,10 +261,11 @@ def layout_of(columns: Sequence[str], options: ChangeTableOptions, name: str) ->
 def stored_row_reader(
     columns: Sequence[str], schema: str | None, table: str, reading: Reading, file: Path | None = None
 ) -> Callable[[Iterable[Sequence[Any] | FormatError]], Iterator[ChangeRow]]:
-    """The function that reads rows of a stored table with these columns, data typed as the options say.
+    """Return the function that reads rows of a stored table with these columns, data typed as the
+    options say.
 
-    ``file``: that of the rows, None in a database. A row that cannot be read goes to ``Report.skip`` and is passed
-    over. Raises MissingHeader, FormatError.
+    ``file`` is the file of the rows, None in a database. A row that cannot be read goes to
+    ``Report.skip`` and is skipped. Raises MissingHeader, FormatError.
     """
     name, options, skip = full_name(schema, table), reading.options, reading.report.skip
     layout = layout_of(columns, options, name)
@@ -288,8 +297,10 @@ def stored_row_reader(
 def _masks_at(
     layout: TableLayout, schema: str | None, table: str, reading: Reading
 ) -> Callable[[str], MaskLayout] | None:
-    """The mask layout by change_seq, None if attrep_ddl_history says nothing of the table."""
-    is_renamed = schema is None or reading.options.schema is not None  # then it is not the owner that the entries name
+    """Return the function from a change_seq to the mask layout, None if attrep_ddl_history has no
+    entry of the table.
+    """
+    is_renamed = schema is None or reading.options.schema is not None  # the owner in the entries is then another schema
     entries = [
         entry
         for entry in reading.history
@@ -301,11 +312,13 @@ def _masks_at(
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 WriteRows = Callable[[Sequence[ChangeRow]], None]
-"""Writes the rows of one change: all of them or, if one cannot be written, none. Raises ValueRange, NotExpressible."""
+"""A function that writes the rows of one change: all of them or, if one cannot be written, none. It
+raises ValueRange, NotExpressible.
+"""
 
 
 def layout_of_new(schema: str | None, table: str, columns: Sequence[QlikColumn], options: WriteOptions) -> TableLayout:
-    """The layout of a table that is not there. Raises MaskTooWide, FormatError."""
+    """Return the layout of a new table. Raises MaskTooWide, FormatError."""
     return new_layout(
         [column.name for column in columns],
         headers=options.headers,
@@ -323,8 +336,8 @@ def value_writer(
     options: WriteOptions,
     name: str,
 ) -> Callable[[ChangeRow], list[Any]]:
-    """The function that gives what a place holds for a row: its values as ``convert`` makes them of ours. It raises
-    ValueRange, NotExpressible.
+    """Return the function that makes the stored values of a row, converted by ``convert``. It
+    raises ValueRange, NotExpressible.
     """
     values = row_writer(
         layout, mask_form=mask_form, byteorder=options.byteorder, empty_mask=options.empty_mask, what=name
@@ -335,9 +348,10 @@ def value_writer(
 def ended_partition(
     schema: str | None, table: str, name: str, options: WriteOptions, state: WriterState
 ) -> ControlRow | None:
-    """The row of a partition that has ended, or is listed by ``close_partitions`` though it has not; None of another.
+    """Return the row of attrep_cdc_partitions for a partition, None for a partition that has not
+    ended. ``close_partitions`` lists all partitions.
 
-    Raises FormatError for a name that is none of a partition.
+    Raises FormatError if the name is not that of a partition.
     """
     partition = parse_partition_name(name)
     if not options.close_partitions and not has_ended(partition, state):

@@ -1,8 +1,9 @@
-"""Values of columns: what a column of each type is in messages, in JSON and in Avro, and in change tables, typed (in
-databases and Parquet) or as text (in CSV and JSON files); and back (spec/qlik.md 1.1, 5.4).
+"""The values of columns by type: in messages, in JSON and in Avro, and in change tables, typed (in
+databases and Parquet) or as text (in CSV and JSON files); and their readers (spec/qlik.md 1.1,
+5.4).
 
-Reading is tolerant, and the same for all: text, numbers and Avro's own types are taken wherever they can mean the type.
-JSON numbers are to be parsed with ``parse_float=Decimal``.
+Reading is tolerant, and equal for all places: text, numbers and Avro's own types are accepted
+wherever they can mean the type. JSON numbers are to be parsed with ``parse_float=Decimal``.
 """
 
 from __future__ import annotations
@@ -26,14 +27,16 @@ from eventlog.qlik.columns import CLASSES, MomentColumn, QlikColumn
 
 
 class BadMessageValue(FormatError):
-    """A message holds what is no value of its column's type (spec/qlik.md 5.4)."""
+    """A value in a message that does not fit its column's type (spec/qlik.md 5.4)."""
 
     code = "bad_message_value"
     cure = "Correct the column's type in `columns` or in the catalogue."
 
 
 Convert = Callable[[Any], Any]
-"""What is stored or stands in a message -> value, or the other way. Never gets NULL."""
+"""A function from a stored or sent form to a value, or from a value to that form. It never gets
+NULL.
+"""
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -45,7 +48,8 @@ _TIME_TEXT = re.compile(_CLOCK + _ZONE, re.ASCII)
 
 
 def read_moment(text: str) -> datetime:
-    """A date and time as naive UTC: blank or ``T``, 0 to 9 digits of fraction (six are kept), a zone if there is one.
+    """Return a date and time as naive UTC: blank or ``T`` between them, 0 to 9 digits of fraction
+    (six are kept), an optional zone.
 
     Raises ValueError.
     """
@@ -112,7 +116,7 @@ def _read_decimal(value: Any) -> Decimal:
 
 
 _MOST_DIGITS: Final = 20
-"""Digits of the largest integer of a column, a UINT8."""
+"""The digits of the largest integer of a column, a UINT8."""
 
 
 def _read_integer(value: Any) -> int:
@@ -128,7 +132,7 @@ def _read_real(value: Any) -> float:
     if isinstance(value, bool):
         raise TypeError
     real = float(value)
-    if isinf(real) and Decimal(value).is_finite():  # a number that no REAL8 holds
+    if isinf(real) and Decimal(value).is_finite():  # the number is beyond the range of REAL8
         raise ValueError
     return real
 
@@ -169,7 +173,9 @@ _RANGES: Final = {
 
 
 def value_reader(column: QlikColumn) -> Callable[[Any], Value]:
-    """The function that reads what stands for a column in JSON or Avro. It raises BadMessageValue."""
+    """Return the function that reads a column's values from JSON or Avro. It raises
+    BadMessageValue.
+    """
     read, bounds = _READERS[CLASSES[column.type]], _RANGES.get(column.type)
 
     def checked(value: Any) -> Value:
@@ -195,8 +201,10 @@ def value_reader(column: QlikColumn) -> Callable[[Any], Value]:
 
 
 def plain_value(value: Any) -> Value:
-    """A value of a column whose type is not known, as it stands in JSON or as Avro gives it."""
-    if isinstance(value, Decimal):  # of JSON: a number with a point or an exponent
+    """Return a value of a column without a known type, from JSON or Avro. Raises
+    BadMessageValue.
+    """
+    if isinstance(value, Decimal):  # JSON: a number with a point or an exponent
         real = float(value)
         if isinf(real):
             raise BadMessageValue(f"{shown(str(value))} is larger than a number of a column without type can be")
@@ -231,12 +239,16 @@ _JSON_WRITERS: Final[Mapping[str, Convert]] = {
 
 
 def json_writer(column: QlikColumn) -> Convert:
-    """The function that gives what stands in JSON for a column's values. It raises NotExpressible, ValueRange."""
+    """Return the function that writes a column's values for JSON. It raises NotExpressible,
+    ValueRange.
+    """
     return writer(column, _JSON_WRITERS.get(column.type, as_is))
 
 
 def writer(column: QlikColumn, write: Convert) -> Convert:
-    """Bring a value to its column's type, check its range, and write it."""
+    """Return the function that brings a value to its column's type, checks its range, and writes it
+    by ``write``. It raises NotExpressible, ValueRange.
+    """
     value_type, bounds = CLASSES[column.type], _RANGES.get(column.type)
     read = _READERS[value_type]
     as_it_is = None if value_type is datetime else value_type  # a datetime may have a zone
@@ -250,7 +262,7 @@ def writer(column: QlikColumn, write: Convert) -> Convert:
             raise ValueRange(f"{shown(str(value))} of column {column.name!r} is no {column.type}") from None
 
     if bounds is None:
-        if write is as_is:  # as of text, which most columns hold
+        if write is as_is:  # text, in most columns
             return lambda value: value if type(value) is as_it_is else typed(value)
         return lambda value: write(value if type(value) is as_it_is else typed(value))
 
@@ -269,7 +281,9 @@ def writer(column: QlikColumn, write: Convert) -> Convert:
 
 
 def typed_writer(column: QlikColumn) -> Convert:
-    """The function that brings values to their column's class. It raises ValueRange for one that cannot be."""
+    """Return the function that brings values to their column's class. It raises ValueRange for a
+    value that does not fit.
+    """
     value_type = CLASSES[column.type]
     if value_type is int:
         return writer(column, int)
@@ -280,7 +294,9 @@ def typed_writer(column: QlikColumn) -> Convert:
 
 
 def text_writer(column: QlikColumn) -> Convert:
-    """The function that gives the text of values: that of messages in JSON. It raises ValueRange."""
+    """Return the function that writes values as text, in the form of messages in JSON. It raises
+    ValueRange.
+    """
     in_json = json_writer(column)
 
     def write(value: Value) -> str:
@@ -293,7 +309,9 @@ def text_writer(column: QlikColumn) -> Convert:
 
 
 def _encodable(text: Any, column: QlikColumn) -> str:
-    """The text itself, if it is text in UTF-8: half a surrogate pair is not."""
+    """Return the text itself if UTF-8 can encode it, which excludes half a surrogate pair. Raises
+    ValueRange.
+    """
     try:
         if not text.isascii():
             text.encode()
@@ -303,17 +321,19 @@ def _encodable(text: Any, column: QlikColumn) -> str:
 
 
 def timestamp_text(moment: datetime) -> str:
-    """``YYYY-MM-DD HH:MM:SS.ffffff`` of a moment, in UTC if it has a zone."""
+    """Return a moment as ``YYYY-MM-DD HH:MM:SS.ffffff``, in UTC if it has a zone."""
     return naive_utc(moment).isoformat(" ", "microseconds")
 
 
 def plain_reader(value: Any) -> Any:
-    """A value of a column whose type is not known, as its driver gives it."""
+    """Return a driver's value of a column without a known type, with buffers as bytes."""
     return bytes(value) if isinstance(value, memoryview | bytearray) else value
 
 
 def row_converter(converts: Sequence[Convert], names: Sequence[str]) -> Callable[[Sequence[Any]], list[Any]]:
-    """The function that converts a row, value by value; NULL stays. Its errors name the column, of ``names``."""
+    """Return the function that converts a row, value by value; NULL stays. Its errors name the
+    column, out of ``names``.
+    """
 
     def convert(values: Sequence[Any]) -> list[Any]:
         try:
@@ -338,9 +358,10 @@ def _refuses(convert: Convert, value: Any) -> bool:
 def typed_reader(
     data: Sequence[tuple[str, int]], columns: Sequence[QlikColumn], plain: Convert = plain_reader
 ) -> Callable[[Sequence[Any]], list[Any]]:
-    """The function that brings the data columns of a stored row, by their places, to the classes of ``columns``.
+    """Return the function that brings the data columns of a stored row, by their places, to the
+    classes of ``columns``.
 
-    A column that these do not name is read by ``plain``. It raises BadMessageValue.
+    Other columns are read by ``plain``. The function raises BadMessageValue.
     """
     known: dict[str, Convert] = {column.name: value_reader(column) for column in columns}
     converts = [(place, known.get(name, plain)) for name, place in data]
@@ -359,9 +380,10 @@ def typed_reader(
 
 
 def converter(file_format: str, columns: Sequence[QlikColumn], what: str) -> Callable[[Sequence[Any]], list[Any]]:
-    """The function that gives the values of a row, in the order of ``columns``, as files of a format hold them.
+    """Return the function that converts the values of a row, in the order of ``columns``, to those
+    in files of a format.
 
-    ``what`` is the table, for errors. The function raises ValueRange, NotExpressible.
+    ``what`` names the table in errors. The function raises ValueRange, NotExpressible.
     """
 
     def of_text(column: QlikColumn) -> Convert:
@@ -373,9 +395,10 @@ def converter(file_format: str, columns: Sequence[QlikColumn], what: str) -> Cal
 
 @contextmanager
 def open_part(path: Path, file_format: str, columns: Sequence[QlikColumn]) -> Iterator[tabular.WriteRow]:
-    """A new file, whole when the block has ended; gives the function that writes a row.
+    """Open a new file, which is complete when the block has ended, and yield the function that
+    writes a row.
 
-    Raises ConfigError if pyarrow is not installed, ValueRange for what Parquet cannot hold.
+    Raises ConfigError if pyarrow is not installed, ValueRange for values that Parquet cannot hold.
     """
     names = [column.name for column in columns]
     if file_format == "parquet":
@@ -414,7 +437,8 @@ _MOST_ARROW_DIGITS: Final = 38
 
 
 def arrow_type(column: QlikColumn) -> Any:
-    """The Arrow type of a column, such that Spark reads it too; a NUMERIC without known digits is text.
+    """Return the Arrow type of a column, one that Spark reads, too. A NUMERIC with unknown digits
+    is text.
 
     Raises ConfigError if pyarrow is not installed.
     """
@@ -447,7 +471,9 @@ def _arrow_converter(column: QlikColumn) -> Convert:
 
 
 def _arrow_decimal(column: QlikColumn) -> Convert:
-    """Parquet's decimals are numbers: NaN and infinity are none."""
+    """Return the function that writes decimals for Parquet, which has neither NaN nor infinity. It
+    raises ValueRange for these.
+    """
     write_any = typed_writer(column)
 
     def write(value: Any) -> Any:
