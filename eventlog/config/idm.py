@@ -1,13 +1,14 @@
-"""The exported configuration of the vendor's JDBC driver, as an eventlog.toml (spec/event-log.md 9, column alias).
+"""The exported configuration of the vendor's JDBC driver, as an eventlog.toml (spec/event-log.md 9,
+column alias).
 
-An export holds the parameters in one of two forms, somewhere inside (*Driver Parameters*, *Publication Parameters* of
-the guide; ``driver-config`` of the NDS DTD)::
+An export holds the parameters in one of two forms, somewhere inside (*Driver Parameters*,
+*Publication Parameters* of the guide; ``driver-config`` of the NDS DTD)::
 
     <polling-interval display-name="...">10</polling-interval>
     <definition name="polling-interval" type="integer"><value>10</value></definition>
 
-The reader is tolerant of where they stand and of what stands around them, and exact about what it makes of them: each
-parameter is taken over, or named with the reason why not. No password is read.
+The reader is tolerant of the parameters' places and surroundings, and exact about their meaning:
+each parameter is taken over, or named with the reason for leaving it out. No password is read.
 """
 
 from __future__ import annotations
@@ -31,11 +32,13 @@ if TYPE_CHECKING:
     from lxml.etree import _Element
 
 LIMIT: Final = 64 * 1024 * 1024
-"""Bytes of the largest export."""
+"""The size of the largest export in bytes."""
 
 
 class Setting(NamedTuple):
-    """A parameter that was taken over: its home in eventlog.toml, the value, and the driver's tag."""
+    """A parameter that was taken over: its section and key in eventlog.toml, its value, and the
+    driver's tag.
+    """
 
     section: str
     key: str
@@ -45,8 +48,9 @@ class Setting(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DriverConfig:
-    """What an export gives: ``url`` of SQLAlchemy without a password, the parameters that are taken over, and why
-    others are not, each name and reason in one line.
+    """The configuration in an export: the SQLAlchemy ``url`` without a password, the parameters
+    that are taken over as ``settings``, and the others in ``left_out``, each name with its reason
+    in one line.
     """
 
     name: str
@@ -56,7 +60,11 @@ class DriverConfig:
 
 
 def read_driver(export: bytes) -> DriverConfig:
-    """Read an export. Raises ConfigError: not XML, a DOCTYPE, no parameter of the JDBC driver, several such drivers."""
+    """Read an export.
+
+    Raises ConfigError if it is not XML, has a DOCTYPE, or has no JDBC driver's parameters or
+    several such drivers.
+    """
     try:
         root = parse_document(export, LIMIT)
     except XdsError as error:
@@ -77,7 +85,9 @@ def read_driver(export: bytes) -> DriverConfig:
 
 
 def toml_text(driver: DriverConfig, source: str) -> str:
-    """The text of an eventlog.toml: profile idm, and what differs from it. ``source``: name of the export."""
+    """Return the text of an eventlog.toml: profile idm, and the settings that differ from it.
+    ``source`` is the name of the export.
+    """
     name = f" of driver {_plain(driver.name)}" if driver.name else ""
     lines = [
         f"# Made by `eventlog init --from-driver` from {_plain(source)}{name}.",
@@ -108,7 +118,7 @@ def toml_text(driver: DriverConfig, source: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-# What the driver has
+# --- the driver's parameters ---
 
 
 _ALIASES: Final[Mapping[str, tuple[str, str, Option]]] = {
@@ -159,7 +169,9 @@ _COMPARATORS: Final = {"StringByteComparator": "bytes", "StringComparator": "col
 
 @dataclass(slots=True)
 class _Parameters:
-    """What the export has said so far. ``values``: texts by parameter, first one first."""
+    """The parameters of an export that have been read so far. ``values`` maps parameters to their
+    texts; the first one counts.
+    """
 
     global_values: Mapping[str, str]
     values: dict[str, str] = field(default_factory=dict)
@@ -173,7 +185,9 @@ class _Parameters:
 
 
 def _driver_config(root: _Element) -> _Element | None:
-    """The one driver-config of the JDBC driver, None if the parameters stand without any."""
+    """Return the only driver-config of the JDBC driver, None if the parameters are outside of any.
+    Raises ConfigError for several.
+    """
     tags = {"jdbc-class", "log-table", "sync-schema", "sync-tables", "sync-filter"}
     configs = [one for one in root.iter() if _tag(one) == "driver-config"]
     drivers = [config for config in configs if any(_name(one) in tags or _tag(one) in tags for one in config.iter())]
@@ -184,7 +198,9 @@ def _driver_config(root: _Element) -> _Element | None:
 
 
 def _driver_of(config: _Element) -> _Element:
-    """The element of the driver that a driver-config is part of: who logs in where stands beside it."""
+    """Return the element of the driver that contains a driver-config. User and server stand beside
+    the driver-config.
+    """
     for above in config.iterancestors():
         if _tag(above) in ("driver-configuration", "driver", "init-params"):
             return above
@@ -192,7 +208,7 @@ def _driver_of(config: _Element) -> _Element:
 
 
 def _global_values(root: _Element) -> dict[str, str]:
-    """Texts by the names of all definitions: what a value refers to may be one of them."""
+    """Return the texts of all definitions by name. A parameter may refer to one of them."""
     named = ((_name(one), _value(one)) for one in root.iter() if _tag(one) == "definition")
     return {name: value for name, value in named if name is not None and value}
 
@@ -204,7 +220,7 @@ def _walk(element: _Element, section: str, parameters: _Parameters) -> None:
         if _tag(child) == "subordinates" and controller is not None:
             wanted, chosen = child.get("active-value", ""), _value(controller)
             if wanted != chosen and wanted.casefold() not in ("show", "hide"):
-                # A choice that is off: the driver does not look at what belongs to it.
+                # The choice is off, so the driver ignores the parameters below it.
                 for name in sorted(set(_parameters(child))):
                     parameters.refuse(name, f"belongs to {_name(controller)} = {wanted}, which is not chosen")
                 continue
@@ -215,7 +231,7 @@ def _walk(element: _Element, section: str, parameters: _Parameters) -> None:
 
 
 def _parameters(element: _Element) -> Iterator[str]:
-    """The known parameters that have a value somewhere in an element."""
+    """Yield the known parameters that have a value somewhere in an element."""
     for one in element.iter():
         name = _parameter_name(one)
         if name is not None and name in _ALIASES and _value(one):
@@ -235,7 +251,7 @@ def _parameter(element: _Element, section: str, parameters: _Parameters) -> None
     elif name in _NOT_TAKEN:
         parameters.refuse(name, _NOT_TAKEN[name])
     elif name not in _ALIASES and name not in _READ_ELSEWHERE:
-        # What only folds the form of the administration tool is no parameter.
+        # An entry that only folds the form of the administration tool is no parameter.
         is_leaf = len(element) == 0 or element.find("{*}value") is not None
         if section and is_leaf and value.casefold() not in ("show", "hide"):
             parameters.refuse(name, "not a parameter that is known here")
@@ -263,7 +279,7 @@ _STRUCTURE: Final = frozenset(
 
 
 def _tag(element: _Element) -> str:
-    """The name of an element without its namespace."""
+    """Return the name of an element without its namespace."""
     return str(element.tag).rpartition("}")[2]
 
 
@@ -272,7 +288,7 @@ def _name(element: _Element) -> str | None:
 
 
 def _value(element: _Element) -> str:
-    """The text of a parameter: of its value element, of its attribute value, or its own."""
+    """Return the text of a parameter: of its value element, of its attribute value, or its own."""
     value = element.find("{*}value")
     if value is not None:
         return (value.text or "").strip() if len(value) == 0 else ""
@@ -281,7 +297,7 @@ def _value(element: _Element) -> str:
     return (element.text or "").strip() if len(element) == 0 else ""
 
 
-# Parameters
+# --- settings ---
 
 
 def _settings(parameters: _Parameters) -> Iterator[Setting]:
@@ -318,7 +334,9 @@ def _settings(parameters: _Parameters) -> Iterator[Setting]:
 
 
 def _scope(values: dict[str, str], parameters: _Parameters) -> None:
-    """Which of schema and tables count: the driver has a choice of its own, here they exclude each other."""
+    """Remove schema or tables from ``values``, since they exclude each other here; the driver's own
+    choice decides between them.
+    """
     chosen = values.get("sync-filter", "").casefold()
     if chosen == "empty":
         for tag in ("sync-schema", "sync-tables"):
@@ -339,7 +357,7 @@ def _parsed(option: Option, text: str) -> Any:
     return option.kind.parse(value)
 
 
-# Who logs in where
+# --- user and server ---
 
 _URL_NAMES: Final = frozenset(
     {"shim-auth-server", "auth-server", "auth-context", "authentication-context", "connection-url", "jdbc-url"}
@@ -356,7 +374,7 @@ def _authentication(element: _Element, parameters: _Parameters) -> None:
         text = _value(one)
         if parameters.user is None and text and (names & _USER_NAMES or (inside and _tag(one) == "user")):
             parameters.user = text
-        # Behind the address of a remote loader, if there is one: REMOTE(hostname=... port=...)jdbc:...
+        # The URL may follow the address of a remote loader: REMOTE(hostname=... port=...)jdbc:...
         start = text.find("jdbc:")
         is_known = bool(names & _URL_NAMES) or (inside and _tag(one) == "server")
         if start == 0 or (start > 0 and is_known):
@@ -365,7 +383,9 @@ def _authentication(element: _Element, parameters: _Parameters) -> None:
 
 
 def _url(parameters: _Parameters) -> str | None:
-    """The URL of SQLAlchemy, without a password."""
+    """Return the SQLAlchemy URL without a password, None if the export has no URL that is known
+    here.
+    """
     if parameters.jdbc_url is None:
         parameters.refuse("database URL", "is not in the export: set url")
         return None
@@ -413,9 +433,10 @@ _JDBC_URLS: Final = tuple(
 
 
 def jdbc_url(text: str) -> tuple[URL | None, list[str]]:
-    """A JDBC URL as one of SQLAlchemy, and the names of its properties that were left out; None if it is not known.
+    """Return the SQLAlchemy URL of a JDBC URL, and the names of the properties that were left out.
+    The URL is None if its form is unknown.
 
-    The user is taken from it, a password never.
+    The user is taken from the JDBC URL, a password never.
     """
     for pattern, drivername in _JDBC_URLS:
         match = pattern.fullmatch(text.strip())
@@ -430,7 +451,7 @@ def jdbc_url(text: str) -> tuple[URL | None, list[str]]:
             query = _postgresql_query(properties)
         if parts.get("service"):
             query["service_name"] = parts["service"]
-        # Not part of the syntax, but a password could stand before an @.
+        # The syntax has no @ here, but a password could precede one.
         hosts = [part.rpartition("@")[2] for part in (parts.get("hosts") or "").split(",") if part]
         if len(hosts) > 1:
             query["host"] = ",".join(_host(part)[0] for part in hosts)
@@ -458,12 +479,14 @@ def _properties(query: str) -> Iterable[tuple[str, str]]:
 
 
 def _postgresql_query(properties: dict[str, str]) -> dict[str, str]:
-    """The properties that the database's own driver knows, taken out of the others."""
+    """Move the properties that the database's own driver knows out of ``properties``, and return
+    them in its form.
+    """
     query = {}
     mode = properties.pop("sslmode", None)
     encrypted = properties.pop("ssl", None)
     if mode is None and encrypted is not None and encrypted.casefold() in ("", "true"):
-        mode = "verify-full"  # as the Java driver has it
+        mode = "verify-full"  # the default of the Java driver
     if mode is not None:
         query["sslmode"] = mode
     schema = properties.pop("currentschema", None)
@@ -473,6 +496,8 @@ def _postgresql_query(properties: dict[str, str]) -> dict[str, str]:
 
 
 def _plain(text: str) -> str:
-    """A text from outside as it may stand in a comment or a message: one line, no control characters, not long."""
+    """Return an outside text for a comment or a message: one line, no control characters, not
+    long.
+    """
     shown = "".join(character if character.isprintable() else " " for character in text)
     return shown if len(shown) <= 300 else shown[:300] + "..."

@@ -1,4 +1,6 @@
-"""The options by which a sink or a source reaches Kafka, and the settings of librdkafka that they make."""
+"""The options by which a sink or a source reaches Kafka, and the librdkafka settings made from
+them.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ class KafkaOptions(Protocol):
 
 
 def kafka_properties(options: KafkaOptions, section: str) -> dict[str, Any]:
-    """Return the settings of librdkafka, with the secrets that they lead to. Raises ConfigError."""
+    """Return the settings of librdkafka, including the secrets that the options refer to. Raises
+    ConfigError.
+    """
     properties = dict(options.properties or {})
     for name, reference in (options.secret_properties or {}).items():
         properties[name] = referenced_secret(reference, f"{section}.secret_properties, {name}", os.environ)
@@ -53,7 +57,9 @@ def kafka_properties(options: KafkaOptions, section: str) -> dict[str, Any]:
 
 
 def kafka_contradictions(options: KafkaOptions, section: str, source_of: Callable[[str], str]) -> Iterator[str]:
-    """Yield what is said twice, or by halves. ``source_of`` says where an option came from."""
+    """Yield the messages about options that are given twice or only in part. ``source_of`` returns
+    where an option came from.
+    """
     variables = f"EVENTLOG_{section.upper()}"
     if (options.password is None) != (options.user is None):
         yield f"Kafka needs both {variables}_USER and {variables}_PASSWORD, or neither"

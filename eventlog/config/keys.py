@@ -1,5 +1,5 @@
-"""What may stand in each section of the configuration: which option a key names, and what is said of one that names
-none.
+"""The keys of each section of the configuration: the option that a key names, and the error for an
+unknown key.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from eventlog.registry import FORMATS, format_named, installed, named, names, ow
 
 
 class Target(NamedTuple):
-    """The option that a key of a section names. ``of``: the type that has it, if that is another than the chosen one,
-    so that it does not count.
+    """The option that a key of a section names. ``of`` is the type that has the option if that type
+    is not the chosen one; such an option has no effect.
     """
 
     section: str
@@ -39,14 +39,16 @@ _ELSEWHERE: Final = (
     ("database", ("log_table", "schema_name", "tables")),
     ("format", tuple(name for name in options_of(FormatSettings) if name != "type")),
 )
-"""Options of spec/event-log.md 9 whose home is another section, taken in [publisher] too; as are those of the section
-of the format that is published by default.
+"""The options of spec/event-log.md 9 whose home is another section. [publisher] accepts them, too,
+and the options of the default format's section.
 """
 _DEFAULT_FORMAT: Final = options_of(FormatSettings)["type"].default
 
 
 def chosen_types(document: Mapping[str, Any], environ: Mapping[str, str], flags: Mapping[str, str]) -> dict[str, str]:
-    """Return the type of each section that has one, as the layer that counts says it, known or not."""
+    """Return the type of each section that has one, known or not, from the layer that takes
+    precedence.
+    """
     types = {}
     for section in (*CHOSEN, "format"):
         table = document.get(section)
@@ -57,10 +59,10 @@ def chosen_types(document: Mapping[str, Any], environ: Mapping[str, str], flags:
 
 
 class Keys:
-    """What may stand in each section: its options, their aliases, in [publisher] also those of section 9 elsewhere, and
-    the options of a type that is chosen there.
+    """The keys of each section: its options and their aliases, and the options of the type that is
+    chosen there. [publisher] also has the options of spec/event-log.md 9 whose home is elsewhere.
 
-    Other types than the chosen ones are loaded for a key that is none of these.
+    The other types are loaded only for a key that is none of these.
     """
 
     def __init__(self, types: Mapping[str, str]) -> None:
@@ -69,16 +71,20 @@ class Keys:
 
     @property
     def format(self) -> str:
-        """The name of the format that is published."""
+        """The name of the published format."""
         return self._types["format"]
 
     def options_of_type(self, section: str) -> type:
-        """Return the dataclass of the options of the type that is chosen in a section. Raises ConfigError."""
+        """Return the options dataclass of the type that is chosen in a section. Raises
+        ConfigError.
+        """
         kind: type = named(CHOSEN[section], self._types[section]).options
         return kind
 
     def of(self, section: str) -> Mapping[str, Target]:
-        """Return the keys of a section, without those of types that are not chosen. Raises ConfigError."""
+        """Return the keys of a section, without those of other types than the chosen one. Raises
+        ConfigError.
+        """
         if section not in self._found:
             homes = [(section, self._options_of(section))]
             if section == "publisher":
@@ -86,7 +92,7 @@ class Keys:
                     options = options_of(SECTIONS[home])
                     homes.append((home, {name: options[name] for name in names_there}))
             if section in CHOSEN:
-                with suppress(ConfigError):  # which is said of the option type
+                with suppress(ConfigError):  # the option type reports this error
                     homes.append((section, options_of(self.options_of_type(section))))
             self._found[section] = {key: one for home, options in homes for key, one in _targets(home, options)}
         return self._found[section]
@@ -97,7 +103,9 @@ class Keys:
         return options_of(SECTIONS[section])
 
     def find(self, section: str, key: str) -> Target | None:
-        """Return the option that a key names, None if no type that is installed has it. Raises ConfigError."""
+        """Return the option that a key names, None if no installed type has it. Raises
+        ConfigError.
+        """
         target = self.of(section).get(key)
         if target is None and section == "publisher":
             home = f"{OF_FORMAT}{_DEFAULT_FORMAT}"
@@ -109,7 +117,7 @@ class Keys:
         return target
 
     def split(self, section: str, key: str) -> tuple[str, str]:
-        """Return the section and the key of a variable of the environment, whose name says both in one word."""
+        """Return the section and the key of an environment variable, whose name joins both."""
         if section != "format" or key in self.of(section):
             return section, key
         for known in (own_names(FORMATS), names(FORMATS)):
@@ -122,8 +130,8 @@ class Keys:
     def unknown(
         self, source: str, section: str, key: str, spelled: Callable[[str, str], str] = "{}.{}".format
     ) -> ConfigError:
-        """Return the error of a key that a section does not have: it says where one of this name stands, or the most
-        alike. ``spelled`` makes the name of a setting.
+        """Return the error for a key that a section does not have. It names the place of an option
+        of this name, or else the most similar option. ``spelled`` makes the name of a setting.
         """
         if section == "format" or section.startswith(OF_FORMAT):
             own = options_of(FormatSettings)
@@ -148,7 +156,7 @@ class Keys:
 
 
 def _targets(section: str, options: Mapping[str, Option]) -> Iterator[tuple[str, Target]]:
-    """The keys that name options of a section."""
+    """Yield the keys that name options of a section, with their targets."""
     for name, spec in options.items():
         yield name, Target(section, name, spec)
         for alias in spec.aliases:

@@ -1,4 +1,6 @@
-"""The kinds of options that eventlog.toml alone has: SQL, times of day, names of columns, secrets, URLs."""
+"""The kinds of options that only eventlog.toml has: SQL, times of day, names of columns, secrets,
+URLs.
+"""
 
 from __future__ import annotations
 
@@ -48,11 +50,11 @@ _COMMENT_ENDS: Final = re.compile(r"/\*|\*/")
 
 
 def split_statements(sql: str) -> tuple[str, ...]:
-    """Return the statements of an export's ``post-poll-stmt``: SQL split at ``;`` outside quotes and
-    comments (spec/event-log.md 9), without those of nothing but blanks and comments.
+    """Return the statements of an export's ``post-poll-stmt``: SQL split at ``;`` outside quotes
+    and comments (spec/event-log.md 9). Statements of only blanks and comments are left out.
 
-    Quotes are ``'``, ``"``, a backtick, and PostgreSQL's ``E''`` and ``$tag$``; comments ``--`` and ``/* */``,
-    which may be nested. Raises ValueError for a quote or comment that does not end.
+    Quotes are ``'``, ``"``, a backtick, and PostgreSQL's ``E''`` and ``$tag$``; comments ``--`` and
+    ``/* */``, which may be nested. Raises ValueError for a quote or comment that does not end.
     """
     statements, start, at, says = [], 0, 0, False
     while at < len(sql):
@@ -76,8 +78,8 @@ def split_statements(sql: str) -> tuple[str, ...]:
 
 
 def _end_of_comment(sql: str, begin: int) -> int:
-    """Behind a comment; where those in it do not all end, behind its first end, as other databases than PostgreSQL
-    have it.
+    """Return the offset behind a comment. If not all nested comments end, it is the offset behind
+    the first end, since comments nest in PostgreSQL only.
     """
     depth, first = 0, None
     for mark in _COMMENT_ENDS.finditer(sql, begin):
@@ -117,11 +119,13 @@ def _parse_publication_mode(value: Any) -> int:
 _SECRET_PROPERTY: Final = re.compile(
     r"password|passphrase|secret|key\.pem$|oauthbearer\.config|jaas\.config", re.IGNORECASE
 )
-"""The settings of librdkafka that it does not show itself (its CONFIGURATION.md)."""
+"""The names of the settings that librdkafka itself does not show (its CONFIGURATION.md)."""
 
 
 def librdkafka(section: str) -> Kind:
-    """Settings of librdkafka. A secret among them is refused: ``secret_properties`` says where it is."""
+    """Return the kind of a section's librdkafka settings. It refuses secrets, which belong in
+    ``secret_properties``.
+    """
 
     def parse(value: Any) -> Mapping[str, Any]:
         if not isinstance(value, dict) or not all(isinstance(one, str | int | float) for one in value.values()):
@@ -174,7 +178,7 @@ def _parse_headers(value: Any) -> Mapping[str, str]:
 
 
 def is_header_text(text: str) -> bool:
-    """Whether a text can stand in a header as it is."""
+    """Return True if a text can be the value of a header unchanged."""
     return all(" " <= c <= "~" for c in text)
 
 
@@ -229,7 +233,9 @@ def _parse_consumer(value: Any) -> str:
 
 
 def _parse_token(value: Any) -> str:
-    """What stands behind ``Bearer`` in a header; an empty one would let everybody in (RFC 6750, 2.1)."""
+    """Return the token that follows ``Bearer`` in a header. An empty one is refused, since it would
+    admit everybody (RFC 6750, 2.1).
+    """
     if not isinstance(value, str) or not value or not all("!" <= char <= "~" for char in value):
         raise ValueError
     return value
@@ -263,15 +269,15 @@ LISTS: Final = Kind(_parse_lists, "{ name = [name, ...], ... }; as text: JSON", 
 
 
 def url_of(text: str) -> sa.URL:
-    """The URL that a text is. Raises ConfigError."""
-    # SQLAlchemy is heavy, and most of the command line does without.
+    """Return the parsed URL. Raises ConfigError."""
+    # SQLAlchemy loads slowly, and most commands do not need it.
     from eventlog.sql.connection import parse_url
 
     return parse_url(text)
 
 
 def masked(url: str) -> str:
-    """The URL without its password, as a part of its own and in the query."""
+    """Return the URL with its passwords masked, in its password part and in the query."""
     parsed = url_of(url)
     hidden = dict.fromkeys(secrets_of(parsed), "***")
     return parsed.update_query_dict(hidden).render_as_string(hide_password=True).replace("%2A%2A%2A", "***")
@@ -281,27 +287,33 @@ _WITHOUT_SECRET: Final = re.compile(r"[a-z]+(\+\w+)?://([^:@/?#]*@)?[^:@/?#]*(:[
 
 
 def is_plain(url: str) -> bool:
-    """Return True if a URL surely holds no password; a probe asks, which cannot wait for a parser to be loaded."""
+    """Return True if a URL surely holds no password, by a pattern. A probe uses this, since it
+    cannot wait for a parser to load.
+    """
     return _WITHOUT_SECRET.fullmatch(url) is not None
 
 
 def secrets_of(url: sa.URL) -> list[str]:
-    """The names in the query of a URL that stand for secrets."""
+    """Return the names of secrets in the query of a URL."""
     return [key for key in url.query if "password" in key.lower() or "secret" in key.lower()]
 
 
 _FILE_URL: Final = re.compile(r"((?:sqlite(?:\+\w+)?|embedded):///)(?!/|:memory:|file:)([^?]+)(\?.*)?", re.IGNORECASE)
-"""The URL of a database that is a file or a directory, by a relative path."""
+"""The URL of a database that is a file or a directory, with a relative path."""
 
 
 def from_directory(url: str, directory: Path) -> str:
-    """The URL of a database in a file, whose relative path is taken from a directory; any other as it is."""
+    """Return the URL of a database in a file with its relative path resolved against a directory;
+    other URLs unchanged.
+    """
     match = _FILE_URL.fullmatch(url)
     return url if match is None else f"{match[1]}{directory / match[2]}{match[3] or ''}"
 
 
 def name_of(group: str) -> Kind:
-    """Return the kind of names of a group of the registry. Raises ConfigError for one that is not known."""
+    """Return the kind of names of a group of the registry. It raises ConfigError for an unknown
+    name.
+    """
 
     def parse(value: Any) -> str:
         name: str = TEXT.parse(value)
@@ -326,5 +338,5 @@ WEB_URL: Final = Kind(TEXT.parse, TEXT.legal, shown=_without_query)
 
 
 def read_url(file: Path, source: str) -> str:
-    """The URL that a file holds; ``source`` names the setting. Raises ConfigError."""
+    """Return the URL in a file; ``source`` names the setting in messages. Raises ConfigError."""
     return read_secret(file, source, "the database URL").strip()

@@ -1,6 +1,7 @@
-"""The configuration: one TOML file, overridden by the environment, overridden by flags (spec/event-log.md 9).
+"""The configuration: one TOML file, overridden by the environment, overridden by flags
+(spec/event-log.md 9).
 
-Each option has one home section; what spec/event-log.md 9 lists is taken in ``[publisher]`` too.
+Each option has one home section; ``[publisher]`` accepts all options of spec/event-log.md 9.
 """
 
 from __future__ import annotations
@@ -51,10 +52,11 @@ _log = logging.getLogger("eventlog.publisher")
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """All settings. ``sources``: where ``section.key`` came from; ``warnings``: lines to be shown once.
+    """All settings. ``sources`` maps ``section.key`` to where the value came from; ``warnings`` are
+    lines to show once.
 
-    ``url_of_file``: the database URL that the file has, which is the publisher's, where another one is in effect.
-    ``secret_files``: the files that hold secrets in effect, by ``section.key``.
+    ``url_of_file`` is the database URL of the file, which is the publisher's, even if another URL
+    is in effect. ``secret_files`` maps ``section.key`` to the files of secrets in effect.
     """
 
     database: DatabaseSettings
@@ -72,7 +74,9 @@ class Config:
 
     @property
     def publication(self) -> str:
-        """What is published, for people and labels: the log with its schema, or the source that is followed."""
+        """The name of the published log with its schema, or of the followed source, for people and
+        labels.
+        """
         if self.follows:
             return f"source {self.source.type}"
         name, schema = self.database.log_table, self.database.schema_name
@@ -80,12 +84,12 @@ class Config:
 
     @property
     def follows(self) -> bool:
-        """Whether a source is followed that is no log."""
+        """True if a source other than a log is followed."""
         return not source_named(self.source.type).is_log
 
     @property
     def of_log(self) -> Any:
-        """The options of ``[source]`` about a log; as they are by default where something else is followed."""
+        """The options of ``[source]`` about a log; the defaults if another source is followed."""
         return source_named(_LOG).options() if self.follows else self.source.options
 
 
@@ -97,12 +101,13 @@ def load(
 ) -> Config:
     """Read the configuration.
 
-    ``file``: the TOML file, or its content as a program hands it over, secrets included; None = no file. ``environ``:
-    ``EVENTLOG_<SECTION>_<KEY>`` count, all else is passed over. ``flags``: ``section.key`` -> text. A flag beats the
-    environment, that beats the file; there an option and an alias or a second place of it must agree; then come the
-    profile and the default (spec/event-log.md 9). Relative paths in the file are taken from the file's directory.
-    Raises one ConfigError for all settings that are wrong, by file and key; if none is, one for all that contradict
-    each other.
+    ``file`` is the TOML file, or its content from a program, secrets included; None = no file.
+    ``environ`` is the environment: variables ``EVENTLOG_<SECTION>_<KEY>`` count, all others are
+    ignored. ``flags`` maps ``section.key`` to text. Flags override the environment, which overrides
+    the file, which overrides the profile and the defaults (spec/event-log.md 9). Within the file,
+    an option must agree with its alias or second place. Relative paths in the file start from the
+    file's directory. Raises one ConfigError for all wrong settings, by file and key; if all are
+    right, one for all settings that contradict each other.
     """
     path = file if isinstance(file, Path) else None
     document = file if isinstance(file, Mapping) else _read_toml(file) if file is not None else {}
@@ -185,7 +190,7 @@ def load(
 
 
 def _secret_files(chosen: Mapping[tuple[str, str], _Setting], environ: Mapping[str, str]) -> dict[str, Path]:
-    """The files that secrets in effect were read from, by ``section.key``."""
+    """Return the files from which secrets in effect were read, by ``section.key``."""
     files = {
         f"{section}.{key}": Path(environ[f"{variable(section, key)}_FILE"])
         for (section, key), setting in chosen.items()
@@ -201,10 +206,11 @@ def _secret_files(chosen: Mapping[tuple[str, str], _Setting], environ: Mapping[s
 
 
 def with_secrets_of_now(config: Config, *sections: str) -> Config:
-    """The configuration with the secrets of these sections, all if none is named, read again out of their files.
+    """Return the configuration with the secrets of these sections, or of all without sections, read
+    again from their files.
 
-    So a secret that was rotated is taken up when a connection is made. One that cannot be read now, perhaps since it is
-    just being replaced, stays as it was, with a warning.
+    A new connection thus uses a rotated secret. A secret that cannot be read now, perhaps while it
+    is being replaced, stays as it was, with a warning.
     """
     read: dict[str, dict[str, Any]] = {}
     for name, file in config.secret_files.items():
@@ -236,7 +242,9 @@ def _parsed_secret(config: Config, section: str, key: str, text: str) -> Any:
 
 
 def _choose(settings: Sequence[_Setting]) -> _Setting:
-    """The value that counts. What one layer (flags, environment, file) says twice must agree."""
+    """Return the setting that takes precedence. Raises ConfigError if one layer (flags,
+    environment, file) has two different values.
+    """
     first = min(settings, key=lambda setting: setting.layer)
     for other in settings:
         if min(other.layer, _Layer.OPTION) == min(first.layer, _Layer.OPTION) and other.value != first.value:
@@ -246,7 +254,7 @@ def _choose(settings: Sequence[_Setting]) -> _Setting:
 
 
 def _contradictions(config: Config, chosen: Mapping[tuple[str, str], _Setting]) -> Iterator[ConfigError]:
-    """What no option can say of itself."""
+    """Yield the errors about combinations of settings."""
     if config.database.schema_name is not None and config.database.tables is not None:
         schema, tables = chosen["database", "schema_name"].source, chosen["database", "tables"].source
         yield ConfigError(f"{schema} and {tables} exclude each other; keep one")
@@ -254,7 +262,8 @@ def _contradictions(config: Config, chosen: Mapping[tuple[str, str], _Setting]) 
         yield ConfigError(f"publisher.retry_max = {toml(config.publisher.retry_max)} is less than retry_initial = "
                           f"{toml(config.publisher.retry_initial)}")  # fmt: skip
     sink = sink_named(config.sink.type)
-    # The default goes with all that keeps bodies whole, and most commands do without loading it.
+    # The default format works with every sink that keeps bodies whole, and most commands need not
+    # load it.
     if is_set(config, "format.type") or sink.divided_by(config.sink.options):
         try:
             why = refused_format(config)
@@ -273,7 +282,9 @@ def _contradictions(config: Config, chosen: Mapping[tuple[str, str], _Setting]) 
 
 
 def _consumer_contradictions(config: Config) -> Iterator[ConfigError]:
-    """What a consumer of a log cannot have (spec/event-log.md 13.5)."""
+    """Yield the errors about settings that a consumer of a log cannot have (spec/event-log.md
+    13.5).
+    """
     if config.follows:
         return
     source = config.source.options
@@ -294,7 +305,7 @@ def _consumer_contradictions(config: Config) -> Iterator[ConfigError]:
 
 
 def _former_names(config: Config) -> Iterator[ConfigError]:
-    """What watches say of names that tables had before and that two of them claim."""
+    """Yield the errors about former table names that two watches claim."""
     seen = {watch.name: f"[[watch]] {watch.name}" for watch in config.watches if watch.tables is None}
     for watch in config.watches:
         for old in watch.was:
@@ -307,7 +318,9 @@ def _former_names(config: Config) -> Iterator[ConfigError]:
 
 
 def _with_url(database: DatabaseSettings, chosen: Mapping[tuple[str, str], _Setting]) -> DatabaseSettings:
-    """The settings with the URL out of ``url_file``, if that is what counts. Raises ConfigError."""
+    """Return the settings with the URL from ``url_file`` if that takes precedence. Raises
+    ConfigError.
+    """
     url, file = chosen.get(("database", "url")), chosen.get(("database", "url_file"))
     if url is not None and file is not None and url.layer == file.layer:
         raise ConfigError(f"{url.source} and {file.source} exclude each other; keep one")
@@ -317,7 +330,9 @@ def _with_url(database: DatabaseSettings, chosen: Mapping[tuple[str, str], _Sett
 
 
 def _url_of_file(named: Mapping[tuple[str, str], Sequence[_Setting]]) -> str | None:
-    """The database URL of the file, its own or that of its ``url_file``, if it has one that can be read."""
+    """Return the database URL of the file, its own or the one in its ``url_file``; None if it has
+    none or the file cannot be read.
+    """
     urls, files = ([one.value for one in named.get(("database", key), ()) if one.layer >= _Layer.OPTION]
                    for key in ("url", "url_file"))  # fmt: skip
     if urls or not files:
@@ -337,12 +352,12 @@ def _warnings(chosen: Mapping[tuple[str, str], _Setting]) -> Iterator[str]:
 
 
 def is_set(config: Config, name: str) -> bool:
-    """Return True if something else than a default says an option, ``section.key``."""
+    """Return True if an option, ``section.key``, has another source than its default."""
     return config.sources.get(name, "default") != "default"
 
 
 class Effective(NamedTuple):
-    """A setting as it is in effect. ``value`` is never a secret; ``source`` says where it came from."""
+    """A setting in effect. ``value`` is never a secret; ``source`` tells where it came from."""
 
     section: str
     key: str
@@ -351,15 +366,17 @@ class Effective(NamedTuple):
 
 
 def effective(config: Config) -> Iterator[Effective]:
-    """Every setting and where it came from, secrets masked; behind those that count, the options of other types."""
+    """Yield every setting and its source, secrets masked. The options of other types follow those
+    of the chosen type.
+    """
     yield from _settings(config, installed_sections(), others=True)
 
 
 def said(config: Config) -> Iterator[Effective]:
-    """Return the settings that something else than a default says, as of ``effective``.
+    """Return the settings that have another source than the default, as ``effective`` does.
 
-    A format that is not published is loaded only if an option of it is set, as is a type that is not chosen: to load
-    all takes a quarter of a second.
+    A format that is not published is loaded only if one of its options is set, and so is a type
+    that is not chosen: loading all takes a quarter of a second.
     """
     sections = sections_with([f"{OF_FORMAT}{name}" for name in config.format.given])
     others = any(getattr(config, section).others for section in CHOSEN)
@@ -367,7 +384,9 @@ def said(config: Config) -> Iterator[Effective]:
 
 
 def _settings(config: Config, sections: Iterable[str], *, others: bool) -> Iterator[Effective]:
-    """``others``: with the options of types that are not chosen."""
+    """Yield the settings of these sections. With ``others`` the options of types that are not
+    chosen are included.
+    """
     for section in sections:
         if section.startswith(OF_FORMAT):
             name = section.removeprefix(OF_FORMAT)
@@ -401,11 +420,14 @@ def _shown(
         yield Effective(section, key, value, config.sources.get(f"{section}.{key}", "default"))
 
 
-# --- layers: what the file, the environment and flags say -------------------------------------------------------------
+# --- layers: the settings of the file, the environment and flags
+# ------------------------------------------------------
 
 
 class _Layer(IntEnum):
-    """Where a setting stands, the one that counts first. The last two are of the file."""
+    """The place of a setting, the one that takes precedence first. The last two are places in the
+    file.
+    """
 
     FLAG = 0
     ENVIRONMENT = 1
@@ -414,7 +436,7 @@ class _Layer(IntEnum):
 
 
 class _Setting(NamedTuple):
-    """A value of an option; ``source`` says in words where it came from."""
+    """A value of an option; ``source`` tells in words where it came from."""
 
     target: Target
     layer: _Layer
@@ -435,11 +457,13 @@ class _Setting(NamedTuple):
 
 
 Read = Iterator[_Setting | ConfigError]
-"""Settings, and what is wrong with others: all of that is said at once."""
+"""The settings of one layer, with the errors about others, so that all errors are reported at
+once.
+"""
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
-    """The content of the file. Raises ConfigError."""
+    """Return the content of the file. Raises ConfigError."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -451,16 +475,17 @@ def _read_toml(path: Path) -> dict[str, Any]:
     except RecursionError:
         raise ConfigError(f"{path}: is not read: brackets or tables are nested too deep") from None
     except ValueError as error:
-        if not isinstance(error, tomllib.TOMLDecodeError):  # of int, which takes no more
+        if not isinstance(error, tomllib.TOMLDecodeError):  # int refuses numbers of thousands of digits
             raise ConfigError(f"{path}: is not read: a number has thousands of digits") from None
         quotes = '; a text stands in quotes, such as url = "..."' if "Invalid value" in str(error) else ""
         raise ConfigError(f"{path}: is not TOML: {error}{quotes}") from None
 
 
 def _from_file(document: Mapping[str, Any], path: Path | None, keys: Keys) -> Read:
-    """The settings of a file, but for its [[watch]] tables. Relative paths are taken from its directory.
+    """Yield the settings of a file except its [[watch]] tables. Relative paths start from its
+    directory.
 
-    ``path`` None: a program hands the same content over. It may hold secrets, and paths as ``Path``.
+    ``path`` is None for content from a program, which may hold secrets, and paths as ``Path``.
     """
     place = _place(path)
     for section, table in document.items():
@@ -485,7 +510,7 @@ def _from_file(document: Mapping[str, Any], path: Path | None, keys: Keys) -> Re
 
 
 def _of_format(name: str, table: Mapping[str, Any], place: str, path: Path | None, keys: Keys) -> Read:
-    """The settings of a section ``[format.<name>]``."""
+    """Yield the settings of a section ``[format.<name>]``."""
     section = f"{OF_FORMAT}{name}"
     try:
         check_name(FORMATS, name)
@@ -493,7 +518,7 @@ def _of_format(name: str, table: Mapping[str, Any], place: str, path: Path | Non
             keys.of(section)
     except ConfigError as error:
         if name in names(FORMATS) and name != keys.format:
-            return  # what a broken package brings is not used here, and was warned of
+            return  # a broken package was warned of, and its format is unused here
         yield ConfigError(f"{place}: [{section}]: {error}")
         return
     for key, value in table.items():
@@ -501,9 +526,8 @@ def _of_format(name: str, table: Mapping[str, Any], place: str, path: Path | Non
 
 
 def _file_setting(section: str, key: str, value: Any, place: str, path: Path | None, keys: Keys) -> Read:
-    """The setting of a key of a section of the file.
-
-    ``path``, and what else there is to say, as of ``_from_file``.
+    """Yield the setting of a key of a section of the file, or its error. ``path`` is as in
+    ``_from_file``.
     """
     target = keys.find(section, key)
     source = f"{place}: {section}.{key}"
@@ -530,7 +554,7 @@ def _file_setting(section: str, key: str, value: Any, place: str, path: Path | N
 
 
 def _from_environment(environ: Mapping[str, str], keys: Keys) -> Read:
-    """The settings of the variables ``EVENTLOG_<SECTION>_<KEY>``."""
+    """Yield the settings of the variables ``EVENTLOG_<SECTION>_<KEY>``."""
     for section in SECTIONS:
         prefix = f"EVENTLOG_{section.upper()}_"
         for name in sorted(environ):
@@ -555,11 +579,14 @@ def _from_environment(environ: Mapping[str, str], keys: Keys) -> Read:
 
 
 _SERVICE_LINK: Final = re.compile(r".*_(SERVICE_(HOST|PORT(_.*)?)|PORT(_\d+_(TCP|UDP|SCTP)(_.*)?)?)")
-"""What Kubernetes sets in every container for a service that is called eventlog-database or the like."""
+"""The names of the variables that Kubernetes sets in every container for a service with a name such
+as eventlog-database.
+"""
 
 
 def _misspelled_sections(environ: Mapping[str, str]) -> Iterator[ConfigError]:
-    # Only what is much like a setting: other programs may have EVENTLOG_ variables of their own.
+    # Only variables much like a setting are reported, since other programs may have EVENTLOG_
+    # variables of their own.
     sections = tuple(f"EVENTLOG_{section.upper()}_" for section in SECTIONS)
     known = [variable(section, key) for section in SECTIONS for key in options_of(SECTIONS[section])]
     for name in sorted(environ):
@@ -570,11 +597,11 @@ def _misspelled_sections(environ: Mapping[str, str]) -> Iterator[ConfigError]:
 
 
 _MISSPELLED: Final = 0.9
-"""From how much likeness on a variable is taken for a misspelled setting."""
+"""The least similarity at which a variable counts as a misspelled setting."""
 
 
 def _from_flags(flags: Mapping[str, str], keys: Keys) -> Read:
-    """The settings of flags, ``section.key`` -> text."""
+    """Yield the settings of flags, ``section.key`` -> text."""
     for name, value in flags.items():
         section, _, key = name.rpartition(".")
         source = f"flag {name}"
@@ -593,7 +620,7 @@ def _from_flags(flags: Mapping[str, str], keys: Keys) -> Read:
 
 
 def _watches_of(tables: Any, path: Path | None) -> Iterator[WatchSettings | ConfigError]:
-    """The ``[[watch]]`` tables of a file, or of what a program hands over in its place."""
+    """Yield the ``[[watch]]`` tables of a file, or of the content from a program."""
     place = _place(path)
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         yield ConfigError(f"{place}: watch is to be written [[watch]], once a table or view")
@@ -635,7 +662,9 @@ def _text_setting(target: Target, text: str, layer: _Layer, source: str) -> _Set
 
 
 def connection_url(database: DatabaseSettings) -> URL:
-    """The URL to connect with, password filled in. Raises ConfigError if there is none or it is none."""
+    """Return the URL to connect with, including the password. Raises ConfigError if it is missing
+    or malformed.
+    """
     if database.url is None:
         raise ConfigError(
             "no database is given: set url in [database] of eventlog.toml (`eventlog init` writes one), "

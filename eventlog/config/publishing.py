@@ -1,4 +1,6 @@
-"""What the configuration says of the format that is published: which it is, its options, and what the sink takes."""
+"""The configuration of the published format: its name, its options, and the documents that the sink
+accepts.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,14 @@ if TYPE_CHECKING:
 
 
 def chosen_format(config: Config) -> Format:
-    """Return the format of ``[format]``; of a backlog job, that of its request."""
+    """Return the format of ``[format]``, or of the request in a backlog job."""
     return format_named(config.format.type)
 
 
 def options_for(config: Config, format: Format) -> Any:
-    """Return the options that the configuration has for a format, None if it is not published. Raises ConfigError."""
+    """Return the options that the configuration has for a format, None if it is not published.
+    Raises ConfigError.
+    """
     if format.publish_options is None:
         return None
     return format.publish_options(**config.format.given.get(format.name, {}))
@@ -34,12 +38,12 @@ def publish_options(config: Config) -> Any:
 
 
 def named_options(config: Config, kind: type) -> dict[str, Any]:
-    """Return what the configuration says of options of this kind, by name."""
+    """Return the configured options that a dataclass of this kind has, by name."""
     return same_fields(publish_options(config), kind)
 
 
 def value_options(config: Config) -> ValueOptions:
-    """Return how values are made texts."""
+    """Return the options by which values become texts."""
     settings = config.format
     shared = ValueOptions(time_zone=settings.time_zone, char_padding=settings.char_padding,
                           special_times=settings.special_times)  # fmt: skip
@@ -47,32 +51,34 @@ def value_options(config: Config) -> ValueOptions:
 
 
 def insert_query_back(config: Config) -> str:
-    """Return the element of events that are only read back."""
+    """Return the operation of events that are only read back."""
     return chosen_format(config).insert_query_back(publish_options(config))
 
 
 def taken_by_sink(config: Config) -> Publishing:
-    """Return what the sink takes; where events come from is not said yet."""
+    """Return the publishing that the configured sink accepts, without the source of the events."""
     return replace(
         taken_by(config.sink.type), topic=getattr(config.sink.options, "topic", None), file_layout=sink_layout(config)
     )
 
 
 def taken_by(name: str) -> Publishing:
-    """Return what a sink of this name takes."""
+    """Return the publishing that a sink of this name accepts."""
     sink = sink_named(name)
     return Publishing(in_records=sink.takes_records, in_messages=sink.takes_several, has_headers=sink.has_headers)
 
 
 def sink_layout(config: Config) -> str:
-    """Return how documents are laid out where the sink puts them: as ``lines`` unless it has the option."""
+    """Return the layout of documents in the sink: its option ``file_layout``, or ``lines`` without
+    one.
+    """
     layout: str = getattr(config.sink.options, "file_layout", "lines")
     return layout
 
 
 def refused_format(config: Config) -> str | None:
-    """Return why documents of the format cannot go to the sink, None if they can. Raises ConfigError for a format that
-    is not published, and for its options.
+    """Return why documents of the format cannot go to the sink, None if they can. Raises
+    ConfigError for a format that is not published, and for its options.
     """
     chosen = chosen_format(config)
     if not chosen.can("publish"):
@@ -97,7 +103,9 @@ def refused_format(config: Config) -> str | None:
 
 
 def ignored_option(config: Config) -> str | None:
-    """Return what is said of an option of the format that is set and has no effect with this sink, None if none is."""
+    """Return the message about an option of the format that is set and has no effect with this
+    sink, None without one.
+    """
     chosen = chosen_format(config)
     ignored = chosen.ignored(publish_options(config), taken_by_sink(config))
     if ignored is None:

@@ -1,6 +1,8 @@
-"""The options, section by section: typed, frozen, each with its default, legal range, aliases and help.
+"""The options, section by section: typed, frozen, each with its default, legal range, aliases and
+help.
 
-The rules are those of spec/event-log.md 9; ``eventlog.config.load`` reads them from a file, the environment and flags.
+spec/event-log.md 9 has the rules; ``eventlog.config.load`` reads the options from a file, the
+environment and flags.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ from eventlog.registry import FORMATS, SINKS, SOURCES, format_named, installed, 
 
 MESSAGES: Final = "qlik-messages"
 DEFAULT_FORMAT: Final = "xds"
-"""The format that a log is published in if none is named."""
+"""The format of a published log if none is named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,10 +144,11 @@ class PublisherSettings:
 
 @dataclass(frozen=True, slots=True)
 class SinkSettings:
-    """``[sink]``: where documents go: a type, and the options that the class of this type declares.
+    """``[sink]``: the receiver of documents: a type, and the options that the class of this type
+    declares.
 
-    ``options``: an object of the dataclass ``options`` of the class, None = as it is by default. ``others``: options of
-    other types that are given too, and do not count.
+    ``options`` is an object of the class's dataclass ``options``, None = the defaults. ``others``
+    holds options of other types that are set and have no effect.
     """
 
     type: str = option("stdout", name_of(SINKS), "where documents go")
@@ -159,9 +162,10 @@ class SinkSettings:
 
 @dataclass(frozen=True, slots=True)
 class FormatSettings:
-    """``[format]``: what is published a log as, and what documents of all formats have in common.
+    """``[format]``: the format of a published log, and the options that all formats share.
 
-    ``given``: options of single formats that are set, by format: they stand in ``[format.<name>]``.
+    ``given`` holds the options of single formats that are set, by format; they are in
+    ``[format.<name>]``.
     """
 
     type: str = option(DEFAULT_FORMAT, name_of(FORMATS), "the format that is published")
@@ -177,7 +181,9 @@ class FormatSettings:
 
 @dataclass(frozen=True, slots=True)
 class WatchSettings(CheckedOptions):
-    """One ``[[watch]]``: a table or a view whose changes triggers log (spec/triggers.md 1, 3, 7)."""
+    """One ``[[watch]]``: a table or a view whose changes triggers log (spec/triggers.md 1, 3,
+    7).
+    """
 
     table: str | None = option(None, TEXT, "table to watch", example="usr")
     tables: tuple[str, ...] | None = option(
@@ -215,11 +221,13 @@ class WatchSettings(CheckedOptions):
 
     @property
     def name(self) -> str:
-        """The table or view, or the patterns."""
+        """The name of the table or view, or the patterns."""
         return self.table or self.view or ", ".join(self.tables or ())
 
     def contradiction(self) -> str | None:
-        """What no option of a watch can say of itself, None if there is nothing wrong."""
+        """Return the message about options of the watch that contradict each other, None without
+        one.
+        """
         if sum(one is not None for one in (self.table, self.view, self.tables)) != 1:
             return "give one of table, tables and view"
         if self.columns is not None and self.exclude:
@@ -243,9 +251,10 @@ class WatchSettings(CheckedOptions):
 
 @dataclass(frozen=True, slots=True)
 class SourceSettings:
-    """``[source]``: what is published: a type, and the options that the class of this type declares.
+    """``[source]``: the source of events: a type, and the options that the class of this type
+    declares.
 
-    ``options``, ``others``: as of ``SinkSettings``.
+    ``options`` and ``others`` are as in ``SinkSettings``.
     """
 
     type: str = option(
@@ -312,36 +321,44 @@ SECTIONS: Final[Mapping[str, type]] = {
 
 
 def variable(section: str, key: str) -> str:
-    """The environment variable that sets an option."""
+    """Return the environment variable that sets an option."""
     name = f"{section}_{key}".replace(".", "_").replace("-", "_")
     return f"EVENTLOG_{name.upper()}"
 
 
 CHOSEN: Final[Mapping[str, str]] = {"sink": SINKS, "source": SOURCES}
-"""The sections whose ``type`` names a class of a group of the registry: the options of that class stand beside it."""
+"""The sections whose ``type`` names a class of a group of the registry. They hold the options of
+that class, too.
+"""
 
 
 class Declared(NamedTuple):
-    """An option of a section, with the types that have it; of none, it is the section's own."""
+    """An option of a section, with the types that have it; without types it is the section's
+    own.
+    """
 
     option: Option
     types: tuple[str, ...] = ()
 
     @property
     def help(self) -> str:
-        """The line of help: which types have the option, and what it does."""
+        """The line of help: the types that have the option, and its description."""
         return f"{', '.join(self.types)}: {self.option.about}" if self.types else self.option.about
 
 
 OF_FORMAT: Final = "format."
-"""What the names of sections begin with that hold the options of one format, ``[format.<name>]``."""
+"""The beginning of the names of sections with the options of one format, ``[format.<name>]``."""
 
 _KINDS_IN_FILE: Final = {STRING: TEXT, FLAG: BOOLEAN}
-"""Kinds of options of formats that eventlog.toml and the environment spell more freely than JSON."""
+"""The kinds of format options that eventlog.toml and the environment spell more freely than
+JSON.
+"""
 
 
 def format_options(format: Format) -> dict[str, Option]:
-    """Return the options of a format that ``[format.<name>]`` takes, none if it is not published."""
+    """Return the options of a format that ``[format.<name>]`` accepts, none if it is not
+    published.
+    """
     if format.publish_options is None:
         return {}
     declared = options_of(format.publish_options).items()
@@ -349,7 +366,7 @@ def format_options(format: Format) -> dict[str, Option]:
 
 
 def installed_options(section: str) -> dict[str, Declared]:
-    """Return the options of a section by name, those of all types that are installed among them."""
+    """Return the options of a section by name, including those of all installed types."""
     if section.startswith(OF_FORMAT):
         format = format_named(section.removeprefix(OF_FORMAT))
         return {key: Declared(one) for key, one in format_options(format).items()}
@@ -364,10 +381,12 @@ def installed_options(section: str) -> dict[str, Declared]:
 
 
 def installed_sections() -> list[str]:
-    """Return the names of all sections in the order of the file, those of installed formats among them."""
+    """Return the names of all sections in the order of the file, including those of installed
+    formats.
+    """
     return sections_with([f"{OF_FORMAT}{name}" for name, format in installed(FORMATS) if format_options(format)])
 
 
 def sections_with(formats: Sequence[str]) -> list[str]:
-    """Return the names of all sections in the order of the file, with these of formats."""
+    """Return the names of all sections in the order of the file, with these sections of formats."""
     return [one for section in SECTIONS for one in (section, *(formats if section == "format" else ()))]
