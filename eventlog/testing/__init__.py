@@ -1,6 +1,6 @@
-"""What authors of formats and sinks test theirs with: conformance kits for pytest (extra ``testing``).
+"""Conformance kits for pytest, by which authors test their formats and sinks (extra ``testing``).
 
-A test module imports all of a kit and has one fixture, which says what is tested::
+A test module imports all of a kit and has one fixture, which returns the case to test::
 
     from eventlog.testing.format_kit import *
 

@@ -1,4 +1,6 @@
-"""What a format must pass: round trips, losses that are reported, garbage, order, the same bytes after a restart."""
+"""The tests that a format must pass: round trips, reported losses, garbage, order, and the same
+bytes after a restart.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +28,10 @@ _ODD = (Decimal("NaN"), float("inf"), 2**64, "\ud800", "\0", b"", "x" * 70_000)
 
 @dataclass(frozen=True)
 class FormatCase:
-    """A format under test. ``reader``, ``writer``, ``publish``: options it is read, written and published with.
+    """A format under test. ``reader``, ``writer`` and ``publish`` are the options for reading,
+    writing and publishing.
 
-    ``in_records``: it is published as records of Kafka alone.
+    ``in_records``: the format is published as records of Kafka only.
     """
 
     format: Format
@@ -38,7 +41,7 @@ class FormatCase:
     in_records: bool = False
 
     def event_writer(self) -> EventWriter[Any]:
-        """Return a new writer of events; skips the test if the format is not published."""
+        """Return a new writer of events. Skips the test if the format is not published."""
         if not self.format.can("publish"):
             pytest.skip(f"{self.format.name} is not published")
         kind = self.format.publish_options
@@ -46,7 +49,7 @@ class FormatCase:
         return self.format.publish(options, Publishing(in_records=self.in_records, utc_now=lambda: _NOW))
 
     def round_trip(self, changes: list[Change], place: Path) -> tuple[list[Change], Report]:
-        """Write changes and read them back; skips the test if the format lacks either."""
+        """Write changes and read them back. Skips the test if the format cannot do both."""
         can = self.format.can
         if not can("read_changes") or not (can("write_changes") or can("publish")):
             pytest.skip(f"{self.format.name} is not both read and written")
@@ -68,7 +71,7 @@ def test_changes_are_read_back_as_they_were_written(format_case: FormatCase, tmp
     for read, wrote in zip(back[:2], samples.CHANGES[:2], strict=True):
         assert read.after is not None
         assert wrote.after is not None
-        # Of an update a format may have the changed columns alone.
+        # A format may write only the changed columns of an update.
         assert read.after.keys() >= (wrote.changed or wrote.after.keys())
         assert dict(read.after) == {name: wrote.after[name] for name in read.after}
 

@@ -1,4 +1,4 @@
-"""The table, changes and events that the kits work with."""
+"""The table, changes and events that the kits use."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CATALOG: Final[Mapping[str, Any]] = {
         }
     ],
 }
-"""A catalogue as ``--map`` has it: the table ``app.item``."""
+"""A catalogue in the form of ``--map``: the table ``app.item``."""
 
 _ROW: Final = {
     "id": 1,
@@ -62,7 +62,7 @@ def catalog() -> Catalog:
 
 
 class FlightSample(NamedTuple):
-    """A flight, as a writer is told of it."""
+    """A flight in the form that a writer gets."""
 
     number: int = 1
     first: str = ""
@@ -71,7 +71,9 @@ class FlightSample(NamedTuple):
 
 
 def events(classes: Catalog, number: int = 3, size: int = 0) -> Sequence[Outgoing]:
-    """Return events of different objects that say their whole rows. ``size``: characters that each name has more."""
+    """Return events of different objects that have their whole rows. ``size`` is the number of
+    characters added to each name.
+    """
     (cls,) = classes.classes
     values = {"name": "Ünï" + "x" * size, "price": "12.50", "made": "2024-02-29", "photo": "AP8="}
     return [
@@ -92,6 +94,6 @@ def events(classes: Catalog, number: int = 3, size: int = 0) -> Sequence[Outgoin
 
 
 def origins(written: Sequence[Outgoing]) -> Origins:
-    """Return times and users of the rows of events."""
+    """Return the times and users of the events' rows."""
     ids = [record_id for event in written for record_id in event.ids]
     return Origins(dict.fromkeys(ids, "2024-05-10 12:00:00"), dict.fromkeys(ids, "app"))

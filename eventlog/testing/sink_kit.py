@@ -1,4 +1,6 @@
-"""What a sink must pass: answers, flush before marks, a receiver that is away, order, bounded memory, close."""
+"""The tests that a sink must pass: answers, flush before marks, a receiver that is away, order,
+bounded memory, close.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,9 @@ _MOST_MEMORY = 64 * 2**20
 
 @dataclass(frozen=True)
 class SinkCase:
-    """A sink under test. ``options``: of its class; ``received``: gives the event-ids that its receiver has for good,
-    in their order if that is a list. ``away``: makes the receiver go away within a block, None = it never does.
-    ``format``: the name of the format that is sent.
+    """A sink under test. ``options`` are those of its class. ``received`` returns the event-ids
+    that its receiver has for good; a list is in their order. ``away`` makes the receiver go away
+    within a block, None = it never does. ``format`` is the name of the format that is sent.
     """
 
     sink: type[Sink]
@@ -36,11 +38,11 @@ class SinkCase:
     format: str = "xds"
 
     def open(self) -> Sink:
-        """Return the sink, opened."""
+        """Open the sink with the case's options and format."""
         return self.sink.open(self.options, Opening(self._format(), io.StringIO()))
 
     def documents(self, number: int, size: int = 0) -> Iterator[Document]:
-        """Return documents of three events each, in one flight after the other."""
+        """Yield documents of three events each, every one in a flight of its own."""
         format, classes = self._format(), samples.catalog()
         kind = format.publish_options
         takes = self.sink
@@ -88,7 +90,7 @@ def test_documents_come_in_their_order(sink_case: SinkCase) -> None:
 def test_what_was_not_flushed_is_sent_again_and_nothing_is_lost(sink_case: SinkCase) -> None:
     with closing(sink_case.open()) as sink:
         for document in sink_case.documents(2):
-            sink.send(document)  # and the process is gone
+            sink.send(document)  # the process ends here without a flush
     with closing(sink_case.open()) as sink:
         for document in sink_case.documents(2):
             sink.send(document)
