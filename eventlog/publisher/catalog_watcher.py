@@ -1,11 +1,11 @@
 """The catalogue of a publisher whose tables change while it runs (spec/event-log.md 5).
 
-A publisher reads its catalogue at the start. A column that comes later would make its rows
-``unknown_column``, another type would make them ``bad_value``, and a column that is gone would fail
-the statement that reads back. So ``CatalogWatcher`` compares the catalogue every few seconds by one
-statement, and at once where rows are about to become E or the database refuses a statement. What
-has changed is said once, and publishing goes on with the catalogue that is there now. A column that
-is gone is still known in rows that were logged before; it is read back no more.
+A publisher reads its catalogue at the start. A later column would make its rows ``unknown_column``,
+a new type would make them ``bad_value``, and a missing column would fail the statement that reads
+back. So ``CatalogWatcher`` compares the catalogue every few seconds with one statement, and at once
+when rows are about to become E or the database refuses a statement. Each change is logged once, and
+publishing goes on with the present catalogue. Rows logged earlier may still name a column that is
+gone; it is not read back any more.
 """
 
 from __future__ import annotations
@@ -31,39 +31,42 @@ from eventlog.sql.triggers import column_changes, key_change
 _log = logging.getLogger("eventlog.publisher")
 
 CATALOG_INTERVAL: Final = 10.0
-"""Seconds between two looks at the tables of a publisher that has no reason to suspect anything."""
+"""Seconds between two looks at the tables without any suspicion."""
 
 
 class CatalogDrifted(Exception):
-    """A window holds rows that are bad by a catalogue that is no longer that of the database. Nothing was recorded."""
+    """A window has bad rows by a catalogue that is older than the database. Nothing was
+    recorded.
+    """
 
 
 class CatalogWatcher:
-    """Which catalogue the publisher works with: that of ``context``."""
+    """The owner of the publisher's present ``context`` and its catalogue."""
 
     __slots__ = ("_fingerprint", "_last_warning", "_next_refresh", "context")
 
     def __init__(self, context: Context) -> None:
         self.context = context
-        self._fingerprint: str | None = None  # of the tables, when they were last compared
+        self._fingerprint: str | None = None  # of the tables at the last comparison
         self._next_refresh = 0.0
         self._last_warning = ""
 
     def refresh_if_due(self) -> bool:
-        """``refresh``, if the last one was ``CATALOG_INTERVAL`` seconds ago."""
+        """Call ``refresh`` if the last call was ``CATALOG_INTERVAL`` seconds ago."""
         return time.monotonic() >= self._next_refresh and self.refresh()
 
     def refresh(self) -> bool:
-        """Compare the tables with the catalogue; whether there is another one in ``context`` now. Ends a transaction.
+        """Compare the tables with the catalogue, and return True if ``context`` has another one
+        now. Ends a transaction.
 
-        What has changed is logged as a warning, once. A catalogue that cannot be read leaves the old one in force, and
-        that is said once too.
+        Changes are logged as a warning, once. If the catalogue cannot be read, the old one stays in
+        force, and a warning says so once.
         """
         self._next_refresh = time.monotonic() + CATALOG_INTERVAL
         context = self.context
         if context.reread is None:
             return False
-        # Before the catalogue: what changes in between is seen the next time.
+        # Before the catalogue, so that a change in between is seen the next time.
         fingerprint = context.dialect.fingerprint(context.connection, context.catalog)
         if fingerprint is not None and fingerprint == self._fingerprint:
             context.connection.commit()
@@ -88,12 +91,16 @@ class CatalogWatcher:
         return True
 
     def check_bad(self) -> None:
-        """To be called before rows are marked bad: raises CatalogDrifted if the catalogue was to blame."""
+        """Raise CatalogDrifted if an old catalogue is the reason for bad rows. The caller is about
+        to mark them.
+        """
         if self.refresh():
             raise CatalogDrifted
 
     def explains(self, error: Exception) -> bool:
-        """Whether an error that ended a cycle came of the old catalogue, and another one is in ``context`` now."""
+        """Return True if an old catalogue caused the error that ended a cycle, and ``context`` has
+        a new one now.
+        """
         if isinstance(error, CatalogDrifted):
             return True
         if self.context.connection.invalidated:
@@ -103,7 +110,7 @@ class CatalogWatcher:
 
 
 def _changes(before: Catalog, now: Catalog) -> Iterator[str]:
-    """What became of the classes' tables, in sentences, one a table."""
+    """Yield the changes of the classes' tables in sentences, one for each table."""
     classes = {cls.name: cls for cls in now.classes}
     for name, error in now.unavailable.items():
         if str(before.unavailable.get(name, "")) != str(error):
@@ -130,7 +137,7 @@ def _changes(before: Catalog, now: Catalog) -> Iterator[str]:
 
 
 def _columns(cls: ObjectClass) -> dict[str, dict[str, str]]:
-    """The columns of a class that are attributes, by table, its own table first."""
+    """Return the columns of a class that are attributes, by table, its own table first."""
     tables: dict[str, dict[str, str]] = {cls.table.name: {}}
     for attribute in cls.attributes:
         tables.setdefault(attribute.table, {})[attribute.column.name] = attribute.column.type.sql
@@ -138,12 +145,14 @@ def _columns(cls: ObjectClass) -> dict[str, dict[str, str]]:
 
 
 def _with_lost(now: Catalog, before: Catalog) -> Catalog:
-    """The catalogue, in which the log's rows may still name what only the catalogue before had."""
+    """Return the new catalogue, with names that only the old one had, since the log's rows may use
+    them.
+    """
     names: dict[str, LogName] = {}
     for name, log_name in now.log_names.items():
         old = before.log_names.get(name)
         lost = {} if old is None else _lost(old, log_name)
-        # Last of all: a name that the class has now means what it means now.
+        # In the last place, since a present name of the class has its present meaning.
         names[name] = replace(log_name, by_spelling=(*log_name.by_spelling, lost)) if lost else log_name
     return replace(now, log_names=names)
 

@@ -1,4 +1,6 @@
-"""Which tables the configuration watches, and the classes that it makes of them (spec/triggers.md 1, spec/xds.md 5)."""
+"""The tables that the configuration watches, and their classes (spec/triggers.md 1, spec/xds.md
+5).
+"""
 
 from __future__ import annotations
 
@@ -41,21 +43,26 @@ from eventlog.sql.triggers.watch import (
 
 
 def read_catalog(connection: Connection, dialect: Dialect, config: Config, log: LogTable) -> Catalog:
-    """Return the classes that the configuration names, as the database has them now; some may be unavailable."""
+    """Return the classes that the configuration names, as they are in the database now; some may be
+    unavailable.
+    """
     database = dialect.reflect(connection, class_schema(config))
     return available_catalog(declared_tables(config, database, log), database, log)
 
 
 def class_schema(config: Config) -> str | None:
-    """The schema of the classes, None = the current one. Raises ConfigError if they are of several schemas."""
+    """Return the schema of the classes, None = the current one. Raises ConfigError for several
+    schemas.
+    """
     return class_names(config)[0]
 
 
 class DeclaredTables(NamedTuple):
-    """The configuration with a watch for each table that its watches mean, and what is wrong with them.
+    """The configuration with a watch for each table that its watches match, and their errors.
 
-    ``refused``: names and patterns that give no class now, with the reason. ``doubtful``: tables of watches by pattern
-    that leave out what is not there. They are published, and their triggers stay as they are.
+    ``refused`` maps names and patterns without a class to the reason. ``doubtful`` are tables of
+    watches by pattern that exclude missing names. They are published, and their triggers stay
+    unchanged.
     """
 
     config: Config
@@ -64,7 +71,7 @@ class DeclaredTables(NamedTuple):
 
 
 def with_tables(config: Config, database: Database, log: LogTable) -> Config:
-    """Return the configuration of ``declared_tables``. Raises ConfigError that says everything that is wrong."""
+    """Return the configuration of ``declared_tables``. Raises ConfigError with all problems."""
     config, refused, doubtful = declared_tables(config, database, log)
     if errors := [*refused.values(), *doubtful.values()]:
         raise together(errors)
@@ -72,16 +79,17 @@ def with_tables(config: Config, database: Database, log: LogTable) -> Config:
 
 
 def declared_tables(config: Config, database: Database, log: LogTable) -> DeclaredTables:
-    """Return the configuration with a watch for each table that patterns of its watches mean (spec/triggers.md 1).
+    """Return the configuration with a watch for each table that patterns of its watches match
+    (spec/triggers.md 1).
 
-    Its warnings name tables that match and can be no class.
+    Its warnings name tables that match and cannot be a class.
     """
     if all(watch.tables is None for watch in config.watches):
         return DeclaredTables(config, {}, {})
     tables = {table.name: table for table in database.tables}
     named = {name for watch in config.watches if watch.table and (name := match_name(watch.table, tables))}
     ignore = internal_tables(database, log)
-    if config.database.tables is not None:  # what is no class cannot be watched
+    if config.database.tables is not None:  # a table that is no class cannot be watched
         listed = [split_name(name)[1] for name in config.database.tables]
         ignore |= {name for name in tables if match_name(name, listed) is None}
     others = {
@@ -100,7 +108,7 @@ def declared_tables(config: Config, database: Database, log: LogTable) -> Declar
         choice = choose_tables(
             database, watch.tables, watch.exclude_tables, watched=named, others=others, ignore=ignore
         )
-        named |= set(choice.tables)  # a table is of the first watch that it matches
+        named |= set(choice.tables)  # the first watch that matches a table gets it
         warnings += (
             f"{name} matches the watch {watch.name} and has no primary key: it is no class, and nothing of it is "
             "captured; exclude_tables takes it out"
@@ -129,10 +137,11 @@ def declared_tables(config: Config, database: Database, log: LogTable) -> Declar
 
 
 def class_names(config: Config) -> tuple[str | None, tuple[str, ...] | None]:
-    """The schema of the classes (None = the current one) and their names (None = all of the schema).
+    """Return the schema of the classes (None = the current one) and their names (None = all of the
+    schema).
 
-    Classes are what ``tables`` lists, else what is watched; what patterns of watches mean is what ``with_tables`` has
-    put in their place. Raises ConfigError if they are of several schemas.
+    Classes are the tables in ``tables``, else the watched tables; ``with_tables`` has replaced the
+    patterns of watches by tables. Raises ConfigError for several schemas.
     """
     listed = config.database.tables or tuple(watch.name for watch in config.watches)
     if not listed:
@@ -145,9 +154,10 @@ def class_names(config: Config) -> tuple[str | None, tuple[str, ...] | None]:
 
 
 def catalog_of(config: Config, database: Database, tables: Sequence[str] | None, log: LogTable) -> Catalog:
-    """Return the classes of a database under the configuration's options; the log and its companions are none.
+    """Return the classes of a database under the configuration's options, without the log and its
+    companions.
 
-    Raises ConfigError or TriggerError that says everything that is wrong.
+    Raises ConfigError or TriggerError with all problems.
     """
     return complete_catalog(_catalog_of(config, database, tables, log, {}))
 
@@ -155,9 +165,10 @@ def catalog_of(config: Config, database: Database, tables: Sequence[str] | None,
 def available_catalog(
     declared: DeclaredTables, database: Database, log: LogTable, values: ValueOptions | None = None
 ) -> Catalog:
-    """Return the classes of a database as ``catalog_of`` does; those that cannot be any are ``unavailable``.
+    """Return the classes of a database as ``catalog_of`` does. Tables that cannot be classes are
+    ``unavailable``.
 
-    ``values``: how values are made texts, None = as the format has them.
+    ``values`` selects the texts of values, None = the texts of the format.
     """
     return _catalog_of(declared.config, database, class_names(declared.config)[1], log, declared.refused, values)
 
@@ -195,7 +206,9 @@ def _catalog_of(
 
 
 def captured_tables(config: Config, catalog: Catalog) -> tuple[str, ...]:
-    """The tables whose triggers fill the log: those of the watches, or of all classes where nothing is watched."""
+    """Return the tables whose triggers fill the log: the watched tables, or the tables of all
+    classes without a watch.
+    """
     watched = [catalog.log_name(watch.table) for watch in config.watches if watch.table is not None]
     classes = [log_name.object_class for log_name in watched if log_name is not None and log_name.child is None]
     if not config.watches or any(watch.tables is not None for watch in config.watches):
@@ -206,12 +219,14 @@ def captured_tables(config: Config, catalog: Catalog) -> tuple[str, ...]:
 
 
 def declared_watches(config: Config) -> tuple[WatchedTable, ...]:
-    """The watches of the configuration, as the triggers are compiled from them."""
+    """Return the watches of the configuration in the form that triggers are compiled from."""
     return tuple(WatchedTable(**{**same_fields(watch, WatchedTable), "table": watch.name}) for watch in config.watches)
 
 
 def wanted_classes(config: Config, catalog: Catalog) -> frozenset[str] | None:
-    """The names of the classes that ``source.classes`` asks for, None = all. Raises ConfigError for what is none."""
+    """Return the names of the classes in ``source.classes``, None = all. Raises ConfigError for an
+    unknown class.
+    """
     wanted = config.of_log.classes
     if wanted is None:
         return None

@@ -1,6 +1,7 @@
-"""What the functions of the publisher work with: options, counters, and the context that holds them all.
+"""The context that the functions of the publisher work with, its options and counters.
 
-What is said in the log (spec/event-log.md 11), of loopback rows too (8.3), stands here as well.
+The log lines of a publisher's work (spec/event-log.md 11), of loopback rows too (8.3), are made
+here as well.
 """
 
 from __future__ import annotations
@@ -34,15 +35,15 @@ _log = logging.getLogger("eventlog.publisher")
 
 @dataclass(frozen=True, slots=True)
 class PublisherOptions:
-    """Counts are of log rows or events, times in seconds.
+    """The options of a publisher. Counts are of log rows or events, times in seconds.
 
     ``driver_user``: rows of this perpetrator are loopback; None = none are (``allow_loopback``).
-    ``leave_loopback``: loopback rows stay N instead of being marked S. ``delete_loopback``: ``delete_from_log`` deletes
-    them too. ``loopback_is_meant``: the settings say what becomes of them, so that nobody is warned. ``park``: retry
-    parks one object instead of stopping the cycle (``on_retry``). ``time_of_day``: when to publish, in place of the
-    interval; empty = the interval counts. ``heartbeat_interval`` 0 = none. ``singly``: a document holds one event, so
-    each event of an envelope is sent by itself. ``classes``: the names of those that are wanted, None = all; rows of
-    others are done without being sent.
+    ``leave_loopback``: loopback rows stay N instead of being marked S. ``delete_loopback``:
+    ``delete_from_log`` deletes loopback rows, too. ``loopback_is_meant``: the settings decide about
+    loopback rows, so nobody is warned. ``park``: retry parks one object instead of stopping the
+    cycle (``on_retry``). ``time_of_day``: the times to publish at, in place of the interval; empty
+    = the interval counts. ``heartbeat_interval`` 0 = none. ``classes``: the names of the wanted
+    classes, None = all; rows of other classes are done without being sent.
     """
 
     batch_size: int = 128
@@ -74,22 +75,25 @@ class PublisherOptions:
 
     @property
     def leave_user(self) -> str | None:
-        """Rows of this perpetrator are not even read; None = there is none such."""
+        """The perpetrator whose rows are not even read; None = all rows are read."""
         return self.driver_user if self.leave_loopback else None
 
 
-# --- what is counted, and said of it in the log -----------------------------------------------------------------------
+# --- counters, and the log lines about them
+# ---------------------------------------------------------------------------
 
 
 _MOST_REFUSED: Final = 100_000
-"""Rows E and F that a process remembers, so that it knows them again when they are put back."""
+"""The most rows E and F that a process remembers, to recognise them when they are put back."""
 
 
 @dataclass(slots=True)
 class Counters:
-    """Counted since the start of the process; never reset. ``warned``: columns whose lost fractions were warned of.
+    """The counts since the start of the process, which are never reset. ``warned`` are the columns
+    with a warning about lost fractions.
 
-    ``refused``: the rows that became E or F last, so that those which come again are counted as put back.
+    ``refused`` are the last rows that became E or F, so that rows that come again are counted as
+    put back.
     """
 
     rows_read: int = 0
@@ -119,28 +123,28 @@ class Counters:
 
     @property
     def rows_published(self) -> int:
-        """Rows that the receiver has taken: those answered success or warning."""
+        """The number of rows that the receiver has accepted with success or warning."""
         return self.rows_success + self.rows_warning
 
     def count_rows(self, level: Level, number: int) -> None:
-        """So many rows are of events that got this answer, other than retry, for good."""
+        """Count rows of events with this final answer."""
         name = f"rows_{level.name.lower()}"
         setattr(self, name, getattr(self, name) + number)
 
     def count_requeued(self, record_ids: Collection[int]) -> None:
-        """Of these rows, which are done once more, those count as put back that this process has seen refused."""
+        """Count the rows that are done once more after this process has seen them refused."""
         for record_id in self.refused.keys() & record_ids:
             del self.refused[record_id]
             self.rows_requeued += 1
 
     def note_refused(self, record_ids: Iterable[int]) -> None:
-        """These rows become E or F. The oldest are forgotten, if there are very many."""
+        """Remember rows that become E or F. The oldest are forgotten if there are very many."""
         self.refused.update(dict.fromkeys(record_ids))
         for record_id in list(islice(self.refused, max(0, len(self.refused) - _MOST_REFUSED))):
             del self.refused[record_id]
 
     def remark(self, remark: Remark) -> None:
-        """Count what was remarked on a row; warn of lost fractions once a column."""
+        """Count a remark on a row; warn of lost fractions once for each column."""
         setattr(self, remark.counter, getattr(self, remark.counter) + 1)
         column = f"{remark.attribute.table}.{remark.attribute.column.name}"
         if remark.counter == "truncated" and column not in self.warned:
@@ -148,13 +152,13 @@ class Counters:
             _log.warning("%s: %s", column, remark_in_words(remark))
 
     def count_answers(self, level: Level, number: int) -> None:
-        """So many more events were answered with this level; fewer, if the number is negative."""
+        """Count events that were answered with this level; a negative number takes back."""
         name = f"answers_{level.name.lower()}"
         setattr(self, name, getattr(self, name) + number)
 
 
 def remark_in_words(remark: Remark) -> str:
-    """What was remarked on a row, as a sentence."""
+    """Return a remark on a row as a sentence."""
     if remark.counter == "old_unreadable":
         return (
             f"old_value cannot be converted ({remark.reason}): the event removes all values of "
@@ -167,12 +171,12 @@ def remark_in_words(remark: Remark) -> str:
 
 
 REPORT_INTERVAL: Final = 60.0
-"""Seconds between log lines that say what was done, and between warnings of loopback rows."""
+"""Seconds between log lines about the work done, and between warnings of loopback rows."""
 
 
 class Reports:
-    """What is said in the log of a publisher's work: each line at most every ``REPORT_INTERVAL``, if there is something
-    to tell.
+    """The log lines about a publisher's work: each line at most every ``REPORT_INTERVAL``, and only
+    if there is news.
     """
 
     def __init__(self, counters: Counters) -> None:
@@ -181,7 +185,7 @@ class Reports:
         self._loopback, self._warned_at = counters.rows_loopback, float("-inf")
 
     def due(self) -> Counters | None:
-        """The counters as the last line showed them, if it is time for another one; else None."""
+        """Return the counters of the last line if it is time for another one; else None."""
         now, counters = time.monotonic(), self._counters
         is_early = now < self._reported_at + REPORT_INTERVAL
         if is_early or counters == self._reported or not _log.isEnabledFor(logging.INFO):
@@ -198,7 +202,7 @@ class Reports:
 
 
 def stream_summary(counters: Counters) -> str:
-    """What was done of a source that is no log, for people."""
+    """Return a summary of the work on a source that is no log, for people."""
     return (
         f"{number_of(counters.rows_read, 'change')} read, {number_of(counters.events_sent, 'event')} in "
         f"{number_of(counters.documents_sent, 'document')} sent, {number_of(counters.rows_bad, 'change')} not sent, "
@@ -207,7 +211,9 @@ def stream_summary(counters: Counters) -> str:
 
 
 def summary(before: Counters, now: Counters, queue: Queue, parked: int) -> str:
-    """One line for people: what was done between two looks at the counters, and what waits. ``parked``: objects."""
+    """Return one line for people: the work between two looks at the counters, and the queue.
+    ``parked`` counts objects.
+    """
     bad, refused = now.rows_bad - before.rows_bad, now.rows_error - before.rows_error
     documents = number_of(now.documents_sent - before.documents_sent, "document")
     oldest = "" if queue.oldest_seconds is None else f", oldest {queue.oldest_seconds:.1f} s"
@@ -224,19 +230,22 @@ def summary(before: Counters, now: Counters, queue: Queue, parked: int) -> str:
 
 
 def remarks(old_unreadable: int, truncated: int) -> list[str]:
-    """What is told of good rows, if there is something to tell."""
+    """Return the remarks on good rows in words, empty if there are none."""
     told = [f"{number_of(old_unreadable, 'old value')} unreadable"] if old_unreadable else []
     return [*told, f"{number_of(truncated, 'change')} below a second not sent"] if truncated else told
 
 
-# --- what the functions work with -------------------------------------------------------------------------------------
+# --- the context
+# ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class Used:
-    """What this process has used of a log, over all its connections (spec/event-log.md 7.4).
+    """The numbers of a log that this process has used, over all its connections (spec/event-log.md
+    7.4).
 
-    The highest flight number and record_id, and what the server last said of itself.
+    They are the highest flight number and record_id, and the server's last identification of
+    itself.
     """
 
     flight: int = 0
@@ -246,12 +255,12 @@ class Used:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """One connection, one log, the classes, and what to do with their events.
+    """One connection, one log, its classes, and the settings and writer of their events.
 
-    ``reread`` reads the classes as the database has them now, None = they do not change. Raises ConfigError,
-    TriggerError, DatabaseError. ``captured``: the tables whose triggers fill the log. ``observer`` is told what is
-    done. ``epoch``: that of the log; ``used`` outlives the connection. ``ledger``: where it is written
-    down what is done.
+    ``reread`` reads the classes as they are in the database now, None = they do not change. It
+    raises ConfigError, TriggerError, DatabaseError. ``captured`` are the tables whose triggers fill
+    the log. ``observer`` is informed of the work. ``epoch`` is the log's epoch; ``used`` outlives
+    the connection. ``ledger`` records the done rows.
     """
 
     connection: Connection
@@ -269,7 +278,7 @@ class Context:
     ledger: Ledger = LETTERS
 
     def wants(self, table_name: str | None) -> bool:
-        """Whether rows of this table_name are of a class that is wanted."""
+        """Return True if rows of this table_name belong to a wanted class."""
         classes = self.options.classes
         if classes is None:
             return True
@@ -280,22 +289,23 @@ class Context:
     def query_back(
         self, object_class: ObjectClass, keys: Sequence[str], attributes: Sequence[Attribute]
     ) -> Mapping[str, CurrentRow]:
-        """The current rows of objects by canonical key, without those of objects that are gone."""
+        """Return the current rows of objects by canonical key; deleted objects are missing."""
         return self.dialect.query_back(self.connection, self.catalog.schema, object_class, keys, attributes)
 
 
-# --- what is said at the start ----------------------------------------------------------------------------------------
+# --- warnings at the start
+# --------------------------------------------------------------------------------------------
 
 LOOPBACK_WAYS_OUT: Final = (
     "give the publisher a database user of its own",
     "or allow_loopback = true in [publisher], to publish its changes too",
     'or loopback_rows = "consume" in [publisher], if that is meant',
 )
-"""What ends the warnings: the first two publish what comes."""
+"""The ways to end the warnings; the first two publish the rows."""
 
 
 def loopback_of_tables(user: str, tables: Sequence[str]) -> str:
-    """The warning that the publisher's user owns captured tables."""
+    """Return the warning that the publisher's user owns captured tables."""
     owned = first_of(tables, 3)
     return f"{user!r}, the publisher's database user, owns {owned}: what it changes there is loopback, not published"
 
@@ -303,7 +313,9 @@ def loopback_of_tables(user: str, tables: Sequence[str]) -> str:
 def owned_tables(
     conn: Connection, dialect: Dialect, options: PublisherOptions, schema: str | None, tables: Sequence[str]
 ) -> Sequence[str]:
-    """Those of the tables that the publisher's user owns; none if loopback is off, or the settings speak of it."""
+    """Return the tables that the publisher's user owns; none if loopback is off, or if the settings
+    decide about it.
+    """
     if not options.driver_user or schema is None or options.loopback_is_meant:
         return ()
     return ask(conn, dialect, "owned", str, schema=schema, tables=list(tables), user=options.driver_user)
@@ -315,7 +327,7 @@ def unavailable_in_words(name: str, error: EventlogError) -> str:
 
 
 def warn_at_start(context: Context) -> None:
-    """Warn of classes that are unavailable, and where the publisher's user owns captured tables.
+    """Warn of classes that are unavailable, and of captured tables that the publisher's user owns.
 
     Ends the transaction. Raises SQLAlchemy's errors.
     """
@@ -329,7 +341,9 @@ def warn_at_start(context: Context) -> None:
 
 
 def warn_of_loopback(context: Context, rows: int, done: str = "marked") -> None:
-    """Warn of so many rows that are marked S without being published, unless the settings speak of them."""
+    """Warn of rows that are marked S without being published, unless the settings decide about
+    them.
+    """
     if rows > 0 and not context.options.loopback_is_meant:
         _log.warning(
             "%s %s S without being published, since %r made the changes, the publisher's own database user (loopback): "

@@ -1,6 +1,6 @@
 """The daemon: connect, take the lock, run cycles, rest, connect again (spec/event-log.md 8.5, 12).
 
-``Publisher`` is what ``eventlog publish`` does, for Python programs.
+``Publisher`` does the work of ``eventlog publish`` for Python programs.
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger("eventlog.publisher")
 
 OpenContext = Callable[[], AbstractContextManager[Context]]
-"""Connects to the database and takes the lock of the log. Raises DatabaseError, AnotherPublisher."""
+"""A function that connects to the database and takes the lock of the log. Raises DatabaseError,
+AnotherPublisher.
+"""
 
 
 def publish(
@@ -66,13 +68,13 @@ def publish(
     observer: Observer = SILENT,
     retry: tuple[float, float] = (1.0, 60.0),
 ) -> None:
-    """Publish until ``stop`` is set; a lost database connection is made again with a back-off, whose first and whose
-    longest pause are ``retry``, in seconds.
+    """Publish until ``stop`` is set. A lost database connection is opened again with a back-off,
+    whose first and longest pauses are ``retry``, in seconds.
 
-    ``progress`` is called after each cycle that ended well, an empty one too, and after each answer of the receiver;
-    ``observer`` is told what is done.
-    Raises FatalAnswer when the receiver answers fatal, AnotherPublisher when the log is held, DatabaseError
-    when the first connection fails.
+    ``progress`` is called after each cycle that ended well, an empty one too, and after each answer
+    of the receiver; ``observer`` is informed of the work. Raises FatalAnswer when the receiver
+    answers fatal, AnotherPublisher when the log is locked, DatabaseError when the first connection
+    fails.
     """
     stop = stop or StopRequest()
     timetable = Timetable()
@@ -94,7 +96,9 @@ def publish(
         try:
             life(connected)
         except ConsumerRuns:
-            progress()  # a standby that sees the other process at work is well
+            # Send the recorded flights, then the present queue. ``observer`` is informed of the
+            # work.  Raises FatalAnswer, and ReceiverAway when the receiver stopped the cycle.
+            progress()
             raise
 
     keep_connected(life_or_standby, stop, (DatabaseAway,), *retry, observer)
@@ -222,7 +226,9 @@ def _cycle(
     stop: Stop,
     before_flight: Callable[[], None],
 ) -> Delivered | None:
-    """A cycle, and the post-poll statements if it sent something; None if it ended since the tables have changed."""
+    """A cycle, and the post-poll statements if it sent something; None if it ended since the tables
+    have changed.
+    """
     context = watcher.context
     context.dialect.refuse_replaced(context.connection)
     sent_before = context.counters.documents_sent
@@ -252,7 +258,9 @@ def _local_time(context: Context) -> datetime | None:
 
 
 def _seconds_left(context: Context, state: State, heartbeat: HeartbeatTimer, timetable: Timetable) -> float:
-    """Seconds until there is something to do by the clock: the next cycle, a parked object, a heartbeat."""
+    """Seconds until there is something to do by the clock: the next cycle, a parked object, a
+    heartbeat.
+    """
     options = context.options
     local = _local_time(context)
     now = time.monotonic()
@@ -266,8 +274,9 @@ def _seconds_left(context: Context, state: State, heartbeat: HeartbeatTimer, tim
 
 
 def run_post_poll(context: Context) -> None:
-    """Run ``post_poll_statements`` in a transaction of their own. One that fails undoes them all and is logged; the
-    rows of the cycle are marked already, and the queue goes on. A lost connection is raised.
+    """Run ``post_poll_statements`` in a transaction of their own. One that fails undoes them all
+    and is logged; the rows of the cycle are marked already, and the queue goes on. A lost
+    connection is raised.
     """
     connection = context.connection
     try:
@@ -285,20 +294,24 @@ def run_post_poll(context: Context) -> None:
         )
 
 
-# --- what costs a statement to know, looked at between two flights ----------------------------------------------------
+# Report to the observer if it is time. No transaction may be open, and none is left open.
 
 _MOST_TRANSACTIONS: Final = 100
 """Open transactions that are looked at."""
 
 
 def _look_if_due(context: Context, state: State) -> None:
-    """Tell the observer what waits, if it is time. No transaction may be open, and none is left open."""
+    """Tell the observer what waits, if it is time. No transaction may be open, and none is left
+    open.
+    """
     if context.observer.look_due() == 0.0:
         look(context, state)
 
 
 def look(context: Context, state: State) -> None:
-    """Tell the observer what waits, as before a long pause; nothing if nobody listens. Transactions as above."""
+    """Tell the observer what waits, as before a long pause; nothing if nobody listens. Transactions
+    as above.
+    """
     if context.observer.look_due() is None:
         return
     begun = time.monotonic()
@@ -338,9 +351,10 @@ def look(context: Context, state: State) -> None:
 class Publisher:
     """Publishes a log, or the source of ``[source]``, as ``eventlog publish`` does.
 
-    Make one with ``from_config``. A log has one publisher at a time: a second one raises AnotherPublisher. The same
-    object may run again after it has ended; it is not to run in two threads at once. ``[monitor]`` and ``[log]`` are
-    the command's: a program logs through ``logging`` (``eventlog.publisher``) and reads ``counters``.
+    Make one with ``from_config``. A log has one publisher at a time: a second one raises
+    AnotherPublisher. The same object may run again after it has ended; it is not to run in two
+    threads at once. ``[monitor]`` and ``[log]`` are the command's: a program logs through
+    ``logging`` (``eventlog.publisher``) and reads ``counters``.
     """
 
     __slots__ = ("_config", "_counters", "_receive", "_used")
@@ -358,11 +372,12 @@ class Publisher:
     ) -> Publisher:
         """A publisher of a configuration (docs/configuration.md). Nothing is connected to yet.
 
-        ``config``: the path of an ``eventlog.toml``, or its content as nested dicts, which may hold secrets:
-        ``{"database": {"url": "postgresql://..."}, "watch": [{"table": "customer"}]}``. ``sink``: called with each
-        document and its events in place of ``[sink]``; it returns None (success for all), an ``Answer``, or an XDS
-        answer as text, and raises what it likes if it could not receive them, which are then sent again. ``environ``:
-        the variables ``EVENTLOG_...`` that override the configuration, None = those of the process. Raises
+        ``config``: the path of an ``eventlog.toml``, or its content as nested dicts, which may hold
+        secrets: ``{"database": {"url": "postgresql://..."}, "watch": [{"table": "customer"}]}``.
+        ``sink``: called with each document and its events in place of ``[sink]``; it returns None
+        (success for all), an ``Answer``, or an XDS answer as text, and raises what it likes if it
+        could not receive them, which are then sent again. ``environ``: the variables
+        ``EVENTLOG_...`` that override the configuration, None = those of the process. Raises
         ConfigError, which names all that is wrong.
         """
         content = config if isinstance(config, Mapping) else Path(config)
@@ -381,18 +396,18 @@ class Publisher:
         return replace(self._counters)
 
     def run(self, stop: Stop | None = None) -> None:
-        """Publish until ``stop`` (such as a ``threading.Event``) is set by another thread or a signal handler.
+        """Publish the present queue, and return the counters so far, as ``counters`` does.
 
-        A database, or a receiver, that goes away is tried again with a back-off. What is in the air when ``stop`` is
-        set is answered and marked. Raises AnotherPublisher, DatabaseError if the first connection fails, FatalAnswer
-        if the receiver answers fatal, ConfigError.
+        Raises the errors of ``run``, and ReceiverAway if events are left because the receiver was
+        away or asked for them later.
         """
         self._run(stop or StopRequest(), once=False)
 
     def run_once(self, stop: Stop | None = None) -> Counters:
         """Publish what waits now, and return what this run has counted so far, as ``counters``.
 
-        Raises as ``run``, and ReceiverAway if something is left because the receiver was away or asked for it later.
+        Raises as ``run``, and ReceiverAway if something is left because the receiver was away or
+        asked for it later.
         """
         self._run(stop or StopRequest(), once=True)
         return self.counters

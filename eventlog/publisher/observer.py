@@ -1,6 +1,6 @@
-"""Who is told of the publisher's work while it works: the monitor, traces, the service manager.
+"""The observer of a publisher's work: the monitor, traces, the service manager.
 
-Without a listener that is ``SILENT``, so that nothing asks whether somebody listens. An observer is
+Without a listener the observer is ``SILENT``, so that no caller has to ask for one. An observer is
 called from the publisher's own threads, and must return at once.
 """
 
@@ -22,7 +22,7 @@ from eventlog.sql.log_table import LogTable
 from eventlog.sql.windows import Window
 
 QUEUE_CAP: Final = 100_000
-"""Rows N that a look counts at most; a longer queue is said to hold so many or more."""
+"""The most rows N that a look counts; a longer queue is reported as so many or more."""
 
 
 class Doing(StrEnum):
@@ -34,7 +34,7 @@ class Doing(StrEnum):
 
 
 class WaitFor(StrEnum):
-    """Whom a publisher waits for before it tries again."""
+    """The party that a publisher waits for before it tries again."""
 
     RECEIVER = "receiver"
     DATABASE = "database"
@@ -42,9 +42,8 @@ class WaitFor(StrEnum):
 
 
 class ParkedObject(NamedTuple):
-    """An object whose event the receiver asked for later. ``due``: the next try, on the monotonic clock.
-
-    ``class_name`` is empty for an object of a stream, whose ``key`` is its association.
+    """An object whose event the receiver asked for later. ``due`` is the next try, on the monotonic
+    clock.
     """
 
     class_name: str
@@ -55,10 +54,10 @@ class ParkedObject(NamedTuple):
 
 
 class SnapshotProgress(NamedTuple):
-    """How far a consumer's snapshot is.
+    """The progress of a consumer's snapshot.
 
-    ``objects`` of ``class_name``, the class that is being read, were answered, of about ``expected``; ``done``: the
-    classes before it.
+    ``class_name`` is the class that is being read; ``objects`` of about ``expected`` were answered;
+    ``done`` are the finished classes.
     """
 
     class_name: str | None
@@ -73,27 +72,28 @@ class SnapshotProgress(NamedTuple):
         return f"{self.objects:,} of about {self.expected:,} objects of {self.class_name}"
 
     def as_data(self) -> dict[str, Any]:
-        """Return it as JSON takes it."""
+        """Return the progress as data for JSON."""
         return {"class": self.class_name, "objects": self.objects, "expected": self.expected, "done": list(self.done)}
 
     @classmethod
     def of_data(cls, data: Mapping[str, Any]) -> SnapshotProgress:
-        """Return what ``as_data`` told."""
+        """Return the progress from the data of ``as_data``."""
         return cls(data["class"], data["objects"], data["expected"], data["done"])
 
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What costs a statement to know, as the publisher's own session saw it between two flights.
+    """The facts that cost a statement, as the publisher's own session saw them between two flights.
 
-    ``queue_rows`` is at most ``cap``, and then there may be more; None for a stream, which has no queue.
-    ``oldest_seconds``: age of the first row N by event_time, None without one; ``oldest_writer_seconds``: that of the
-    oldest open transaction that has written the log, None if there is none or if it cannot be known, and
-    ``oldest_writer`` whose it is;
-    ``oldest_flight_seconds``: that of the first of ``flights``, as its line says, None if it is not known. ``clock``:
-    the time that event_time is compared with, None for a stream. ``seconds``: how long the look took. ``behind``: how
-    many ``behind_unit``s a followed source holds behind its position, None for a log or if that cannot be told.
-    ``ranges``: of a consumer's set; ``snapshot``: how far its first load is, None = it has none, or none any more.
+    ``queue_rows`` is at most ``cap``, and then there may be more; None for a stream, which has no
+    queue. ``oldest_seconds`` is the age of the first row N by event_time, None without one.
+    ``oldest_writer_seconds`` is the age of the oldest open transaction that has written the log,
+    None if there is none or it is unknown; ``oldest_writer`` is its session.
+    ``oldest_flight_seconds`` is the age of the first of ``flights`` by its line, None if unknown.
+    ``clock`` is the time to compare event_time with, None for a stream. ``seconds`` is the duration
+    of the look. ``behind`` is the number of ``behind_unit``s in a followed source behind its
+    position, None for a log or if it is unknown. ``ranges`` is the number of ranges in a consumer's
+    set. ``snapshot`` is the progress of its first load, None = it has none, or none any more.
     """
 
     queue_rows: int | None = None
@@ -120,7 +120,7 @@ def look_at_queue(
     cap: int = QUEUE_CAP,
     ledger: Ledger = LETTERS,
 ) -> Looked:
-    """What waits in a log, without counting more than ``cap`` rows. The clock is read last."""
+    """Look at the queue of a log, and count at most ``cap`` rows. The clock is read last."""
     rows = ledger.count(conn, dialect, log, cap)
     head = dialect.read_window(conn, log, ledger.undone(Window(1, None, 1))) if rows else []
     clock = _moment(dialect.due_until(conn, log, event_time_zone))
@@ -128,7 +128,9 @@ def look_at_queue(
 
 
 def event_age(event_time: str | None, clock: datetime) -> float | None:
-    """Seconds from an event_time, as its text, to the log's clock; None if the text is no usual time."""
+    """Return the seconds from an event_time, a text, to the log's clock; None if the text is no
+    usual time.
+    """
     try:
         return (clock - _moment(event_time or "")).total_seconds()
     except (ValueError, OverflowError):
@@ -136,67 +138,78 @@ def event_age(event_time: str | None, clock: datetime) -> float | None:
 
 
 def _moment(text: str) -> datetime:
-    """A time of the log's clock, without its zone; fractions beyond microseconds are cut off. Raises ValueError."""
+    """Parse a time of the log's clock, without its zone; fractions below microseconds are cut off.
+    Raises ValueError.
+    """
     whole, dot, fraction = text.strip().partition(".")
     return datetime.fromisoformat(whole + dot + fraction[:6]).replace(tzinfo=None)
 
 
 class Observer:
-    """Who is told; this one does nothing with it, and who listens to a part of it extends it. Times are seconds."""
+    """An observer that does nothing. A listener extends it and overrides the methods that it needs.
+    Times are seconds.
+    """
 
     @property
     def wants_event_times(self) -> bool:
-        """Whether event_time is to be read for ``flight_begins``, by a statement, where it is not known."""
+        """True if event_time is to be read for ``flight_begins``, by a statement, if it is not
+        known.
+        """
         return False
 
     def does(self, doing: Doing, reason: str = "") -> None:
-        """What the publisher does from now on."""
+        """Note the publisher's present activity."""
 
     def waits(self, who: WaitFor, reason: str, until: float, in_short: str = "") -> None:
-        """The publisher backs off. ``until``: when it tries again, on the monotonic clock.
+        """Note that the publisher backs off until ``until``, its next try on the monotonic clock.
 
-        ``in_short``: the reason without words of the receiver; empty if there is no such text.
+        ``in_short`` is the reason without words of the receiver; empty if there is no such text.
         """
 
     def connected(self, *, again: bool) -> None:
-        """The connection stands, the lock is held and the classes have been read."""
+        """Note that the connection is open, the lock is held and the classes have been read."""
 
     def disconnected(self) -> None: ...
 
     def progressed(self) -> None:
-        """A cycle ended well, or the receiver answered other than retry."""
+        """Note that a cycle ended well, or that the receiver gave an answer other than retry."""
 
     def window_read(self, seconds: float, groups: int) -> None:
-        """A window of the queue was read, with so many groups that are to be published."""
+        """Note that a window of the queue was read, with so many groups to publish."""
 
     def flight_begins(self, flight: FlightInfo, event_times: Mapping[str, str | None]) -> None:
-        """A flight is about to be sent. ``event_times``: of the first row of each envelope, by the event-id sent."""
+        """Note that a flight is about to be sent. ``event_times`` has the event_time of each
+        envelope's first row, by the event-id in the document.
+        """
 
     def flight_ended(self, number: int, result: str, left: FlightInfo | None = None) -> None:
-        """A flight was sent as far as it could be, and what was answered is marked. ``result`` for people.
+        """Note that a flight was sent as far as possible, and its answered events are marked.
+        ``result`` is for people.
 
-        ``left``: what of it is recorded still, and is sent again; None = it is done.
+        ``left`` is the recorded rest, which is sent again; None = the flight is done.
         """
 
     def loads(self, snapshot: SnapshotProgress | None) -> None:
-        """The snapshot of a consumer has come so far, None = to its end."""
+        """Note the progress of a consumer's snapshot, None = it has ended."""
 
     def marked(self, seconds: float) -> None:
-        """What was answered has been marked, or the position moved behind it."""
+        """Note that answered events have been marked, or that the position has moved behind
+        them.
+        """
 
     def answered(self, document: Document, answer: Answer, seconds: float) -> None:
-        """An envelope was sent, and this came back after so many seconds."""
+        """Note the answer to an envelope after so many seconds."""
 
     def flushed(self) -> None:
-        """The receiver has spoken of whatever was pending."""
+        """Note that the receiver has answered everything that was pending."""
 
     def look_due(self) -> float | None:
-        """Seconds until ``looked`` is to be told again, 0 if it is due, None if it never is."""
+        """Return the seconds until the next call of ``looked``, 0 if it is due, None for never."""
         return None
 
     @property
     def queue_cap(self) -> int:
-        """Rows N that the next look counts at most."""
+        """The most rows N that the next look counts."""
         return QUEUE_CAP
 
     def looked(self, looked: Looked) -> None: ...
@@ -206,7 +219,7 @@ SILENT: Final = Observer()
 
 
 class _Several(Observer):
-    """Several observers as one: each of them is told everything."""
+    """Several observers as one: each of them gets every call."""
 
     def __init__(self, observers: Sequence[Observer]) -> None:
         self._observers = observers
@@ -276,6 +289,6 @@ class _Several(Observer):
 
 
 def join_observers(*observers: Observer) -> Observer:
-    """One who is told for all of them: ``SILENT`` if none of them listens."""
+    """Return one observer for all of them: ``SILENT`` if none of them listens."""
     listening = [observer for observer in observers if observer is not SILENT]
     return listening[0] if len(listening) == 1 else _Several(listening) if listening else SILENT

@@ -44,10 +44,11 @@ _log = logging.getLogger("eventlog.publisher")
 
 @contextmanager
 def open_context(config: Config, counters: Counters, used: Used | None = None) -> Iterator[Context]:
-    """A context that holds the lock of the log until it is left, under an epoch that nobody else has published under.
+    """Open a context that holds the lock of the log until the block ends, under an epoch of its
+    own.
 
-    ``used``: what this process has used of the log before, None = nothing. Raises ConfigError, DatabaseError,
-    LogTableError, and AnotherPublisher when the log is held.
+    ``used`` has the numbers that this process has used of the log before, None = none. Raises
+    ConfigError, DatabaseError, LogTableError, and AnotherPublisher when the log is locked.
     """
     with open_unlocked(config, counters) as context:
         if why := context.dialect.read_only(context.connection):
@@ -63,9 +64,10 @@ def open_context(config: Config, counters: Counters, used: Used | None = None) -
 
 @contextmanager
 def open_to_publish(config: Config, counters: Counters, used: Used | None = None) -> Iterator[Context]:
-    """``open_context``, with the place where the sink keeps documents, if it does, made the log's.
+    """Open a context as ``open_context`` does, and claim the place of the sink's documents for the
+    log.
 
-    Raises as ``open_context``, and ConfigError for a place that is another's.
+    Raises the errors of ``open_context``, and ConfigError for a place of another owner.
     """
     with open_context(config, counters, used) as context:
         connection, log = context.connection, context.log
@@ -75,7 +77,8 @@ def open_to_publish(config: Config, counters: Counters, used: Used | None = None
             name = f"the log {log}{reader} in {describe(connection_url(config.database))}"
             return Owner(context.dialect.identity(connection, log) + reader, name)
 
-        # The newest number is had by drawing one more, which is left out: who may publish may do that.
+        # The newest number is found by drawing one more, which is left out; a publisher has the
+        # right to draw.
         newest_flight = partial(pass_over, connection, context.dialect, log)
         sink_named(config.sink.type).claim(config.sink.options, owner, newest_flight)
         connection.commit()
@@ -84,7 +87,9 @@ def open_to_publish(config: Config, counters: Counters, used: Used | None = None
 
 @contextmanager
 def open_unlocked(config: Config, counters: Counters) -> Iterator[Context]:
-    """A context without the lock of the log: for reading only. Secrets in files are read anew."""
+    """Open a context without the lock of the log, for reading only. Secrets in files are read
+    again.
+    """
     config = with_secrets_of_now(config, "database")
     url = connection_url(config.database)
     dialect = dialect_of(url)
@@ -117,9 +122,11 @@ def open_unlocked(config: Config, counters: Counters) -> Iterator[Context]:
 
 
 def settle_epoch(context: Context, server: Mapping[str, str]) -> str:
-    """The epoch that new event-ids carry: a new one, committed, if the log was put back to an earlier state.
+    """Return the epoch of new event-ids: a new one, committed, if the log was restored to an
+    earlier state.
 
-    To be called under the lock of the log, or of a consumer. ``server``: what the server says of itself.
+    The caller holds the lock of the log, or of a consumer. ``server`` is the server's
+    identification of itself.
     """
     conn, dialect, log, used = context.connection, context.dialect, context.log, context.used
     line = read_epoch(conn, log, is_locked=True)
@@ -127,7 +134,7 @@ def settle_epoch(context: Context, server: Mapping[str, str]) -> str:
     reasons = differing(known, server) or differing(used.server, server)
     if used.flight and (flight := dialect.next_flight(conn, log)) <= used.flight:
         reasons.append(f"flight number {flight} lies behind {used.flight}, which was used before")
-    # Rows that are deleted are no sign.
+    # Deleted rows are no sign of it.
     if used.record_id and not context.options.delete_from_log:
         _, newest = extent(conn, log) or (0, used.record_id)
         if newest < used.record_id:
@@ -152,13 +159,15 @@ def settle_epoch(context: Context, server: Mapping[str, str]) -> str:
 
 
 def under_epoch(context: Context, epoch: str) -> Context:
-    """The context, whose new events carry an epoch."""
+    """Return the context with new events under an epoch."""
     events = replace(context.options.events, id_suffix=epoch_suffix(epoch))
     return replace(context, epoch=epoch, options=replace(context.options, events=events))
 
 
 def find_log(connection: Connection, dialect: Dialect, config: Config) -> LogTable:
-    """The log that the configuration names, its form checked (spec/event-log.md 1.4); the rights are not."""
+    """Find the log that the configuration names, and check its form (spec/event-log.md 1.4) but not
+    the rights.
+    """
     settings = config.publisher
     return locate_log(
         connection,
@@ -175,9 +184,10 @@ def find_log(connection: Connection, dialect: Dialect, config: Config) -> LogTab
 
 
 def publisher_options(config: Config, current_user: str, fold_name: Callable[[str], str] = str) -> PublisherOptions:
-    """The options of the cycle (spec/event-log.md 9). ``current_user`` is loopback unless ``driver_user`` is set.
+    """Return the options of the cycle (spec/event-log.md 9). ``current_user`` is loopback unless
+    ``driver_user`` is set.
 
-    ``fold_name`` gives ``driver_user`` as the database spells a name that is written so (8.3).
+    ``fold_name`` returns ``driver_user`` in the spelling of the database (8.3).
     """
     settings = config.publisher
     user = own_user(config, current_user, fold_name)
@@ -200,15 +210,17 @@ def publisher_options(config: Config, current_user: str, fold_name: Callable[[st
 
 
 def own_user(config: Config, current_user: str, fold_name: Callable[[str], str]) -> str:
-    """The user whose rows are loopback (spec/event-log.md 8.3), whether they are published or not."""
+    """Return the user whose rows are loopback (spec/event-log.md 8.3), whether they are published
+    or not.
+    """
     named = config.publisher.driver_user
     return (current_user if named is None else fold_name(named.strip())).rstrip(" ")
 
 
 def publisher_user(config: Config, dialect: Dialect, current_user: str) -> str:
-    """The database user that publishes, before ``driver_user``, for commands that others run too.
+    """Return the database user that publishes, before ``driver_user``, for commands of other users.
 
-    Who installs overrides the URL of the file; that one is the publisher's.
+    An installing user overrides the URL of the file, which is the publisher's.
     """
     if config.url_of_file is None or config.url_of_file == config.database.url:
         return current_user
@@ -220,5 +232,5 @@ def publisher_user(config: Config, dialect: Dialect, current_user: str) -> str:
 
 
 def is_given(config: Config, name: str) -> bool:
-    """Whether an option, ``section.key``, was set, in whatever way."""
+    """Return True if an option, ``section.key``, was set in any way."""
     return config.sources.get(name, "default") not in ("default", "profile idm")

@@ -1,7 +1,8 @@
-"""A publisher at rest: how it is stopped, how the database wakes it (spec/triggers.md 8), and when it is to go on by
-the clock (spec/event-log.md 8.5, 9, spec/xds.md 7).
+"""A publisher at rest: its stop, its waking by the database (spec/triggers.md 8), and its next work
+by the clock (spec/event-log.md 8.5, 9, spec/xds.md 7).
 
-Times of the day are the database server's local time, as naive datetimes: one clock for the log and for its publisher.
+Times of the day are the database server's local time, as naive datetimes: one clock for the log and
+for its publisher.
 """
 
 from __future__ import annotations
@@ -26,20 +27,26 @@ from eventlog.sql.database import Wake
 _log = logging.getLogger("eventlog.publisher")
 
 _LOOKS: Final = (0.05, 1.0)
-"""Seconds until the queue is read again while a writer is open that will not notify: doubling from the first on."""
+"""The first and the longest pause in seconds until the queue is read again while a writer is open
+that will not notify; the pauses double.
+"""
 
 _FIRST_REST: Final = 0.05
-"""Seconds until the queue is read again after a cycle that sent something, where nobody notifies."""
+"""Seconds until the queue is read again after a cycle that sent documents, without
+notifications.
+"""
 
 _LOCK_PATIENCE: Final = 60.0
-"""Seconds that a publisher which lost its connection waits for the server to notice, before it takes the lock again."""
+"""Seconds that a publisher which lost its connection waits until the server notices the loss and
+frees the lock.
+"""
 
 _SLICE: Final = 0.2
-"""Seconds between looks at a stop that has no descriptor to wait for."""
+"""Seconds between looks at a stop without a descriptor."""
 
 
 class Stop(Protocol):
-    """What tells a publisher to stop: a ``StopRequest``, or a ``threading.Event``."""
+    """The request to stop a publisher: a ``StopRequest``, or a ``threading.Event``."""
 
     def is_set(self) -> bool: ...
 
@@ -47,10 +54,11 @@ class Stop(Protocol):
 
 
 class StopRequest:
-    """Set once, by a signal handler or another thread; can be waited for beside a socket, without looking again.
+    """A request that a signal handler or another thread sets once. It can be waited for beside a
+    socket, without polling.
 
-    There is no lock in it as in ``threading.Event``, whose ``set`` may wait forever for the code that a signal
-    interrupts.
+    It has no lock, unlike ``threading.Event``, whose ``set`` may wait forever for the code that a
+    signal interrupts.
     """
 
     __slots__ = ("_asked", "_reader", "_writer")
@@ -62,7 +70,7 @@ class StopRequest:
 
     def set(self) -> None:
         self._asked = True
-        # Full or closed: whoever waits has been told already.
+        # Full or closed: the waiting thread has the message already.
         with contextlib.suppress(OSError):
             os.write(self._writer, b".")
 
@@ -70,13 +78,13 @@ class StopRequest:
         return self._asked
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it is set, for ``timeout`` seconds at most; whether it is."""
+        """Wait until the request is set, at most ``timeout`` seconds; return True if it is set."""
         if not self._asked:
             _wait_for((self._reader,), timeout)
         return self._asked
 
     def fileno(self) -> int:
-        """A descriptor that is readable once it is set."""
+        """Return a descriptor that is readable once the request is set."""
         return self._reader
 
     def close(self) -> None:
@@ -87,29 +95,33 @@ class StopRequest:
 
 
 class Idle:
-    """What a publisher does while it has nothing to send. ``wake`` is None if the queue is only polled."""
+    """The rest of a publisher without work. ``wake`` is None if the queue is only polled."""
 
     __slots__ = ("_context", "_is_asleep", "_refused", "_rested", "wake")
 
     def __init__(self, context: Context, wake: Wake | None) -> None:
         self._context, self.wake = context, wake
-        self._rested = math.inf  # seconds of rest since something was sent
-        self._is_asleep = False  # this session has the lock that makes writers notify
-        self._refused = 0  # how often in a row the lock was not to be had
+        self._rested = math.inf  # the seconds of rest since the last sending
+        self._is_asleep = False  # True if this session has the lock that makes writers notify
+        self._refused = 0  # the number of refused locks in a row
 
     def wake_up(self) -> None:
-        """Writers need not notify: the publisher is about to send, or will look again by itself."""
+        """Free writers from notifying: the publisher is about to send, or will look again by
+        itself.
+        """
         self._refused, self._rested = 0, 0.0
         if self.wake is not None and self._is_asleep:
             self._give_back(self.wake)
             self._context.connection.commit()
 
     def wait(self, stop: Stop, seconds: float) -> None:
-        """Wait after a cycle that left nothing to be sent: for ``seconds`` at most, until ``stop`` or a notification.
+        """Wait after a cycle that left nothing to send: at most ``seconds``, until ``stop`` or a
+        notification.
 
-        The first call after ``wake_up`` may return at once: what was written before the lock was got is notified by
-        nobody, so the queue is to be read once more. Where nobody notifies, a rest is as long as all rests since
-        something was sent: a row waits no longer than the queue was empty before it.
+        The first call after ``wake_up`` may return at once: rows written before the lock was taken
+        have no notification, so the queue must be read once more. Without notifications a rest is
+        as long as all rests since the last sending, so that a row waits no longer than the queue
+        was empty before it.
         """
         context, connection = self._context, self._context.connection
         if connection.in_transaction():
@@ -121,14 +133,14 @@ class Idle:
             stop.wait(seconds)
         elif self._is_asleep:
             self._sleep(self.wake, stop, seconds)
-            self._give_back(self.wake)  # in the transaction of the cycle that follows: each commit is a delay
+            self._give_back(self.wake)  # in the transaction of the next cycle, since each commit is a delay
         elif self.wake.fall_asleep(connection, context.log):
             connection.commit()
             self._is_asleep = True
-            self.wake.heard(connection)  # of rows that the next cycle sees anyway
+            self.wake.heard(connection)  # drops notifications of rows that the next cycle sees anyway
         else:
-            # A writer that will not notify has shared the lock, or another reader of the log sleeps with it: what is
-            # notified to that one is heard here too.
+            # A writer that will not notify has shared the lock, or another reader of the log sleeps
+            # with it. The notifications for that reader arrive here, too.
             connection.commit()
             self._refused += 1
             if self._sleep(self.wake, stop, min(seconds, back_off(self._refused, *_LOOKS))):
@@ -139,7 +151,9 @@ class Idle:
         self._is_asleep, self._refused = False, 0
 
     def _sleep(self, wake: Wake, stop: Stop, seconds: float) -> bool:
-        """Wait for ``seconds`` at most, until ``stop`` or a notification; whether there was one."""
+        """Wait at most ``seconds``, until ``stop`` or a notification; return True for a
+        notification.
+        """
         connection = self._context.connection
         until = monotonic() + seconds
         while not stop.is_set():
@@ -156,9 +170,11 @@ class Idle:
 
 
 def begin_idle(context: Context) -> Idle:
-    """Listen, if the database notifies and the options want it; to be called before the queue is first read."""
+    """Listen, if the database notifies and the options allow it. The caller reads the queue only
+    after this.
+    """
     wake = context.dialect.wake
-    # Whoever gives times of the day does not want to publish in between.
+    # With times of the day nothing is published in between.
     if wake is None or not context.options.notify or context.options.time_of_day:
         return Idle(context, None)
     reason = wake.missing(context.connection, context.log)
@@ -171,7 +187,7 @@ def begin_idle(context: Context) -> Idle:
 
 
 def _wait_for(descriptors: Iterable[int], seconds: float | None) -> None:
-    """Until one of them is readable."""
+    """Wait until one of the descriptors is readable."""
     with selectors.DefaultSelector() as selector:
         for descriptor in descriptors:
             selector.register(descriptor, selectors.EVENT_READ)
@@ -184,38 +200,42 @@ LONGEST_REST: Final = 600.0
 
 @dataclass(slots=True)
 class Timetable:
-    """What has become of the times of the day. ``done``: the server's local time up to which they are past; None = it
-    is not known yet. Outlives a lost connection, so that a run that was cut off goes on.
+    """The state of the times of the day. ``done`` is the server's local time up to which they are
+    past; None = unknown. The object outlives a lost connection, so that an interrupted run goes on.
     """
 
     done: datetime | None = None
 
     def is_due(self, times: Sequence[time], now: datetime) -> bool:
-        """Whether one of the times has come since the last run."""
+        """Return True if one of the times has come since the last run."""
         if self.done is None:
             self.done = now
         return next_start(times, self.done) <= now
 
     def finish(self, started: datetime) -> None:
-        """A run that began at ``started`` is done. A time that passed while it ran is still to come."""
-        # The clock may have been put back: a time of the day comes once a day.
+        """Note the end of a run that began at ``started``. A time that passed during the run is
+        still to come.
+        """
+        # The clock may have been set back: a time of the day comes once a day.
         self.done = started if self.done is None else max(self.done, started)
 
     def seconds_left(self, times: Sequence[time], now: datetime) -> float:
-        """Until the next run; not more than ``LONGEST_REST``."""
+        """Return the seconds until the next run, at most ``LONGEST_REST``."""
         left = (next_start(times, self.done or now) - now).total_seconds()
         return min(max(left, 0.0), LONGEST_REST)
 
 
 def next_start(times: Sequence[time], after: datetime) -> datetime:
-    """The first of these times of the day behind ``after``, today or tomorrow."""
+    """Return the first of these times of the day after ``after``, today or tomorrow."""
     days = (after.date(), after.date() + timedelta(days=1))
     return min(start for day in days for at in times if (start := datetime.combine(day, at)) > after)
 
 
 @dataclass(slots=True)
 class HeartbeatTimer:
-    """When a document was last sent, on a monotonic clock in seconds. ``interval`` 0 = no heartbeats."""
+    """The time of the last document, on a monotonic clock in seconds. ``interval`` 0 = no
+    heartbeats.
+    """
 
     interval: float
     last: float
@@ -224,31 +244,34 @@ class HeartbeatTimer:
         return self.interval > 0 and now >= self.last + self.interval
 
     def seconds_left(self, now: float) -> float | None:
-        """Until the next heartbeat if nothing is sent before; None = never."""
+        """Return the seconds until the next heartbeat if nothing is sent before; None = never."""
         return max(0.0, self.last + self.interval - now) if self.interval > 0 else None
 
 
 def soonest(*seconds: float | None) -> float:
-    """The smallest of these numbers; None = never, which not all of them are."""
+    """Return the smallest of these numbers. None = never; at least one is a number."""
     return min(one for one in seconds if one is not None)
 
 
 Random = Callable[[], float]
-"""Gives a number from 0 to 1, by chance."""
+"""A function that returns a random number from 0 to 1."""
 
 
 def back_off(attempts: int, initial: float, maximum: float, random: Random = lambda: 1.0) -> float:
-    """Seconds to wait after so many attempts in a row: doubling from ``initial``, at most ``maximum``.
+    """Return the seconds to wait after so many attempts in a row: doubling from ``initial``, at
+    most ``maximum``.
 
-    ``random`` takes away up to half of it, so that those who failed together do not come back together; without it
-    nothing is taken away.
+    ``random`` removes up to half of it, so that processes that failed together do not come back
+    together; the default removes nothing.
     """
     return float(min(maximum, initial * 2 ** min(attempts - 1, 62))) * (1 + random()) / 2
 
 
 @dataclass(slots=True)
 class BackOff:
-    """Waits after failures in a row: seconds as of ``back_off``. ``attempts``: how many there were."""
+    """Waits after failures in a row: seconds as of ``back_off``. ``attempts``: how many there
+    were.
+    """
 
     initial: float
     maximum: float
@@ -264,9 +287,9 @@ class BackOff:
         look: Callable[[], None] = lambda: None,
         in_short: str = "",
     ) -> None:
-        """Say why nothing can be done now, and wait: for ``retry_after`` seconds where who failed has said so, within
-        the bounds of the back-off. ``look`` is called when the observer wants to be told what waits. ``in_short`` as of
-        ``Observer.waits``.
+        """Log the reason, and wait: for ``retry_after`` seconds if the failed party has named them,
+        within the bounds of the back-off. ``look`` is called when the observer wants a report.
+        ``in_short`` as in ``Observer.waits``.
         """
         self.attempts += 1
         if retry_after is None:
@@ -292,12 +315,14 @@ def keep_connected(
     maximum: float,
     observer: Observer,
 ) -> None:
-    """Call ``life``, which connects and works, until it returns or ``stop`` is set; what is lost is connected again.
+    """Call ``life``, which connects and works, until it returns or ``stop`` is set; a lost
+    connection is opened again.
 
-    ``life`` is given what it calls whenever it is connected, and which tells it whether that is the first time.
-    ``away``: errors that say that a connection is lost; raised if there has never been one. ``initial``, ``maximum``:
-    the back-off in seconds. ``observer`` is told of each life. Raises AnotherPublisher if another publisher holds the
-    log or the position; where another process works as the same consumer it waits until that one ends.
+    ``life`` receives a function that it calls whenever it is connected, and that returns True the
+    first time. ``away`` are the errors of a lost connection; they are raised if there has never
+    been one. ``initial`` and ``maximum`` are the back-off in seconds. ``observer`` is informed of
+    each life. Raises AnotherPublisher if another publisher has locked the log or the position;
+    while another process works as the same consumer, it waits for that one's end.
     """
     attempts, was_connected, is_connected, is_locked_out = 0, False, False, False
     lost_at: float | None = None
@@ -323,7 +348,7 @@ def keep_connected(
                 _log.info("%s", why)
             attempts = 0
         except AnotherPublisher:
-            # The server may not have noticed yet that our former session is gone.
+            # The server may not have noticed yet that the former session is gone.
             if lost_at is None or monotonic() - lost_at > _LOCK_PATIENCE:
                 raise
             why = "the log is still locked by the session that was lost: the server has not noticed yet that it is gone"
@@ -338,7 +363,7 @@ def keep_connected(
             if not isinstance(error, DatabaseError):
                 who = WaitFor.SOURCE
             lost_at = lost_at or monotonic()
-        except DatabaseError as error:  # perhaps of a server that is about to start
+        except DatabaseError as error:  # perhaps the server is about to start
             if lost_at is None:
                 raise
             _log.error("%s; trying again", error, extra={"code": error.code})
