@@ -79,8 +79,7 @@ class PublisherOptions:
         return self.driver_user if self.leave_loopback else None
 
 
-# --- counters, and the log lines about them
-# ---------------------------------------------------------------------------
+# --- counters, and the log lines about them ---------------------------------------------------------------------------
 
 
 _MOST_REFUSED: Final = 100_000
@@ -235,8 +234,7 @@ def remarks(old_unreadable: int, truncated: int) -> list[str]:
     return [*told, f"{number_of(truncated, 'change')} below a second not sent"] if truncated else told
 
 
-# --- the context
-# ------------------------------------------------------------------------------------------------------
+# --- the context ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -293,8 +291,7 @@ class Context:
         return self.dialect.query_back(self.connection, self.catalog.schema, object_class, keys, attributes)
 
 
-# --- warnings at the start
-# --------------------------------------------------------------------------------------------
+# --- warnings at the start --------------------------------------------------------------------------------------------
 
 LOOPBACK_WAYS_OUT: Final = (
     "give the publisher a database user of its own",

@@ -96,16 +96,14 @@ def publish(
         try:
             life(connected)
         except ConsumerRuns:
-            # Send the recorded flights, then the present queue. ``observer`` is informed of the
-            # work.  Raises FatalAnswer, and ReceiverAway when the receiver stopped the cycle.
-            progress()
+            progress()  # a standby that sees the other process at work is well
             raise
 
     keep_connected(life_or_standby, stop, (DatabaseAway,), *retry, observer)
 
 
 def publish_once(context: Context, sink: Sink, stop: Stop | None = None, observer: Observer = SILENT) -> None:
-    """Send what is in flight, then what the queue holds now. ``observer`` is told of it.
+    """Send the recorded flights, then the present queue. ``observer`` is informed of the work.
 
     Raises FatalAnswer, and ReceiverAway when the receiver stopped the cycle.
     """
@@ -139,10 +137,10 @@ def _publish_once(context: Context, sink: Sink, stop: Stop) -> None:
         if cycle.result is not FlightResult.DONE or not cycle.more:
             break
         if is_loading and state.loading is None:
-            # What has come since may be newer than what a chunk has read.
+            # Later rows may be newer than the values that a chunk has read.
             last = context.ledger.tail(context.connection, context.log)
         if state.loading is None and state.scan is None and not _is_waiting(context, last):
-            break  # what is there now has come since
+            break  # the remaining rows are newer than the start
     if cycle.result is FlightResult.FATAL:
         raise FatalAnswer(f"the receiver answered fatal: {cycle.reason}")
     if cycle.result in (FlightResult.AWAY, FlightResult.RETRY):
@@ -152,7 +150,7 @@ def _publish_once(context: Context, sink: Sink, stop: Stop) -> None:
 
 
 def _is_waiting(context: Context, last: int | None) -> bool:
-    """Whether the queue holds rows up to this one."""
+    """Return True if the queue has rows up to this one."""
     window = context.ledger.undone(Window(1, last, 1))
     return last is not None and bool(context.dialect.read_window(context.connection, context.log, window))
 
@@ -163,7 +161,7 @@ def _serve(
     options = context.options
     idle = begin_idle(context)
     watcher, state = CatalogWatcher(context), recover(context)
-    # Not every format has one, and a receiver makes nothing of an empty document.
+    # Some formats have no heartbeat, and a receiver could not read an empty document.
     heartbeat = HeartbeatTimer(options.heartbeat_interval if context.output.heartbeat else 0.0, time.monotonic())
     failures = BackOff(options.retry_initial, options.retry_max, context.observer)
 
@@ -174,7 +172,7 @@ def _serve(
     while not stop.is_set():
         context.observer.does(Doing.PUBLISHING)
         if heartbeat.is_due(time.monotonic()):
-            # A flight number of its own, and no in-flight line: it is never sent again.
+            # A flight number of its own, and no in-flight line: a heartbeat is never sent again.
             number = context.used.flight = draw_flight(context)
             context.connection.commit()
             send_heartbeat(sink, Document(number, 1, (), context.output.heartbeat), context.counters)
@@ -226,8 +224,8 @@ def _cycle(
     stop: Stop,
     before_flight: Callable[[], None],
 ) -> Delivered | None:
-    """A cycle, and the post-poll statements if it sent something; None if it ended since the tables
-    have changed.
+    """Run a cycle, and the post-poll statements if it sent documents; return None if changed tables
+    have ended it.
     """
     context = watcher.context
     context.dialect.refuse_replaced(context.connection)
@@ -244,12 +242,12 @@ def _cycle(
 
 
 def _settled(counters: Counters) -> int:
-    """How many events were answered without retry."""
+    """Return the number of events that were answered without retry."""
     return counters.answers_success + counters.answers_warning + counters.answers_error
 
 
 def _local_time(context: Context) -> datetime | None:
-    """The server's local time, if times of the day are wanted."""
+    """Return the server's local time if the options have times of the day, else None."""
     if not context.options.time_of_day:
         return None
     now = context.dialect.local_time(context.connection)
@@ -258,7 +256,7 @@ def _local_time(context: Context) -> datetime | None:
 
 
 def _seconds_left(context: Context, state: State, heartbeat: HeartbeatTimer, timetable: Timetable) -> float:
-    """Seconds until there is something to do by the clock: the next cycle, a parked object, a
+    """Return the seconds until the clock calls for the next cycle, a parked object or a
     heartbeat.
     """
     options = context.options
@@ -274,9 +272,9 @@ def _seconds_left(context: Context, state: State, heartbeat: HeartbeatTimer, tim
 
 
 def run_post_poll(context: Context) -> None:
-    """Run ``post_poll_statements`` in a transaction of their own. One that fails undoes them all
-    and is logged; the rows of the cycle are marked already, and the queue goes on. A lost
-    connection is raised.
+    """Run ``post_poll_statements`` in a transaction of their own. A failing one undoes them all and
+    is logged; the rows of the cycle are marked already, and the queue goes on. A lost connection is
+    raised.
     """
     connection = context.connection
     try:
@@ -294,23 +292,21 @@ def run_post_poll(context: Context) -> None:
         )
 
 
-# Report to the observer if it is time. No transaction may be open, and none is left open.
+# --- facts that cost a statement, read between two flights ------------------------------------------------------------
 
 _MOST_TRANSACTIONS: Final = 100
-"""Open transactions that are looked at."""
+"""The most open transactions that a look reads."""
 
 
 def _look_if_due(context: Context, state: State) -> None:
-    """Tell the observer what waits, if it is time. No transaction may be open, and none is left
-    open.
-    """
+    """Report to the observer if it is time. No transaction may be open, and none is left open."""
     if context.observer.look_due() == 0.0:
         look(context, state)
 
 
 def look(context: Context, state: State) -> None:
-    """Tell the observer what waits, as before a long pause; nothing if nobody listens. Transactions
-    as above.
+    """Report the queue and the flights to the observer, as before a long pause, unless it never
+    wants a look. No transaction may be open, and none is left open.
     """
     if context.observer.look_due() is None:
         return
@@ -349,12 +345,13 @@ def look(context: Context, state: State) -> None:
 
 
 class Publisher:
-    """Publishes a log, or the source of ``[source]``, as ``eventlog publish`` does.
+    """A publisher of a log, or of the source in ``[source]``, which works like ``eventlog
+    publish``.
 
-    Make one with ``from_config``. A log has one publisher at a time: a second one raises
-    AnotherPublisher. The same object may run again after it has ended; it is not to run in two
-    threads at once. ``[monitor]`` and ``[log]`` are the command's: a program logs through
-    ``logging`` (``eventlog.publisher``) and reads ``counters``.
+    ``from_config`` makes one. A log has one publisher at a time: a second one raises
+    AnotherPublisher. The same object may run again after it has ended, but not in two threads at
+    once. ``[monitor]`` and ``[log]`` belong to the command: a program logs through ``logging``
+    (``eventlog.publisher``) and reads ``counters``.
     """
 
     __slots__ = ("_config", "_counters", "_receive", "_used")
@@ -370,15 +367,17 @@ class Publisher:
         sink: Receive | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> Publisher:
-        """A publisher of a configuration (docs/configuration.md). Nothing is connected to yet.
+        """Return a publisher of a configuration (docs/configuration.md). It is not connected yet.
 
-        ``config``: the path of an ``eventlog.toml``, or its content as nested dicts, which may hold
-        secrets: ``{"database": {"url": "postgresql://..."}, "watch": [{"table": "customer"}]}``.
-        ``sink``: called with each document and its events in place of ``[sink]``; it returns None
-        (success for all), an ``Answer``, or an XDS answer as text, and raises what it likes if it
-        could not receive them, which are then sent again. ``environ``: the variables
-        ``EVENTLOG_...`` that override the configuration, None = those of the process. Raises
-        ConfigError, which names all that is wrong.
+        ``config`` is the path of an ``eventlog.toml``, or its content as nested dicts, which may
+        contain secrets:
+        ``{"database": {"url": "postgresql://..."}, "watch": [{"table": "customer"}]}``.
+
+        ``sink`` is called with each document and its events in place of ``[sink]``. It returns None
+        (success for all), an ``Answer``, or an XDS answer as text. It may raise any exception if it
+        could not receive the events, which are sent again then. ``environ`` has the variables
+        ``EVENTLOG_...`` that override the configuration, None = the variables of the process.
+        Raises ConfigError, which names all problems.
         """
         content = config if isinstance(config, Mapping) else Path(config)
         loaded = load(content, os.environ if environ is None else environ)
@@ -392,22 +391,24 @@ class Publisher:
 
     @property
     def counters(self) -> Counters:
-        """What this publisher has done so far, over all its runs; a copy."""
+        """A copy of this publisher's counters, over all its runs."""
         return replace(self._counters)
 
     def run(self, stop: Stop | None = None) -> None:
-        """Publish the present queue, and return the counters so far, as ``counters`` does.
+        """Publish until another thread or a signal handler sets ``stop`` (such as a
+        ``threading.Event``).
 
-        Raises the errors of ``run``, and ReceiverAway if events are left because the receiver was
-        away or asked for them later.
+        A database or a receiver that goes away is tried again with a back-off. Documents on their
+        way when ``stop`` is set are answered and marked. Raises AnotherPublisher, DatabaseError if
+        the first connection fails, FatalAnswer if the receiver answers fatal, ConfigError.
         """
         self._run(stop or StopRequest(), once=False)
 
     def run_once(self, stop: Stop | None = None) -> Counters:
-        """Publish what waits now, and return what this run has counted so far, as ``counters``.
+        """Publish the present queue, and return the counters so far, as ``counters`` does.
 
-        Raises as ``run``, and ReceiverAway if something is left because the receiver was away or
-        asked for it later.
+        Raises the errors of ``run``, and ReceiverAway if events are left because the receiver was
+        away or asked for them later.
         """
         self._run(stop or StopRequest(), once=True)
         return self.counters

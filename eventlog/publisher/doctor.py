@@ -1,7 +1,9 @@
-"""``doctor``: one look at the database that changes nothing and whose work is bounded (spec/event-log.md 11).
+"""``doctor``: one look at the database that changes nothing and whose work is bounded
+(spec/event-log.md 11).
 
-It is a table of checks. An entry names what is looked at, asks the database (``sql.doctor``, whose SQL is in each
-dialect's ``doctor.sql``), and has a plain function judge the answer (there, and in ``sql.doctor.findings``).
+It is a table of checks. An entry names its subject, asks the database (``sql.doctor``, with the SQL
+in each dialect's ``doctor.sql``), and has a plain function judge the answer (there, and in
+``sql.doctor.findings``).
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ from eventlog.sql.triggers.watch import LOGS_VALUES
 from eventlog.sql.windows import Window
 
 Compare = Callable[[Connection, Dialect, Config], TriggerPlan]
-"""Compares the triggers with what the configuration declares. Raises EventlogError."""
+"""A function that compares the triggers with the configuration. Raises EventlogError."""
 
 T = TypeVar("T")
 
@@ -60,7 +62,9 @@ _NO_LIMITS: Final = Limits()
 
 @dataclass(slots=True)
 class Case:
-    """What the checks go by, and the findings so far. The fields from ``log`` on are known once the log is found."""
+    """The input of the checks, and the findings so far. The fields from ``log`` on are known once
+    the log is found.
+    """
 
     conn: Connection
     dialect: Dialect
@@ -79,7 +83,7 @@ class Case:
     flights: Sequence[Flight] = ()
 
     def run(self, checks: Checks) -> None:
-        """Make checks. One that fails is a finding, and not the end."""
+        """Make checks. A failing check is a finding, and the others go on."""
         for subject, find in checks.items():
             try:
                 with as_database_errors(self.conn), self.conn.begin_nested():
@@ -91,21 +95,21 @@ class Case:
                 self.findings.append(Finding("check_failed", "warning", text, ("eventlog doctor, as a user who may",)))
 
     def ask(self, question: str, record: Callable[..., T], **about: object) -> list[T]:
-        """The database's answers to a question about the log."""
+        """Return the database's answers to a question about the log."""
         return doctor.ask(self.conn, self.dialect, question, record, self.log, **about)
 
     def ask_one(self, question: str, record: Callable[..., T], **about: object) -> T:
-        """The answer to a question that has one."""
+        """Return the answer to a question that has exactly one."""
         (answer,) = self.ask(question, record, **about)
         return answer
 
     def repairs(self, name: str, **names: str) -> tuple[str, ...]:
-        """Statements that are shown and not run."""
+        """Return statements that repair, which are shown and not run."""
         return doctor.repairs(self.conn, self.dialect, name, self.log, **names)
 
     @property
     def consumer(self) -> str | None:
-        """The consumer that the configuration is of, None = of the publisher."""
+        """The consumer in the configuration, None = the publisher."""
         consumer: str | None = self.config.of_log.consumer
         return consumer
 
@@ -120,12 +124,12 @@ class Case:
         return self.dialect.qualified(self.log.schema, self.log.name)
 
     def column(self, field_name: str) -> str:
-        """The SQL name of the log's column that holds a field of ``LogRow``."""
+        """Return the SQL name of the log's column with a field of ``LogRow``."""
         return self.dialect.quote(self.log.column(field_name))
 
 
 def examine(config: Config, compare: Compare, limits: Limits = _NO_LIMITS) -> list[Finding]:
-    """Everything that is worth saying about the log, its triggers and its rows, the worst first.
+    """Return the findings about the log, its triggers and its rows, the worst first.
 
     Raises ConfigError, and DatabaseError if the database cannot be reached.
     """
@@ -145,7 +149,7 @@ def examine(config: Config, compare: Compare, limits: Limits = _NO_LIMITS) -> li
     return sorted(dict.fromkeys(case.findings), key=lambda finding: order.index(finding.severity))
 
 
-# --- the session, and where the log is --------------------------------------------------------------------------------
+# --- the session, and the place of the log ----------------------------------------------------------------------------
 
 
 def _clock(case: Case) -> Iterator[Finding]:
@@ -163,7 +167,7 @@ def _orphans(case: Case) -> Iterator[Finding]:
 
 
 def _find_log(case: Case) -> bool:
-    """Whether the log is found; if not, a finding says so."""
+    """Find the log, and return True if it exists; otherwise add a finding."""
     conn, dialect, config = case.conn, case.dialect, case.config
     try:
         with as_database_errors(conn), conn.begin_nested():
@@ -182,7 +186,9 @@ def _find_log(case: Case) -> bool:
 
 
 def _rights_on_unseen(case: Case) -> None:
-    """The rights on a log that cannot be looked at, perhaps since the right on its schema is missing."""
+    """Check the rights on a log that cannot be read, perhaps because the right on its schema is
+    missing.
+    """
     settings = case.config.database
     with suppress(EventlogError), as_database_errors(case.conn), case.conn.begin_nested():
         schema, name = split_name(settings.log_table)
@@ -231,11 +237,13 @@ def _wake(case: Case) -> Iterator[Finding]:
         yield from findings.judge_wake(wake.missing(case.conn, case.log), settings.polling_interval)
 
 
-# --- what is captured -------------------------------------------------------------------------------------------------
+# --- the capture ------------------------------------------------------------------------------------------------------
 
 
 def _classes(case: Case) -> Iterator[Finding]:
-    """The classes, without those that cannot be any, so that the rest can be examined."""
+    """Read the classes, without tables that cannot be classes, so that the other checks can go
+    on.
+    """
     listed: Sequence[str] | None = None
     try:
         with as_database_errors(case.conn), case.conn.begin_nested():
@@ -264,7 +272,8 @@ def _unreadable(case: Case) -> Iterator[Finding]:
     needed = {pair for cls in case.catalog.classes for pair in _columns_read_back(case, cls, whole_rows)}
     perhaps: set[tuple[str, str]] = set()
     if "altered_tables" in case.dialect.capabilities:
-        # Whatever the style: a table that was altered, a value that is too large to be logged.
+        # Any style may read back a table that was altered, or a value that is too large for the
+        # log.
         for cls in case.catalog.classes:
             perhaps |= {(one.table, one.column.name) for one in cls.attributes}
             perhaps |= {(cls.table.name, column.name) for column in cls.key}
@@ -277,12 +286,14 @@ def _unreadable(case: Case) -> Iterator[Finding]:
 
 
 def _columns_read_back(case: Case, cls: ObjectClass, whole_rows: bool) -> Iterator[tuple[str, str]]:
-    """Table and name of each column of a class that the publisher reads (spec/event-log.md 7.1).
+    """Yield the table and the name of each column of a class that the publisher reads
+    (spec/event-log.md 7.1).
 
-    ``whole_rows``: the format sends the object's row even if the log holds the values (spec/debezium.md 4).
+    ``whole_rows`` says that the format sends the object's row even if the log has the values
+    (spec/debezium.md 4).
     """
     watches = [watch for watch in case.config.watches if match_name(watch.name, (cls.name,)) is not None]
-    # What another's triggers log may be of any type.
+    # Triggers of another product may log rows of any type.
     by_value = bool(watches) and all(watch.style in LOGS_VALUES for watch in watches) and not cls.is_view
     children = [child.attribute for child in cls.children]
     read = [one for one in cls.attributes if not by_value or one in children or case.dialect.is_read_back(one.column)]
@@ -295,7 +306,7 @@ def _columns_read_back(case: Case, cls: ObjectClass, whole_rows: bool) -> Iterat
 
 
 def _plan(case: Case) -> Iterator[Finding]:
-    """The triggers against what is declared, or what can be said without that comparison."""
+    """Compare the triggers with the declared ones, or judge them alone if that comparison fails."""
     if case.database is None:
         return
     reason = ""
@@ -315,7 +326,9 @@ def _plan(case: Case) -> Iterator[Finding]:
 
 
 def _due(case: Case) -> Iterator[Finding]:
-    """Resyncs that `triggers apply` has found due and that were not run (spec/triggers.md 9.1)."""
+    """Judge the due resyncs that `triggers apply` has found and nobody has run (spec/triggers.md
+    9.1).
+    """
     log = case.log
     if case.catalog is None or not sa.inspect(case.conn).has_table(quoted(log.resync_table), log.schema):
         return
@@ -326,7 +339,9 @@ def _due(case: Case) -> Iterator[Finding]:
 
 
 def _refused_watches(case: Case) -> Iterator[Finding]:
-    """What no trigger can be made for, whoever applies it: a column of a view's base table that is gone."""
+    """Judge watches without a possible trigger, whoever applies it: a column of a view's base table
+    is gone.
+    """
     if case.database is None or case.catalog is None:
         return
     watches, reflect = declared_watches(case.config), partial(case.dialect.reflect, case.conn)
@@ -339,7 +354,7 @@ def _sees_triggers(case: Case) -> bool:
 
 
 def _watched(case: Case) -> list[str]:
-    """The tables of the watches that are classes, and their child tables."""
+    """Return the tables of the watches that are classes, and their child tables."""
     tables: list[str] = []
     for watch in case.config.watches:
         name = None if watch.table is None or case.catalog is None else case.catalog.log_name(watch.table)
@@ -371,7 +386,7 @@ def _rights_to_apply(case: Case) -> Iterator[Finding]:
 
 
 def _owner(case: Case) -> Iterator[Finding]:
-    """Captured tables of the publisher's own user (spec/event-log.md 8.3)."""
+    """Judge captured tables that the publisher's own user owns (spec/event-log.md 8.3)."""
     if case.catalog is None:
         return
     captured = captured_tables(case.config, case.catalog)
@@ -401,7 +416,7 @@ def _in_flight(case: Case) -> Iterator[Finding]:
 
 
 def _consumers(case: Case) -> Iterator[Finding]:
-    """Consumers that do not go on, and for which rows are kept (spec/event-log.md 13.4)."""
+    """Judge consumers that stand still, and for which rows are kept (spec/event-log.md 13.4)."""
     zone, name = case.config.publisher.event_time_zone, case.consumer
     found = standings(case.conn, case.dialect, case.log, zone)
     for one in found:
@@ -426,9 +441,9 @@ def _queue(case: Case) -> Iterator[Finding]:
 
 
 def _loopback(case: Case) -> Iterator[Finding]:
-    """Rows of the publisher's own user (spec/event-log.md 8.3)."""
+    """Judge rows of the publisher's own user (spec/event-log.md 8.3)."""
     user = case.options.driver_user
-    if user is None or case.consumer is not None:  # what a consumer passes over is meant
+    if user is None or case.consumer is not None:  # a consumer passes over rows on purpose
         return
     limit = case.limits.rows
     rows, first, looked_at = case.ask_one("made_by", doctor.row, perpetrator=user.rstrip(" "), limit=limit)
@@ -483,7 +498,9 @@ def _keys(case: Case) -> Iterator[Finding]:
 
 
 def _gone(case: Case) -> Iterator[Finding]:
-    """Objects that went by a statement that fires no trigger, such as TRUNCATE where that is not captured."""
+    """Judge objects that were removed by a statement without a trigger, such as an uncaptured
+    TRUNCATE.
+    """
     if case.catalog is None or "truncate" in case.dialect.capabilities:
         return
     newest = max((int(last) for *_, last in case.ask("statuses", doctor.row, sample=1)), default=0)
@@ -501,7 +518,7 @@ def _gone(case: Case) -> Iterator[Finding]:
 # --- the checks, in their order ---------------------------------------------------------------------------------------
 
 Checks = Mapping[str, Callable[[Case], Iterable[Finding]]]
-"""What is looked at, by what it is called where it fails, and what gives the findings."""
+"""The checks by their subject, which is named if a check fails; each returns findings."""
 
 SESSION_CHECKS: Final[Checks] = {
     "whether the database takes writes": lambda case: doctor.judge_read_only(

@@ -1,8 +1,9 @@
-"""What became of rows: one explained, and those that were refused in groups of one cause.
+"""The explanation of a single row, and the refused rows in groups of one cause.
 
-Of one row it says its checks, its group, what precedence did, its document, and its fate. Nothing is recorded, marked
-or sent. What is said of a group is exact for rows in flight, whose line records it; it is what the next cycle would do
-for rows that wait; and it is reconstructed for rows that are done, since no one keeps which of them were one event.
+The explanation of a row has its checks, its group, the decision of precedence, its document, and
+its fate. Nothing is recorded, marked or sent. The group is exact for rows in flight, whose line
+records it. For waiting rows it is the group that the next cycle would make. For done rows it is a
+reconstruction, since their events are not recorded.
 """
 
 from __future__ import annotations
@@ -43,20 +44,22 @@ from eventlog.sql.rows import ErrorLine, newest_errors, read_errors
 from eventlog.sql.windows import to_ranges
 
 _SECONDS: Final = 60
-"""That one statement may take."""
+"""The seconds that one statement may take."""
 _MOST_REACH: Final = 50_000
-"""Record_ids to either side of a row that are looked at for its group."""
+"""The most record_ids on either side of a row that are read for its group."""
 _MOST_STEPS: Final = 10
-_VALUES: Final = (None, None)  # old_value and new_value, which stand last in ``QUEUE_FIELDS``
+_VALUES: Final = (None, None)  # old_value and new_value, the last of ``QUEUE_FIELDS``
 _DONE: Final = tuple(letter for letter in Status if letter != Status.NEW)
 
 Source = Literal["in_flight", "queue", "reconstructed"]
 _Read = Callable[[int, int], list[LogRow]]
-"""Rows that may be in the group, from one record_id to another, in queue order."""
+"""A function that returns the rows that may be in the group, from one record_id to another, in
+queue order.
+"""
 
 
 class InFlight(NamedTuple):
-    """Where a row is recorded as being sent. ``event_id`` is the one that the document carries."""
+    """The place of a row that is recorded in flight. ``event_id`` is the one in the document."""
 
     flight: int
     envelope: int
@@ -65,7 +68,7 @@ class InFlight(NamedTuple):
 
 
 class Member(NamedTuple):
-    """A row of the group and what becomes, or became, of it."""
+    """A row of the group, and its fate."""
 
     record_id: int
     status: str
@@ -78,12 +81,12 @@ class Member(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What there is to say about a row, None = about an object of a consumer's snapshot.
+    """The explanation of a row, or with ``row`` None of an object in a consumer's snapshot.
 
-    ``state`` is a sentence; ``problem`` the check that it fails now;
-    ``source``: where the group is known from, None if the row is in none; ``event_id`` and ``operation`` of its event,
-    None if it makes none; ``read_back``: the attributes that are read from the object now, None if nothing is;
-    ``notes``: sentences on how far this can be trusted.
+    ``state`` is a sentence; ``problem`` is the check that the row fails now. ``source`` tells how
+    the group is known, None if the row is in no group. ``event_id`` and ``operation`` are of its
+    event, None without an event. ``read_back`` are the attributes that are read from the object
+    now, None if there are none. ``notes`` are sentences on the reliability of the explanation.
     """
 
     log: str
@@ -104,7 +107,7 @@ class Explanation:
 
 
 def explanation_data(explanation: Explanation) -> dict[str, Any]:
-    """The explanation as JSON takes it: tuples with names become objects."""
+    """Return the explanation as data for JSON: named tuples become objects."""
     return {
         **{name: getattr(explanation, name) for name in Explanation.__dataclass_fields__},
         "row": None if explanation.row is None else explanation.row._asdict(),
@@ -116,9 +119,9 @@ def explanation_data(explanation: Explanation) -> dict[str, Any]:
 
 
 class _Built(NamedTuple):
-    """A group, where it is known from, the rows as the log has them, and what comes of it.
+    """A group, the source of its knowledge, its rows in the log, and its result.
 
-    ``flight``: the one that the event is, or would be, sent in.
+    ``flight`` is the flight in which the event is, or would be, sent.
     """
 
     source: Source
@@ -129,7 +132,9 @@ class _Built(NamedTuple):
 
 
 def explain(context: Context, record_id: int, seconds: int = _SECONDS) -> Explanation:
-    """Explain the row of this record_id. Raises LogTableError if there is none, DatabaseError."""
+    """Explain the row of this record_id. Raises LogTableError if it does not exist,
+    DatabaseError.
+    """
     conn = context.connection
     context.dialect.begin_reading(conn, seconds)
     rows = context.dialect.read_rows(conn, context.log, [(record_id, record_id)])
@@ -184,9 +189,9 @@ def explain(context: Context, record_id: int, seconds: int = _SECONDS) -> Explan
 
 
 def explain_object(context: Context, event_id: str, seconds: int = _SECONDS) -> Explanation:
-    """Explain an object of a consumer's snapshot, by its event-id, as ``explain`` does a row.
+    """Explain an object of a consumer's snapshot by its event-id, as ``explain`` does for a row.
 
-    Raises LogTableError if nobody can have this event-id.
+    Raises LogTableError for an impossible event-id.
     """
     conn = context.connection
     context.dialect.begin_reading(conn, seconds)
@@ -246,13 +251,13 @@ def _errors(context: Context, row: int | str, notes: list[str]) -> list[ErrorLin
 
 
 def _letter(context: Context, row: LogRow, errors: Sequence[ErrorLine]) -> str:
-    """The letter of the row; for a consumer the one that its set and its error lines come to."""
+    """Return the letter of the row; for a consumer the letter by its set and its error lines."""
     letter = context.ledger.letter(row.record_id, row.status)
     is_refused = context.ledger.consumer and errors and errors[-1].code != PUT_BACK
     return Status.ERROR.value if letter == Status.SUCCESS and is_refused else letter
 
 
-# --- what the row is --------------------------------------------------------------------------------------------------
+# --- the row ----------------------------------------------------------------------------------------------------------
 
 
 def _place(flights: Iterable[Flight], record_id: int) -> tuple[InFlight, Outgoing, Flight] | None:
@@ -316,7 +321,9 @@ def _state(
 
 
 def _state_of_refused(letter: str, last: ErrorLine, cure: str) -> str:
-    """Return the state of what has this letter, by its newest error line. ``cure``: what has changed since."""
+    """Return the state of a refused row or object with this letter, by its newest error line.
+    ``cure`` is a change since then.
+    """
     if last.code == "receiver":
         level = "error" if letter == Status.ERROR else "fatal"
         return f"the receiver answered {level}: {last.message}; not tried again until `eventlog requeue`"
@@ -352,7 +359,7 @@ def _state_of_new(
 
 
 def _event_ahead(context: Context, object_id: ObjectId, flights: Iterable[Flight]) -> str | None:
-    """The event in flight of the same object, if there is one."""
+    """Return the event in flight for the same object, None if there is none."""
     by_first = {event.ids[0]: event for flight in flights for event in flight.events()}
     rows = context.dialect.read_rows(context.connection, context.log, [(first, first) for first in sorted(by_first)])
     for record_id, _, other, _, _, _ in check_rows(queue_rows(rows), context.catalog, None).good:
@@ -361,11 +368,13 @@ def _event_ahead(context: Context, object_id: ObjectId, flights: Iterable[Flight
     return None
 
 
-# --- its group --------------------------------------------------------------------------------------------------------
+# --- the group --------------------------------------------------------------------------------------------------------
 
 
 def _recorded(context: Context, recorded: Outgoing, flight: Flight) -> _Built | None:
-    """The event as its in-flight line has it, built anew from the rows that are still N (spec/event-log.md 10)."""
+    """Rebuild the event of an in-flight line from those of its rows that are still N
+    (spec/event-log.md 10).
+    """
     rebuilt = build_recorded(context, [recorded])
     ((_, decision, _),) = rebuilt.decided
     if decision is None:
@@ -376,7 +385,7 @@ def _recorded(context: Context, recorded: Outgoing, flight: Flight) -> _Built | 
 
 
 def _waiting(context: Context, record_id: int, object_id: ObjectId, in_flight: Collection[int]) -> _Built | None:
-    """The group that the next cycle would make of the row (spec/event-log.md 6)."""
+    """Return the group that the next cycle would make of the row (spec/event-log.md 6)."""
     options = context.options
 
     def read(first: int, last: int) -> list[LogRow]:
@@ -392,9 +401,9 @@ def _waiting(context: Context, record_id: int, object_id: ObjectId, in_flight: C
 
 
 def _rows_of_object(context: Context, object_id: ObjectId, first: int, last: int) -> list[LogRow]:
-    """The rows of an object from one record_id to another, whatever their status.
+    """Return the rows of an object from one record_id to another, with any status.
 
-    By their keys first: the values of other objects' rows may be large, and are not read.
+    The keys are read first: other objects' rows may have large values, which are not read.
     """
     conn, log = context.connection, context.log
     keys = context.dialect.read_columns(conn, log, [(first, last)], QUEUE_FIELDS[: -len(_VALUES)])
@@ -405,7 +414,7 @@ def _rows_of_object(context: Context, object_id: ObjectId, first: int, last: int
 
 
 def _reconstructed(context: Context, record_id: int, object_id: ObjectId, notes: list[str]) -> _Built | None:
-    """The group that the row would be in if all processed rows around it were folded together."""
+    """Return the group of the row if all done rows around it were folded together."""
 
     def read(first: int, last: int) -> list[LogRow]:
         rows = _rows_of_object(context, object_id, first, last)
@@ -428,7 +437,8 @@ def _folded(context: Context, source: Source, record_id: int, object_id: ObjectI
         rows = read(first, last)
         good = check_rows(queue_rows(rows), context.catalog, options.driver_user).good
         mine = [row for row in good for _, _, other, _, _, _ in (row,) if other == object_id]
-        # Where a group begins depends on where the one before ends: back to a gap that no group spans.
+        # The beginning of a group depends on the end of the previous one: go back to a gap that no
+        # group spans.
         if not mine or first == 1 or first_id(mine) - first >= options.fold_distance:
             break
         first = max(1, first - reach)
@@ -443,7 +453,7 @@ def _folded(context: Context, source: Source, record_id: int, object_id: ObjectI
     return None
 
 
-# --- what became of its rows ------------------------------------------------------------------------------------------
+# --- the fate of its rows ---------------------------------------------------------------------------------------------
 
 
 def _members(built: _Built) -> Iterable[Member]:
@@ -463,7 +473,7 @@ def _members(built: _Built) -> Iterable[Member]:
 
 
 def _why_dropped(attribute: Attribute | None, surviving: Sequence[CheckedRow]) -> str:
-    """Which row beats one of this attribute (spec/event-log.md 7.1)."""
+    """Return which row wins over a row of this attribute (spec/event-log.md 7.1)."""
     for record_id, event_type, _, _, _, _ in surviving:
         if event_type in READS_ROW:
             return f"dropped by precedence: row {record_id} of type {event_type} reads the whole object"
@@ -482,15 +492,17 @@ def _read_back(built: _Built | None) -> tuple[str, ...] | None:
 # --- rows that were refused -------------------------------------------------------------------------------------------
 
 LINES_READ: Final = 10_000
-"""Error lines that are looked at, the newest."""
+"""The newest error lines that are read."""
 _IDS_NAMED: Final = 20
-"""Ranges of record_ids that a command line bears."""
+"""The most ranges of record_ids in a command line."""
 
 
 class Refusals(NamedTuple):
-    """Rows of one code, one table and one status, or objects of a consumer's snapshot.
+    """Refused rows of one code, one table and one status, or refused objects of a consumer's
+    snapshot.
 
-    ``example`` is the newest of them: its record_id, or the event-id of an object; ``newest`` is UTC.
+    ``example`` is the newest of them: its record_id, or the event-id of an object; ``newest`` is
+    its time in UTC.
     """
 
     code: str
@@ -504,10 +516,11 @@ class Refusals(NamedTuple):
 
 
 def read_refusals(conn: Connection, dialect: Dialect, log: LogTable, most: int, consumer: str = "") -> list[Refusals]:
-    """The rows E and F that the newest ``most`` error lines speak of, the largest group first.
+    """Return the rows E and F of the newest ``most`` error lines, the largest group first.
 
-    A row that was put back into the queue, published since or purged is left out. ``consumer``: what was refused for
-    this one, whatever the letter of the row, and objects of its snapshot.
+    A row that was put back into the queue, or has been published or purged since, is left out.
+    ``consumer`` selects the rows refused for this consumer, with any letter, and objects of its
+    snapshot.
     """
     rows, objects = refused(conn, log, most, consumer)
     groups: dict[tuple[str, str | None, str], list[int]] = {}
@@ -526,9 +539,10 @@ def read_refusals(conn: Connection, dialect: Dialect, log: LogTable, most: int, 
 def refused(
     conn: Connection, log: LogTable, most: int = LINES_READ, consumer: str = ""
 ) -> tuple[dict[int, ErrorLine], dict[str, ErrorLine]]:
-    """Return the newest line of each row, and of each object of a consumer's snapshot, that was not put back since.
+    """Return the newest line of each row, and of each object of a consumer's snapshot, that was not
+    put back since.
 
-    The newest ``most`` error lines are looked at. ``consumer`` as of ``read_refusals``.
+    Only the newest ``most`` error lines are read. ``consumer`` as in ``read_refusals``.
     """
     newest: dict[int | str, ErrorLine] = {}
     for record_id, line in newest_errors(conn, log, most, consumer):
@@ -563,5 +577,5 @@ def _refused_objects(
 
 
 def refusals_data(refusals: Iterable[Refusals]) -> list[dict[str, Any]]:
-    """The groups as JSON takes them."""
+    """Return the groups as data for JSON."""
     return [{**group._asdict(), "newest": f"{group.newest:%Y-%m-%dT%H:%M:%SZ}"} for group in refusals]

@@ -1,10 +1,11 @@
-"""The health file: what a publisher shows of its progress to a probe, and what the probe makes of it.
+"""The health file: a publisher's sign of progress for a probe, and the probe's reading of it.
 
-The file is touched when an event gets an answer other than retry, and when a cycle ends well, an empty one too; it is
-left alone while the receiver or the database is away, and while a statement or a receiver hangs. It holds the seconds
-within which the next touch is due, so that a reader needs no configuration. It exists only while a publisher runs.
+The file is touched when an event gets an answer other than retry, and when a cycle ends well, an
+empty one too. It stays untouched while the receiver or the database is away, and while a statement
+or a receiver hangs. It contains the seconds within which the next touch is due, so that a reader
+needs no configuration. It exists only while a publisher runs.
 
-A probe runs every few seconds, so that nothing here loads what speaks to a database.
+A probe runs every few seconds, so this module loads no database driver.
 """
 
 from __future__ import annotations
@@ -22,14 +23,16 @@ from eventlog.errors import ConfigError
 _log = logging.getLogger("eventlog.publisher")
 
 Progress = Callable[[], None]
-"""Is called when there is progress: from any thread, as often as the caller likes."""
+"""A function to call when there is progress: from any thread, as often as the caller likes."""
 
 _INTERVAL: Final = 1.0
 """The shortest time between two touches, in seconds."""
 
 
 class _HealthFile:
-    """The file of a running publisher. ``due``: seconds within which the next touch is to come."""
+    """The file of a running publisher. ``due`` is the seconds within which the next touch is
+    due.
+    """
 
     __slots__ = ("_due", "_has_failed", "_last", "_path")
 
@@ -39,12 +42,14 @@ class _HealthFile:
         self._has_failed = False
 
     def create(self) -> None:
-        """Make the file, as old as a file can be: nothing has been done yet. Raises OSError."""
+        """Create the file with the oldest possible time, since there is no progress yet. Raises
+        OSError.
+        """
         self._write()
         os.utime(self._path, (0, 0), follow_symlinks=False)
 
     def touch(self) -> None:
-        """Say that there is progress. A file that cannot be touched is logged once, and publishing goes on."""
+        """Show progress. A file that cannot be touched is logged once, and publishing goes on."""
         now = time.monotonic()
         if now < self._last + _INTERVAL:
             return
@@ -52,7 +57,7 @@ class _HealthFile:
         try:
             try:
                 os.utime(self._path, follow_symlinks=False)
-            except FileNotFoundError:  # somebody tidied up
+            except FileNotFoundError:  # somebody has removed it
                 self._write()
         except OSError as error:
             if not self._has_failed:
@@ -62,7 +67,8 @@ class _HealthFile:
             self._has_failed = False
 
     def _write(self) -> None:
-        # No link is followed: in a directory that others can write it could lead to any file of ours.
+        # Links are not followed: in a directory that others can write, a link could lead to any
+        # file of this user.
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
         with os.fdopen(os.open(self._path, flags, 0o644), "w", encoding="ascii") as file:
             file.write(f"{self._due:g}\n")
@@ -70,7 +76,8 @@ class _HealthFile:
 
 @contextmanager
 def liveness_file(path: Path | None, due: float) -> Iterator[Progress]:
-    """Give what touches the file while the block runs; at its end the file is removed. None = no file is wanted.
+    """Yield a function that touches the file while the block runs, and remove the file at its end.
+    None = no file.
 
     Raises ConfigError if the file cannot be written at the start.
     """
@@ -93,7 +100,9 @@ def liveness_file(path: Path | None, due: float) -> Iterator[Progress]:
 
 
 class Health(NamedTuple):
-    """What a health file says. ``reason`` is for people; ``age`` and ``due`` are seconds, None if unknown."""
+    """The state in a health file. ``reason`` is for people; ``age`` and ``due`` are seconds, None
+    if unknown.
+    """
 
     is_healthy: bool
     reason: str
@@ -102,7 +111,7 @@ class Health(NamedTuple):
 
 
 def read_health(path: Path, now: float) -> Health:
-    """What the file says at ``now`` (seconds since 1970)."""
+    """Return the state in the file at ``now`` (seconds since 1970)."""
     try:
         touched = path.stat().st_mtime
         due = float(path.read_text(encoding="ascii"))
@@ -113,6 +122,6 @@ def read_health(path: Path, now: float) -> Health:
     if touched == 0:
         return Health(False, "the publisher has started and has done nothing yet", None, due)
     age = now - touched
-    # A time ahead of now comes of a clock that was put back, and says nothing of the present.
+    # A time in the future comes from a clock that was set back, and says nothing of the present.
     reason = f"last progress {age:.0f} s ago, a sign is due within {due:.0f} s"
     return Health(abs(age) <= due, reason, age, due)

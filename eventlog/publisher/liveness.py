@@ -1,8 +1,10 @@
-"""Signs of life of a publisher to whoever watches over its process: what is progress, how long it may take, systemd.
+"""Signs of life of a publisher for the supervisor of its process: progress, its time limits,
+systemd.
 
-systemd restarts a service that sends no ``WATCHDOG=1`` for ``WatchdogSec``. A thread of its own sends it, as long as
-the publisher has lately told its observer anything, or waits for something that is told beforehand: an idle publisher,
-and one whose receiver or database is away, are not dead. One that hangs in a statement or in a receiver is.
+systemd restarts a service that sends no ``WATCHDOG=1`` for ``WatchdogSec``. A thread of its own
+sends it as long as the publisher has lately called its observer, or is in an announced wait. An
+idle publisher, and one whose receiver or database is away, is alive. One that hangs in a statement
+or in a receiver is not.
 """
 
 from __future__ import annotations
@@ -28,37 +30,41 @@ from eventlog.registry import sink_named
 _log = logging.getLogger("eventlog.publisher")
 
 _REST: Final = 1.0
-"""Seconds that a followed source rests at most that has no interval."""
+"""The longest rest in seconds of a followed source without an interval."""
 
 _RESTS: Final = 3
-"""Rests that may pass without a touch: one is usual, and a machine may be slow."""
+"""The rests that may pass without a touch: one is usual, and a machine may be slow."""
 
 _WORK: Final = 60.0
 """Seconds that a busy database may take between two touches, beside the rest and the receiver."""
 
 
 def _longest_rest(config: Config) -> float:
-    """Seconds that a publisher of this configuration rests at most."""
+    """Return the longest rest in seconds of a publisher with this configuration."""
     if config.follows:
         return getattr(config.source.options, "poll_interval", _REST)
     return LONGEST_REST if config.publisher.time_of_day else float(config.publisher.polling_interval)
 
 
 def _longest_work(config: Config) -> float:
-    """Seconds between two signs of a publisher that neither rests nor waits."""
+    """Return the longest time in seconds between two signs of a publisher that neither rests nor
+    waits.
+    """
     patience: float = sink_named(config.sink.type).patience(config.sink.options)
     return patience + _WORK
 
 
 def patience(config: Config) -> float:
-    """Seconds within which a publisher of this configuration touches its file, if it makes any progress."""
+    """Return the seconds within which a publisher with this configuration touches its file if it
+    makes progress.
+    """
     return _RESTS * _longest_rest(config) + _longest_work(config)
 
 
 @dataclass(frozen=True, slots=True)
 class ReportingSink(Sink):
-    """A sink that reports progress for each answer other than retry, so that a long cycle shows its progress; and that
-    tells ``observer`` of each envelope.
+    """A sink that reports progress for each answer other than retry, so that a long cycle shows its
+    progress, and that reports each envelope to ``observer``.
     """
 
     sink: Sink
@@ -73,14 +79,14 @@ class ReportingSink(Sink):
             return answer
         if not answer.is_pending and any(answer.verdict(event_id).level is not Level.RETRY for event_id in event_ids):
             self.progress()
-        if not answer.culprit_unknown or len(event_ids) == 1:  # else its halves are told of, which decide
+        if not answer.culprit_unknown or len(event_ids) == 1:  # otherwise its halves are reported, which decide
             self.observer.answered(document, answer, time.monotonic() - begun)
         return answer
 
     def flush(self) -> Mapping[str, Verdict] | None:
         refused = self.sink.flush()
         self.observer.flushed()
-        if refused is not None:  # of a sink whose receiver speaks only now
+        if refused is not None:  # of a sink whose receiver answers only now
             self.progress()
         return refused
 
@@ -91,18 +97,22 @@ class ReportingSink(Sink):
 # --- the service manager (sd_notify(3)) -------------------------------------------------------------------------------
 
 _SIGNS_IN_TIME: Final = 3
-"""Signs within the time after which the service manager acts: one may be late, and one more."""
+"""The signs within the service manager's time limit: one may be late, and one more."""
 
 
 class ServiceManager:
-    """The socket of ``NOTIFY_SOCKET``: a path, or a name without a file, which begins with ``@``."""
+    """The service manager at the socket ``NOTIFY_SOCKET``: a path, or a name without a file, which
+    begins with ``@``.
+    """
 
     def __init__(self, address: str) -> None:
         self._address = "\0" + address[1:] if address.startswith("@") else address
         self._has_failed = False
 
     def tell(self, *assignments: str) -> None:
-        """Send assignments such as ``READY=1``. A socket that takes none is logged once, and publishing goes on."""
+        """Send assignments such as ``READY=1``. A failing socket is logged once, and publishing
+        goes on.
+        """
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
                 sender.settimeout(1.0)
@@ -116,9 +126,11 @@ class ServiceManager:
 
 
 class Watchdog(Observer):
-    """Knows until when a publisher need not be heard of, and tells the service manager its state.
+    """An observer that knows the time of the publisher's next sign, and reports its state to the
+    service manager.
 
-    ``work``, ``rest``: seconds until the next sign of a publisher that works, and of one that rests.
+    ``work`` and ``rest`` are the seconds until the next sign of a working and of a resting
+    publisher.
     """
 
     def __init__(self, manager: ServiceManager, work: float, rest: float) -> None:
@@ -129,7 +141,7 @@ class Watchdog(Observer):
 
     @property
     def is_alive(self) -> bool:
-        """Whether the next sign is not overdue."""
+        """True while the next sign is not overdue."""
         return time.monotonic() <= self._until
 
     def does(self, doing: Doing, reason: str = "") -> None:
@@ -140,7 +152,8 @@ class Watchdog(Observer):
 
     def waits(self, who: WaitFor, reason: str, until: float, in_short: str = "") -> None:
         self._sign(until - time.monotonic())
-        # Without the reason, which may be what a receiver said: everybody on the machine can read a status.
+        # The reason may quote a receiver and is left out: everybody on the machine can read a
+        # status.
         self._show(f"waiting for the {who.value}; the log says why")
 
     def connected(self, *, again: bool) -> None:
@@ -157,7 +170,9 @@ class Watchdog(Observer):
     window_read = answered = marked = looked = _is_heard
 
     def feed(self, interval: float, end: threading.Event) -> None:
-        """Send a sign of life every so many seconds, if there is one, until ``end`` is set."""
+        """Send a sign of life every ``interval`` seconds while the publisher is alive, until
+        ``end`` is set.
+        """
         while not end.wait(interval):
             if self.is_alive:
                 self._manager.tell("WATCHDOG=1")
@@ -173,10 +188,11 @@ class Watchdog(Observer):
 
 @contextmanager
 def watched_over(config: Config, environ: Mapping[str, str] | None = None) -> Iterator[Observer]:
-    """Give who tells the service manager of the publisher while the block runs; ``SILENT`` if none has started it.
+    """Yield the observer that reports to the service manager while the block runs; ``SILENT``
+    without a service manager.
 
-    ``environ`` has ``NOTIFY_SOCKET``, and with a watchdog ``WATCHDOG_USEC`` (microseconds) and ``WATCHDOG_PID``
-    (sd_watchdog_enabled(3)).
+    ``environ`` has ``NOTIFY_SOCKET``, and with a watchdog ``WATCHDOG_USEC`` (microseconds) and
+    ``WATCHDOG_PID`` (sd_watchdog_enabled(3)).
     """
     environ = os.environ if environ is None else environ
     address = environ.get("NOTIFY_SOCKET", "")

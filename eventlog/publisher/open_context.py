@@ -191,7 +191,8 @@ def publisher_options(config: Config, current_user: str, fold_name: Callable[[st
     """
     settings = config.publisher
     user = own_user(config, current_user, fold_name)
-    # A consumer has no changes of its own: every perpetrator is sent unless it names one (spec/event-log.md 13.5).
+    # A consumer has no changes of its own: every perpetrator is sent unless it names one
+    # (spec/event-log.md 13.5).
     has_loopback = not settings.allow_loopback and (config.of_log.consumer is None or settings.driver_user is not None)
     changed = {
         "driver_user": user if has_loopback else None,

@@ -1,9 +1,10 @@
-"""The snapshot that a consumer begins with: the objects of its classes in chunks by key (spec/event-log.md 13.3).
+"""The snapshot at the beginning of a consumer: the objects of its classes in chunks by key
+(spec/event-log.md 13.3).
 
-A chunk is the next keys of a class and the values that its objects have now, each read by statements of their own. It
-is sent until all of its events are answered for good, and then the position moves behind it. A chunk that a crash cuts
-off is sent again, under the same event-ids, with the values of then. So are objects that were refused, when ``eventlog
-requeue`` asks for them.
+A chunk is the next keys of a class and the present values of its objects, each read by statements
+of their own. It is sent until all of its events are answered for good, and then the position moves
+behind it. A chunk that a crash interrupts is sent again with the same event-ids and the values of
+that time. So are refused objects, when ``eventlog requeue`` asks for them.
 """
 
 from __future__ import annotations
@@ -36,18 +37,19 @@ from eventlog.sql.windows import Selection
 _log = logging.getLogger("eventlog.publisher")
 
 _MOST_KEYS: Final = 1000
-"""Objects of a chunk."""
+"""The most objects of a chunk."""
 _MORE: Final = Delivered(FlightResult.DONE, more=True)
 
 
 @dataclass(slots=True)
 class Loading:
-    """A snapshot that is not at its end, in memory and in the line of the consumer.
+    """A snapshot that has not ended, in memory and in the line of the consumer.
 
-    ``begun``: when the consumer was registered. ``done``: the classes that are read. ``class_name``: the one that is
-    being read, up to the key ``position``, None = from its beginning. ``objects``: how many of it were answered, of
-    about ``expected``. ``again``: in place of a snapshot the event-ids of objects that are sent once more. ``keys``: of
-    the last chunk, and ``left`` its events that are to be sent again.
+    ``begun`` is when the consumer was registered. ``done`` are the finished classes. ``class_name``
+    is the class that is being read, up to the key ``position``, None = from its beginning;
+    ``objects`` of about ``expected`` were answered. ``again``, in place of a snapshot, has the
+    event-ids of objects to send once more. ``keys`` are the keys of the last chunk, and ``left``
+    its events to send again.
     """
 
     begun: datetime
@@ -62,14 +64,14 @@ class Loading:
 
     @classmethod
     def of_line(cls, begun: datetime, told: dict[str, Any]) -> Loading:
-        """As the line of the consumer tells it."""
+        """Return the snapshot in the line of the consumer."""
         if "again" in told:
             return cls(begun, again=list(told["again"]))
         place = told.get("class"), told.get("position"), told.get("objects", 0), told.get("expected", 0)
         return cls(begun, list(told.get("done", ())), *place)
 
     def told(self) -> dict[str, Any] | None:
-        """What the line says of it, None = it is at its end."""
+        """Return the content of the consumer's line, None if the snapshot has ended."""
         if self.again is not None:
             return {"again": self.again} if self.again else None
         return {
@@ -81,7 +83,7 @@ class Loading:
         }
 
     def progress(self) -> SnapshotProgress:
-        """Return how far it is, without a key."""
+        """Return the progress, without a key."""
         left = 0 if self.again is None else len(self.again)
         return SnapshotProgress(self.class_name, self.objects, max(self.expected, self.objects + left), self.done)
 
@@ -96,9 +98,10 @@ def load_chunk(
     before_bad: Callable[[], None],
     row_sizes: dict[str, int],
 ) -> tuple[Delivered, bool]:
-    """Send the next chunk, or what is left of the last one; how that ended, and whether the snapshot is at its end.
+    """Send the next chunk, or the rest of the last one; return the end of the sending, and True if
+    the snapshot has ended.
 
-    Ends the transaction. Arguments and errors as of ``run_cycle``.
+    Ends the transaction. Arguments and errors as for ``run_cycle``.
     """
     if loading.left is None:
         object_class = _class_to_read(context, loading)
@@ -125,17 +128,17 @@ def load_chunk(
 
 
 def _save(context: Context, loading: Loading) -> None:
-    """Write how far the snapshot is, and commit."""
+    """Write the progress of the snapshot, and commit."""
     write_loaded(context.connection, context.log, context.ledger.consumer, loading.told())
     context.connection.commit()
     context.observer.loads(loading.progress())
 
 
 def _class_to_read(context: Context, loading: Loading) -> ObjectClass | None:
-    """The class that is read next; None if there is none, or if it is unavailable."""
+    """Return the next class to read; None if there is none, or if it is unavailable."""
     names = sorted(cls.name for cls in context.catalog.classes)
     if loading.again is None:
-        # What is unavailable comes last, so that no other class waits for it.
+        # Unavailable classes come last, so that no other class waits for them.
         names += sorted(context.catalog.unavailable)
         wanted = [name for name in names if context.wants(name) and name not in loading.done]
     else:
@@ -148,7 +151,7 @@ def _class_to_read(context: Context, loading: Loading) -> ObjectClass | None:
 
 
 def _without_class(context: Context, loading: Loading) -> tuple[Delivered, bool]:
-    """Wait for a class that is unavailable, or end the snapshot."""
+    """Wait for an unavailable class, or end the snapshot."""
     if loading.class_name is not None:
         context.connection.commit()
         why = f"the snapshot waits for class {loading.class_name}: {context.catalog.unavailable[loading.class_name]}"
@@ -162,7 +165,9 @@ def _without_class(context: Context, loading: Loading) -> tuple[Delivered, bool]
 
 
 def _refuse_unknown(context: Context, again: list[str]) -> None:
-    """Take out of ``again`` what there is no class or key for any more; each gets a line, so that no other waits."""
+    """Remove objects without a class or a key from ``again``; each gets an error line, so that no
+    other object waits.
+    """
     classes = {cls.name: cls for cls in context.catalog.classes}
     unavailable: Mapping[str, object] = context.catalog.unavailable
     refused: dict[str, tuple[str, str]] = {}
@@ -183,7 +188,7 @@ def _refuse_unknown(context: Context, again: list[str]) -> None:
 
 
 def _class_of(event_id: str, names: Iterable[str]) -> str:
-    """Return the name of the class that an event-id of a snapshot speaks of, empty if it is none of these."""
+    """Return the name of the class in a snapshot's event-id, empty if it is none of these."""
     text = object_text(event_id)
     return max((name for name in names if text.startswith(f"{name}.")), key=len, default="")
 
@@ -193,7 +198,7 @@ def _key_of(event_id: str, class_name: str) -> str:
 
 
 def _keys(context: Context, loading: Loading, object_class: ObjectClass) -> Sequence[str]:
-    """The keys of the next chunk."""
+    """Return the keys of the next chunk."""
     conn, dialect = context.connection, context.dialect
     if loading.again is not None:
         name, names = object_class.name, [cls.name for cls in context.catalog.classes]
@@ -216,7 +221,9 @@ def _build(
     before_bad: Callable[[], None],
     row_sizes: dict[str, int],
 ) -> None:
-    """Build the events of a chunk, of as many of the keys as a flight has room for. What has no event is done."""
+    """Build the events of a chunk, for as many keys as a flight has room for. An object without an
+    event is done.
+    """
     built = _build_now(context, object_class, keys, row_sizes)
     loading.keys = keys[: len(built.groups)]
     if any(event.fates is not None and event.fates.bad for event in built.events):
@@ -237,9 +244,10 @@ def _build(
 
 
 def _build_now(context: Context, object_class: ObjectClass, keys: Sequence[str], row_sizes: dict[str, int]) -> Built:
-    """Build adds of the objects with these keys as they are now, of as many as a flight has room for.
+    """Build adds of the present objects with these keys, for as many as a flight has room for.
 
-    An object stands for a row of type 5 that is nowhere: it has the number of its place in the chunk.
+    A row of type 5 that exists nowhere stands for each object: its number is the object's place in
+    the chunk.
     """
     groups: list[Group] = [
         [(number, INSERT_ROW_QUERY_BACK, (object_class, key), None, None, None)] for number, key in enumerate(keys, 1)
@@ -258,7 +266,9 @@ def _packed(context: Context, number: int, events: Sequence[Outgoing], built: Bu
 
 
 class Present(NamedTuple):
-    """An object of a snapshot as it is now. ``event``: the one that would be sent, and ``flight`` the flight of it."""
+    """An object of a snapshot at present. ``event`` is the event that would be sent, and ``flight``
+    its flight.
+    """
 
     object_id: ObjectId
     event: Outgoing
@@ -266,7 +276,7 @@ class Present(NamedTuple):
 
 
 def read_object(context: Context, event_id: str) -> Present | None:
-    """Return the object that an event-id of a snapshot speaks of; None if no class has it. Nothing is recorded."""
+    """Return the object of a snapshot's event-id; None if no class has it. Nothing is recorded."""
     classes = {cls.name: cls for cls in context.catalog.classes}
     name = _class_of(event_id, classes)
     if not name:
@@ -278,7 +288,9 @@ def read_object(context: Context, event_id: str) -> Present | None:
 
 
 class _ChunkErrand:
-    """Sends the events of a chunk, and remembers which are answered for good."""
+    """An errand that sends the events of a chunk and remembers the ones that are answered for
+    good.
+    """
 
     def __init__(self, context: Context, flight: Flight, sink: Sink) -> None:
         self.options: PublisherOptions = context.options
@@ -297,7 +309,7 @@ class _ChunkErrand:
         return ""
 
     def save(self) -> None:
-        """Make what was answered count; errors get lines."""
+        """Make the answers count; errors get lines."""
         refused = self._sink.flush()
         conn, log, consumer = self._context.connection, self._context.log, self._context.ledger.consumer
         for verdict, events in as_flushed(self._answered, refused, self.counters):
@@ -316,7 +328,7 @@ def _send(
     stopping: Callable[[], bool],
     before_flight: Callable[[], None],
 ) -> Delivered:
-    """Send what is left of a chunk; what is to be sent again stays ``left``."""
+    """Send the rest of a chunk; events to send again stay in ``left``."""
     flight = loading.left
     assert flight is not None
     before_flight()

@@ -1,10 +1,13 @@
-"""Traces of a publisher by OpenTelemetry: a span for each window, flight, envelope and mark (extra ``otel``).
+"""Traces of a publisher by OpenTelemetry: a span for each window, flight, envelope and mark (extra
+``otel``).
 
-A flight is a trace: its envelopes and marks are spans below it, and it is linked to the window that its rows are of.
-The receiver of an envelope is told its span by ``traceparent`` (W3C Trace Context), in a header of the HTTP request or
-of each Kafka record. Spans hold numbers, levels and event-ids: never a value, a key or what a receiver says.
+A flight is a trace: its envelopes and marks are spans below it, and it has a link to the window of
+its rows. The receiver of an envelope gets its span as ``traceparent`` (W3C Trace Context), in a
+header of the HTTP request or of each Kafka record. Spans contain numbers, levels and event-ids:
+never a value, a key or a receiver's words.
 
-The standard variables of OpenTelemetry set it all: where spans go, how many, under which name.
+The standard variables of OpenTelemetry configure everything: the target of the spans, their number,
+their name.
 """
 
 from __future__ import annotations
@@ -37,10 +40,10 @@ _PROTOCOL: Final = "http/protobuf"
 
 
 class Tracing(Observer):
-    """Makes spans of what a publisher tells, and of what its sink sends.
+    """An observer that makes spans of a publisher's work, and of its sink's sending.
 
-    ``log``, ``sink``: what is published, and the type of the sink. One flight is sent at a time; its envelopes may be
-    sent by several threads.
+    ``log`` and ``sink`` are the published log and the type of the sink. One flight is sent at a
+    time; several threads may send its envelopes.
     """
 
     def __init__(self, tracer: Tracer, log: str, sink: str) -> None:
@@ -51,13 +54,13 @@ class Tracing(Observer):
         self._flight: Span | None = None
         self._context = _ROOT
 
-    # --- what the publisher tells ---
+    # --- the publisher's reports ---
 
     def does(self, doing: Doing, reason: str = "") -> None:
-        self._window = None  # what is in flight from before is of another window
+        self._window = None  # recorded flights are of another window
 
     def window_read(self, seconds: float, groups: int) -> None:
-        if groups:  # an idle publisher looks all the time
+        if groups:  # an idle publisher reads windows all the time
             self._window = Link(self._past("eventlog.window", seconds, _ROOT, groups=groups).get_span_context())
 
     def flight_begins(self, flight: FlightInfo, event_times: Mapping[str, str | None]) -> None:
@@ -86,13 +89,13 @@ class Tracing(Observer):
         flight.end()
 
     def _past(self, name: str, seconds: float, context: Context, **numbers: int) -> Span:
-        """A span of what took so many seconds until now. ``numbers`` as of ``span``."""
+        """Return a span of work that took so many seconds until now. ``numbers`` as in ``span``."""
         now = time.time_ns()
         span = self.span(name, context, SpanKind.INTERNAL, None, now - int(seconds * 1e9), **numbers)
         span.end(now)
         return span
 
-    # --- what its sink sends ---
+    # --- the sink's sending ---
 
     def span(
         self,
@@ -103,9 +106,10 @@ class Tracing(Observer):
         begun: int | None = None,
         **numbers: int | str,
     ) -> Span:
-        """A span below the flight that is sent, or in ``context``, that began then (nanoseconds since 1970) or now.
+        """Return a span below the present flight, or in ``context``, that began at ``begun``
+        (nanoseconds since 1970) or now.
 
-        ``numbers``: attributes of ours.
+        ``numbers`` are attributes of eventlog.
         """
         attributes = {**self._attributes, **{f"eventlog.{key}": value for key, value in numbers.items()}}
         return self._tracer.start_span(
@@ -114,7 +118,7 @@ class Tracing(Observer):
 
 
 class TracedSink(Sink):
-    """A sink each of whose envelopes is a span, which the receiver is told of."""
+    """A sink that makes a span of each envelope and sends it to the receiver."""
 
     def __init__(self, sink: Sink, tracing: Tracing) -> None:
         self._sink, self._tracing = sink, tracing
@@ -151,8 +155,8 @@ class TracedSink(Sink):
 
     @contextmanager
     def _made(self, span: Span) -> Iterator[None]:
-        """The span is the current one, ends with the block, and says of what kind an error was."""
-        # What a receiver says does not belong here, so that no exception is recorded.
+        """Make the span the current one until the block ends, and record the kind of an error."""
+        # A receiver's words do not belong here, so no exception is recorded.
         with trace.use_span(span, end_on_exit=True, record_exception=False, set_status_on_exception=False):
             try:
                 yield
@@ -166,7 +170,7 @@ class TracedSink(Sink):
 
 
 def _with_context(document: Document) -> Document:
-    """The document with the headers that name the current span."""
+    """Return the document with the headers of the current span."""
     carrier: dict[str, str] = {}
     propagate.inject(carrier)
     headers = tuple((name, value.encode()) for name, value in carrier.items())
@@ -179,10 +183,11 @@ def _with_context(document: Document) -> Document:
 
 @contextmanager
 def tracing(config: Config) -> Iterator[Tracing]:
-    """Trace a publisher while the block runs; what is left of its spans is sent at the end.
+    """Trace a publisher while the block runs; the remaining spans are sent at the end.
 
-    A provider that ``opentelemetry-instrument`` has set up is taken. Otherwise spans go to a collector by OTLP over
-    HTTP. Raises ConfigError for another exporter or protocol, ModuleNotFoundError without the exporter.
+    A provider that ``opentelemetry-instrument`` has set up is used. Otherwise spans go to a
+    collector by OTLP over HTTP. Raises ConfigError for another exporter or protocol,
+    ModuleNotFoundError without the exporter.
     """
     provider = trace.get_tracer_provider()
     own = _provider() if isinstance(provider, trace.ProxyTracerProvider) else None
@@ -195,7 +200,9 @@ def tracing(config: Config) -> Iterator[Tracing]:
 
 
 def _provider() -> TracerProvider:
-    """Spans to a collector, as the variables of OpenTelemetry say, which the SDK reads itself. Raises ConfigError."""
+    """Return a provider that sends spans to a collector; the SDK reads the variables of
+    OpenTelemetry itself. Raises ConfigError.
+    """
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
     exporter = os.environ.get("OTEL_TRACES_EXPORTER", "otlp").strip()

@@ -127,8 +127,7 @@ class Monitor:
     settings: MonitorSettings
 
 
-# --- access
-# -----------------------------------------------------------------------------------------------------------
+# --- access -----------------------------------------------------------------------------------------------------------
 
 
 class _Guard:
@@ -210,8 +209,7 @@ def _equal(text: str, expected: str) -> bool:
     return hmac.compare_digest(text.encode(), expected.encode())
 
 
-# --- answers
-# ----------------------------------------------------------------------------------------------------------
+# --- answers ----------------------------------------------------------------------------------------------------------
 
 
 def _file(name: str) -> bytes:
@@ -298,8 +296,7 @@ def application(monitor: Monitor, host: str) -> ASGIApp:
     return _Guard(Starlette(routes=routes), host, monitor.settings)
 
 
-# --- the status page's questions to the database
-# ----------------------------------------------------------------------
+# --- the status page's questions to the database ----------------------------------------------------------------------
 
 _RECORD_ID: Final = re.compile("[0-9]{1,18}")
 _QUESTION_SECONDS: Final = 5

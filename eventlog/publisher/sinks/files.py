@@ -154,8 +154,7 @@ def _prepare(directory: Path) -> Path:
     return directory
 
 
-# --- the owner of a directory
-# -----------------------------------------------------------------------------------------
+# --- the owner of a directory -----------------------------------------------------------------------------------------
 
 MARKER: Final = ".eventlog-owner"
 _DOCUMENTS: Final = re.compile(r"(\d{12,})-\d{6,}\.(?:xmll?|jsonl?)")

@@ -206,8 +206,7 @@ class _Unmoved:
         """Save nothing."""
 
 
-# --- the options that have an effect
-# ----------------------------------------------------------------------------------
+# --- the options that have an effect ----------------------------------------------------------------------------------
 
 _COUNTING: Final = frozenset({
     "profile", "publisher_disabled", "batch_size", "query_limit", "heartbeat_interval", "retry_initial", "retry_max",

@@ -213,8 +213,7 @@ def _storable(failure: Failure) -> dict[str, str | None]:
     return {**texts, "event_id": (texts["event_id"] or "")[:255]}
 
 
-# --- the status of a source
-# -------------------------------------------------------------------------------------------
+# --- the status of a source -------------------------------------------------------------------------------------------
 
 _SHOWN: Final = 20
 """The most failures that a status shows, the newest."""
