@@ -96,7 +96,7 @@ def send_document(context: Context, sink: Sink, flight: Flight, envelope: int, e
     document = context.output.document(context.catalog, flight, envelope, events)
     if not document.refused:
         return sink.send(document)
-    # The format has refused a part of the envelope; those events are errors already.
+    # The format has refused a part of the envelope; its refused events are errors already.
     is_sent = len(document.refused) < len(document.event_ids)
     answer = sink.send(document) if is_sent else Answer(is_sent=False)
     return replace(answer, verdicts={**answer.verdicts, **document.refused})

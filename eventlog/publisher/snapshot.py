@@ -246,8 +246,8 @@ def _build(
 def _build_now(context: Context, object_class: ObjectClass, keys: Sequence[str], row_sizes: dict[str, int]) -> Built:
     """Build adds of the present objects with these keys, for as many as a flight has room for.
 
-    A row of type 5 that exists nowhere stands for each object: its number is the object's place in
-    the chunk.
+    The adds come from rows of type 5 that exist in no log: the number of such a row is its object's
+    place in the chunk.
     """
     groups: list[Group] = [
         [(number, INSERT_ROW_QUERY_BACK, (object_class, key), None, None, None)] for number, key in enumerate(keys, 1)

@@ -269,8 +269,8 @@ def back_off(attempts: int, initial: float, maximum: float, random: Random = lam
 
 @dataclass(slots=True)
 class BackOff:
-    """Waits after failures in a row: seconds as of ``back_off``. ``attempts``: how many there
-    were.
+    """The waits after failures in a row, in seconds as from ``back_off``. ``attempts`` is the
+    number of failures.
     """
 
     initial: float

@@ -150,8 +150,8 @@ class HttpSink(Sink):
         )
 
     def send(self, document: Document) -> Answer:
-        """Post one document and read the answer to its events. Raises ReceiverAway, with what came
-        and from where.
+        """Post one document and read the answer to its events. Raises ReceiverAway with the
+        response and the URL.
         """
         body = document.body
         headers = {

@@ -141,9 +141,7 @@ class Topics:
 
 
 def _next_offset(partition: Partition, span: range, token: Mapping[Partition, int]) -> int:
-    """Return the offset to go on at in a partition. Raises SourceLost if that message was
-    removed.
-    """
+    """Return the next offset of a partition. Raises SourceLost if that message was removed."""
     topic, number = partition
     offset = token.get(partition, span.start)
     if not span.start <= offset <= span.stop:
