@@ -1,7 +1,8 @@
 """eventlog on Spark: backlogs, captures, changes and change tables as DataFrames.
 
-Public are the names of ``__all__`` (docs/spark.md). They are resolved when they are first used, so that ``import
-eventlog.spark`` needs no PySpark. No name is that of a module of this package, which Python would put in its place.
+The names in ``__all__`` are public (docs/spark.md). They are resolved at their first use, so that
+``import eventlog.spark`` needs no PySpark. No public name is the name of a module of this package,
+since Python would replace it by the module.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ _HOMES: Final = {
     "run_backlog": ("backlog", "run"),
     "write_messages": ("messages", "write_messages"),
 }
-"""The module of each public name, and what it is called there."""
+"""The module of each public name, and its name there."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,8 +1,9 @@
-"""Converts all waiting rows of the log to files, by Spark: ``eventlog backlog``.
+"""Convert all waiting rows of the log to files, by Spark: ``eventlog backlog``.
 
-The log is read in parts from one snapshot and folded into the same events that the publisher would send; rows near the
-ends of a part, which may fold with rows of the next one, are shuffled by object first. The events are sorted into queue
-order and written to files. Afterwards exactly the rows that were read are marked.
+The log is read in parts from one snapshot and folded into the same events that the publisher would
+send. Rows near the ends of a part, which may fold with rows of the next one, are first shuffled by
+object. The events are sorted into queue order and written to files. Afterwards exactly the rows
+that were read are marked.
 """
 
 from __future__ import annotations
@@ -79,22 +80,26 @@ _LEAST_FILE_BYTES = 128 * 1024
 _NAMES = re.compile(
     rf"{IDS}|{MARKED}|{re.escape(STATE_FILE)}|part-\d{{6,}}-\d{{5,}}(?:-[0-9a-f]{{12}})?\.(?:xmll|xml|parquet|jsonl)(?:\.gz|\.zst)?"
 )
-"""What the files and folders of an output directory are called, beside the folders of change tables."""
+"""The names of files and folders in an output directory, apart from the folders of change
+tables.
+"""
 _NUMBERS = 10**19
-"""Change numbers that there are (spec/qlik.md 3)."""
+"""The number of possible change numbers (spec/qlik.md 3)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a job is asked to do. ``out``: a path or URI. ``master``: None = what spark-submit says.
+    """A request for a job. ``out`` is a path or URI. ``master``: None = the master of spark-submit.
 
-    ``format``: xds, cloudevents, debezium, qlik-messages or qlik-change-table; ``options`` of its writer, if any, as
-    ``eventlog convert`` takes them, and, of the Qlik formats, ``last_sequence``: the change sequence behind which they
-    are numbered. ``file_layout`` (None = the format's usual one), ``compression``, ``max_file_bytes``: of the files.
-    ``partition_rows`` at most are read by one task; ``connections`` at most are open at once beside the driver's two,
-    0 = as many as tasks run at once. ``copy``: no row is held, and none can be marked. ``conf``: settings of the Spark
-    that is started. ``acknowledge``: mark or delete, in place of what ``delete_from_log`` says. ``progress``: the
-    monitor, or another that is told how far the job is.
+    ``format`` is xds, cloudevents, debezium, qlik-messages or qlik-change-table. ``options`` are
+    the options of its writer, if any, as ``eventlog convert`` takes them. The Qlik formats also
+    take ``last_sequence``, the change sequence after which they are numbered. ``file_layout`` (None
+    = the format's usual one), ``compression`` and ``max_file_bytes`` are about the files. A task
+    reads at most ``partition_rows``. At most ``connections`` are open at once beside the driver's
+    two, 0 = as many as tasks run at once. With ``copy`` no row is held, and none can be marked.
+    ``conf`` has settings of the Spark that is started. ``acknowledge``, mark or delete, replaces
+    ``delete_from_log``. ``progress`` is the monitor, or another function that gets the progress of
+    the job.
     """
 
     out: str
@@ -117,9 +122,10 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was done. ``resumed``: the documents were there already. ``marked``: rows that got their letter now.
+    """The result of a job. ``resumed``: the documents existed already. ``marked``: the rows that
+    this run marked.
 
-    Seconds: of all, and of reading to ``_SUCCESS``, and of marking.
+    The seconds are of the whole job, of the time from reading to ``_SUCCESS``, and of marking.
     """
 
     manifest: Manifest
@@ -131,11 +137,13 @@ class Report:
 
 
 def run(config: Config, request: Request) -> Report:
-    """Convert the rows N of the log to files in ``request.out``, and mark them if asked to.
+    """Convert the rows N of the log to files in ``request.out``, and mark them if the request says
+    so.
 
-    Nothing is marked before all documents are complete. Run again, the same command completes the marks or begins anew.
-    Raises ConfigError for what cannot be, AnotherPublisher when the log is held, DatabaseError, SparkFailed, and
-    FormatError for classes or a sequence that the format cannot hold.
+    Nothing is marked before all documents are complete. Run again, the same command completes the
+    marks or begins anew. Raises ConfigError for an impossible request, AnotherPublisher if the log
+    is held, DatabaseError, SparkFailed, and FormatError for classes or a sequence that the format
+    cannot hold.
     """
     _check(config, request)
     config = replace(config, format=replace(config.format, type=request.format))
@@ -169,7 +177,7 @@ def run(config: Config, request: Request) -> Report:
 
 @contextmanager
 def _noted(note: str) -> Iterator[None]:
-    """Add a note to whatever the block raises: the command line shows it behind the message."""
+    """Add a note to any exception of the block: the command line shows it after the message."""
     try:
         yield
     except BaseException as error:
@@ -179,7 +187,7 @@ def _noted(note: str) -> Iterator[None]:
 
 @contextmanager
 def _without_temporary(directory: Directory) -> Iterator[None]:
-    """Delete what waits between the stages, as large as the output, if the block fails."""
+    """Delete the temporary files between the stages, as large as the output, if the block fails."""
     try:
         yield
     except BaseException:
@@ -189,7 +197,7 @@ def _without_temporary(directory: Directory) -> Iterator[None]:
 
 
 def _claim(context: Context) -> Claim:
-    """The claim on an output directory: of which log its documents are."""
+    """Return the claim on an output directory, with the log of its documents."""
     log, database = str(context.log), describe(context.connection.engine.url)
 
     def describe_other(said: Mapping[str, Any]) -> str:
@@ -199,7 +207,7 @@ def _claim(context: Context) -> Claim:
 
 
 def _settings(config: Config, request: Request, context: Context) -> dict[str, str]:
-    """The settings that decide on documents and marks."""
+    """Return the settings that determine documents and marks."""
     options = {f"map.{name}": value for name, value in request.options.items()}
     layout = request.file_layout or output_format(request.format).file_layouts[0]
     compression, last_sequence = request.compression, request.last_sequence
@@ -211,8 +219,9 @@ def _settings(config: Config, request: Request, context: Context) -> dict[str, s
 def _resume(
     context: Context, directory: Directory, settings: Mapping[str, str], explicit: Collection[str]
 ) -> Manifest | None:
-    """The manifest of a directory that is finished. Raises ConfigError as ``eventlog.spark.directory.resume``, and for
-    one that is finished under other settings.
+    """Return the manifest of a finished directory, None if a job may begin there. Raises
+    ConfigError as ``eventlog.spark.directory.resume``, and for a directory finished under other
+    settings.
     """
     value = resume(directory, _claim(context))
     if value is None:
@@ -300,12 +309,12 @@ def _convert(
 
 
 def _before(request: Request, output: Output, rows: int, epoch: str) -> Numbered:
-    """Where numbering begins: not before the log's epoch was drawn, and 10^12 numbers behind what was numbered before
-    that (spec/qlik.md 3). Raises BadSequence, SequenceExhausted.
+    """Return where numbering begins: not before the log's epoch was drawn, and 10^12 numbers after
+    the numbers used before that (spec/qlik.md 3). Raises BadSequence, SequenceExhausted.
     """
     last = request.last_sequence
     if last is None:
-        last = getattr(output.options, "last_sequence", None)  # which change tables do not have
+        last = getattr(output.options, "last_sequence", None)  # change tables have no such option
     prefix, number = sequence.raised_to(sequence.resume(last), raised_at(epoch))
     if number + 2 * rows >= _NUMBERS:
         raise SequenceExhausted(f"no numbers are left for {number_of(rows, 'row')} behind {last}; begin a new task")
@@ -315,8 +324,9 @@ def _before(request: Request, output: Output, rows: int, epoch: str) -> Numbered
 def _open(
     stack: ExitStack, request: Request, context: Context, directory: Directory
 ) -> tuple[Callable[[], SparkSession], Place, int]:
-    """Begin to start Spark, which takes seconds, and wait only for a cluster, whose executors are looked at; a function
-    that waits for the session, the log as workers reach it, and how many tasks run at once.
+    """Begin to start Spark, which takes seconds; wait only for a cluster, to check its executors.
+    Returns a function that waits for the session, the log as workers reach it, and the number of
+    tasks that run at once.
     """
     running = running_session()
     threads = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="eventlog-spark"))
@@ -340,17 +350,19 @@ def _buckets(request: Request, cores: int, rows: int) -> int:
 
 
 def _run_job(spark: SparkSession, job: Job, request: Request) -> list[PartReport]:
-    """The three stages (``eventlog.spark.fold``, ``eventlog.spark.write``); the reports of the parts in their order."""
+    """Run the three stages (``eventlog.spark.fold``, ``eventlog.spark.write``), and return the
+    reports of the parts in their order.
+    """
     context = context_of(spark)
     rows = sum(part.rows for part in job.parts)
     count: Callable[[int], None]
     progress: Callable[[], Done]
-    if context is None:  # Spark Connect does not tell
+    if context is None:  # Spark Connect does not report progress
         count, progress = _nowhere, partial(Done, 0.0, 0, 0, total=rows)
     else:
         events = context.accumulator(0)
         count, progress = events.add, spark_progress(context, job.name, rows, lambda: events.value)
-    # A row here is a blob of many: Spark must not put ten thousand of them into one batch.
+    # A row here is a blob of many rows: Spark must not put ten thousand of them into one batch.
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "16")
     parts = len(job.parts)
     at_once = min(parts, request.connections) if request.connections else parts

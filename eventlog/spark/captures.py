@@ -1,17 +1,18 @@
-"""Finds the captures that a conversion reads in a directory; each is the work of one task.
+"""Find the captures that a conversion reads in a directory; each is the work of one task.
 
-A capture is what a format's reader reads as one: its changes have one order, and what one file begins another may end.
-In a directory
+A capture is a unit for a format's reader: its changes have one order, and a transaction may begin
+in one file and end in another. In a directory
 
 * a directory is a capture, whose files continue one another in the order of their names;
-* files that are named alike but for the numbers at the end of their stem, which ``-``, ``_`` or ``.`` sets off
-  (``shop-0001.cdc``, ``shop-0002.cdc``; ``shop.2024-05-10T12.cdc``; ``shop.cdc.1``), continue one another, in the order
-  of the numbers;
+* files whose names differ only in the numbers at the end of their stem, which ``-``, ``_`` or
+  ``.`` sets off (``shop-0001.cdc``, ``shop-0002.cdc``; ``shop.2024-05-10T12.cdc``; ``shop.cdc.1``),
+  continue one another, in the order of the numbers;
 * any other file is a capture of its own;
-* names that begin with ``_`` or ``.`` are not looked at.
+* names that begin with ``_`` or ``.`` are ignored.
 
-Change tables are one capture where ``<table>__ct`` stand beside each other, since transactions run over all of them.
-Files of XDS documents and of JSON lines know nothing of each other, so a number in their names means nothing.
+Change tables are one capture if ``<table>__ct`` are beside each other, since transactions run over
+all of them. Files of XDS documents and of JSON lines are independent of each other, so a number in
+their names has no meaning.
 """
 
 from __future__ import annotations
@@ -34,19 +35,20 @@ _COMPRESSED: Final = frozenset({".gz", ".bz2", ".xz", ".zst", ".zip"})
 _NUMBERED: Final = re.compile(r"(?P<name>.*?)(?P<numbers>(?:(?:^|[-_.]|(?<=[0-9])T)[0-9]+)+)", re.DOTALL)
 
 _LARGEST_COUNT: Final = 9_999_999
-"""Of a file's number; a larger one is taken for a date or a time."""
+"""The greatest number of a file that counts as one; a larger number is a date or a time."""
 
 
 class MissingFile(FormatError):
-    """Files are missing between two that continue one another by their numbers."""
+    """Files are missing between two files that continue one another by their numbers."""
 
     code = "missing_file"
     cure = "Put the missing file beside the others, or number the files without a gap."
 
 
 class Capture(NamedTuple):
-    """One task's input. ``name``: that of its output; ``paths``: files that continue one another, or one directory;
-    ``beside``: what describes them; ``gaps``: what seems to be missing between the files, for messages.
+    """The input of one task. ``name`` is also the name of its output. ``paths`` are files that
+    continue one another, or one directory; ``beside`` are files that describe them; ``gaps`` are
+    sentences on files that seem to be missing between them.
     """
 
     name: str
@@ -56,17 +58,17 @@ class Capture(NamedTuple):
 
     @property
     def place(self) -> Path:
-        """Where it is, for messages: the file, or the directory of its files."""
+        """The place for messages: the file, or the directory of its files."""
         return self.paths[0] if len(self.paths) == 1 else self.paths[0].parent
 
     def size(self) -> int:
-        """Bytes, as far as they can be told."""
+        """Return the size of the capture in bytes, as far as it is known."""
         files = (file for path in self.paths for file in (path.rglob("*") if path.is_dir() else (path,)))
         return sum(file.stat().st_size for file in files if file.is_file())
 
     def check(self, report: Report) -> None:
-        """Hand what seems to be missing to ``Report.skip``. Raises MissingFile if that is strict, FormatError for
-        compressed files.
+        """Pass the gaps on to ``Report.skip``. Raises MissingFile if the report is strict,
+        FormatError for compressed files.
         """
         for path in self.paths:
             if path.suffix.lower() in _COMPRESSED:
@@ -76,13 +78,14 @@ class Capture(NamedTuple):
 
 
 def captures(format: str, source: str, options: Mapping[str, Any]) -> list[Capture]:
-    """The captures of a file or directory, by name. ``options``: those of the format's reader.
+    """Return the captures of a file or directory, by name. ``options`` are the options of the
+    format's reader.
 
     Raises ConfigError if there is none, if two have one name, or for a source that is no file.
     """
     place = Path(source)
     if "://" in source:
-        # Not repeated: a password may stand in it.
+        # The message does not repeat the URL, which may contain a password.
         raise ConfigError("IN is a URL, and Spark converts files: leave --spark out")
     if place.is_file():
         return [Capture(_stem(place), (place,))]
@@ -111,7 +114,7 @@ def _in_directory(format: str, place: Path, options: Mapping[str, Any]) -> Itera
         if within:
             yield Capture(directory.name, tuple(within))
     if is_one is None:
-        return  # the files are nothing of the format
+        return  # the files are not of this format
     if asked.has_single_files:
         yield from (Capture(_stem(file), (file,)) for file in _files(asked, files))
         return
@@ -128,12 +131,14 @@ def _files(format: Format, entries: Iterable[Path]) -> list[Path]:
 
 
 def _is_file(entry: Path) -> bool:
-    """Whether this is a file. A link to one that is gone counts: it is refused by name when it is read."""
+    """Return True for a file. A broken link counts, so that reading refuses it by name."""
     return entry.is_file() or (entry.is_symlink() and not entry.exists())
 
 
 def _has_suffix(file: Path, known: frozenset[str] | None) -> bool:
-    """Whether a file is one of its format. A compressed one counts, so that it is refused and not overlooked."""
+    """Return True if a file is of its format. A compressed file counts, so that it is refused and
+    not overlooked.
+    """
     if known is not None and file.suffix.lower() in _COMPRESSED:
         file = file.with_suffix("")
     return known is None or file.suffix.lower() in known
@@ -158,12 +163,14 @@ def _continuing(files: Sequence[Path], beside: tuple[Path, ...]) -> Iterator[Cap
 
 
 def _stem(file: Path) -> str:
-    """The name without its suffix. Digits alone are no suffix: ``capture.1``."""
+    """Return the name without its suffix. Digits alone are no suffix: ``capture.1``."""
     return file.name if file.suffix[1:].isdecimal() else file.stem
 
 
 def _gaps(ordered: Sequence[tuple[list[int], Path]]) -> Iterator[str]:
-    """Tell which numbers are missing, if files are counted: 1, 2, 4 are; 10, 20, 30 or dates and times are not."""
+    """Yield the missing numbers of files that are counted. 1, 2, 4 are counted; 10, 20, 30, dates
+    and times are not.
+    """
     if any(len(numbers) != 1 or numbers[0] > _LARGEST_COUNT for numbers, _ in ordered):
         return
     counts = [numbers[0] for numbers, _ in ordered]
@@ -176,14 +183,14 @@ def _gaps(ordered: Sequence[tuple[list[int], Path]]) -> Iterator[str]:
 
 
 def files_of(capture: Capture, format: str) -> list[Path]:
-    """The files of a capture in their order, those of a directory by name."""
+    """Return the files of a capture in their order, with the files of a directory by name."""
     asked = format_named(format)
     return [file for path in capture.paths for file in (_files(asked, path.iterdir()) if path.is_dir() else (path,))]
 
 
 def read_capture(capture: Capture, format: str, options: Mapping[str, Any], report: Report) -> Iterator[Change]:
-    """The changes of a capture as the format's reader gives them. Raises what that raises, FormatError for a file that
-    is not there or may not be read, MissingFile.
+    """Yield the changes of a capture as the format's reader gives them. Raises the errors of the
+    reader, MissingFile, and FormatError for a file that is missing or not readable.
     """
     capture.check(report)
     asked = format_named(format)
@@ -199,7 +206,9 @@ def read_capture(capture: Capture, format: str, options: Mapping[str, Any], repo
 
 @contextmanager
 def readable() -> Iterator[None]:
-    """Raise FormatError for a file that is not there or may not be read, which another attempt would find again."""
+    """Raise FormatError for a file that is missing or not readable, since another attempt would
+    fail in the same way.
+    """
     try:
         yield
     except (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError) as error:
@@ -208,7 +217,9 @@ def readable() -> Iterator[None]:
 
 @contextmanager
 def _side_by_side(capture: Capture, report: Report) -> Iterator[str]:
-    """A directory of nothing but the capture's files, named in their order. Messages name the files themselves."""
+    """Give a directory with only the capture's files, named in their order. Messages name the
+    original files.
+    """
     with tempfile.TemporaryDirectory(prefix="eventlog-capture-") as directory:
         for number, path in enumerate(capture.paths):
             Path(directory, f"{number:09}-{path.name}").symlink_to(path.resolve())

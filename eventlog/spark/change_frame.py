@@ -45,14 +45,16 @@ SCHEMA: Final = t.StructType([
     t.StructField("user", t.StringType()),
     t.StructField("extras", t.StringType()),
 ])  # fmt: skip
-"""The columns; ``key``, ``before``, ``after`` and ``extras`` are the JSON form of spec/change-model.md 1.1."""
+"""The columns. ``key``, ``before``, ``after`` and ``extras`` are in the JSON form of
+spec/change-model.md 1.1.
+"""
 
 _IMAGES: Final = ("before", "after")
 
 
 def _schema_with(columns: t.StructType | None) -> t.StructType:
-    """The columns where those of the table are given: ``before``, ``after`` as structs of them, and
-    ``before_present``, ``after_present`` with the names of those that are known.
+    """Return the columns of changes. With columns of the table ``before`` and ``after`` are structs
+    of them, and ``before_present`` and ``after_present`` have the names of the known ones.
     """
     if columns is None:
         return SCHEMA
@@ -70,14 +72,16 @@ def read_captures(
     strict: bool = True,
     nulled: Accumulator[int] | None = None,
 ) -> DataFrame:
-    """The changes of a file or of a directory of captures (``eventlog.spark.captures``), a task a capture.
+    """Return the changes of a file or of a directory of captures (``eventlog.spark.captures``),
+    each capture read by one task.
 
-    ``options``: those of the format's reader, as in ``--map``. ``columns``: those of the table, for structs in place of
-    JSON; what an image holds beyond them is left out. ``strict``: what cannot be read fails the query, else it is
-    passed over. ``nulled`` counts values that the types of a struct do not hold and that are null there: special times
-    (spec/xds.md 6.3), and NaN and infinity of decimals. The rows of a capture are in its order; over a source, order by
-    ``position`` (of an event log as a number) and, where needed, ``event_number``. Raises ConfigError; a query fails
-    with FormatError.
+    ``options`` are the options of the format's reader, as in ``--map``. ``columns`` are the columns
+    of the table, for structs in place of JSON; other columns of an image are left out. With
+    ``strict`` an unreadable change fails the query, else it is skipped. ``nulled`` counts values
+    that the types of a struct cannot hold and that become null: special times (spec/xds.md 6.3),
+    and NaN and infinity of decimals. The rows of a capture are in its order. Over a whole source,
+    order by ``position`` (of an event log as a number) and, where needed, ``event_number``. Raises
+    ConfigError; a query fails with FormatError.
     """
     reader = in_own_options(format, "reader", read_options({"reader": options or {}})["reader"])
     frame, taken = work_on(spark, captures(format, source, reader), format, reader, strict=strict)
@@ -94,7 +98,7 @@ def read_captures(
 def batches_of(
     changes: Iterable[Change], columns: t.StructType | None = None, nulled: Accumulator[int] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Changes as they come, some at a time, as ``batch_of`` has them."""
+    """Yield changes as batches of ``batch_of``, some at a time."""
     rest = iter(changes)
     while several := list(islice(rest, _BATCH)):
         yield batch_of(several, columns, nulled)
@@ -103,9 +107,10 @@ def batches_of(
 def batch_of(
     changes: Sequence[Change], columns: t.StructType | None = None, nulled: Accumulator[int] | None = None
 ) -> pa.RecordBatch:
-    """Changes as a batch of rows with the columns of ``_schema_with``. ``nulled`` as of ``read_captures``.
+    """Return changes as a batch of rows with the columns of ``_schema_with``. ``nulled`` is as in
+    ``read_captures``.
 
-    Raises FormatError for a value that the type of its column does not hold.
+    Raises FormatError for a value that the type of its column cannot hold.
     """
     schema = arrow_schema(_schema_with(columns))
     objects = [change_json.to_json(change) for change in changes]
@@ -128,7 +133,7 @@ def batch_of(
 
 
 def change_of(row: Mapping[str, Any]) -> Change:
-    """The change of a row in the JSON form (``Row.asDict()``). Raises FormatError."""
+    """Return the change of a row in the JSON form (``Row.asDict()``). Raises FormatError."""
     members = dict(row)
     for name in ("key", *_IMAGES, "extras"):
         members[name] = None if row[name] is None else json.loads(row[name])
@@ -142,15 +147,15 @@ def change_of(row: Mapping[str, Any]) -> Change:
 def _text(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     has_half_characters = any("\ud800" <= character <= "\udfff" for character in text)
-    return json.dumps(value) if has_half_characters else text  # which a string of Spark cannot hold
+    return json.dumps(value) if has_half_characters else text  # a string of Spark cannot hold them
 
 
 def structs_of(
     images: Sequence[Row | None], columns: t.StructType, table: str | None, nulled: Accumulator[int] | None = None
 ) -> pa.StructArray:
-    """Return rows of a table as structs of columns. ``nulled`` as of ``read_captures``.
+    """Return rows of a table as structs of columns. ``nulled`` is as in ``read_captures``.
 
-    Raises FormatError for a value that the type of its column does not hold.
+    Raises FormatError for a value that the type of its column cannot hold.
     """
     arrays, fields = [], []
     for field in columns.fields:
@@ -181,7 +186,7 @@ def _array(values: Sequence[Value], kind: t.DataType, arrow_kind: pa.DataType) -
 
 
 def _without_special(value: Value, kind: t.DataType, nulled: Accumulator[int] | None) -> Value:
-    """The value, or NULL, counted, if the type of Spark has no such value."""
+    """Return the value, or NULL, which is counted, if the type of Spark has no such value."""
     if value is not None and isinstance(kind, t.ArrayType):
         return tuple(_without_special(one, kind.elementType, nulled) for one in values_of(value))
     is_time = isinstance(kind, t.DateType | t.TimestampType | t.TimestampNTZType)
@@ -196,7 +201,7 @@ def _without_special(value: Value, kind: t.DataType, nulled: Accumulator[int] | 
 
 
 def _plain(value: Value, kind: t.DataType) -> Any:
-    """A value as Arrow takes it for a type of Spark."""
+    """Return a value as Arrow takes it for a type of Spark."""
     if value is None:
         return None
     if isinstance(kind, t.ArrayType):

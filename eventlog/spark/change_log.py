@@ -1,7 +1,8 @@
-"""The log of a stream of changes: what its driver asks, and what its tasks read (spec/spark-changes.md).
+"""The log of a stream of changes: the queries of its driver, and the rows that its tasks read
+(spec/spark-changes.md).
 
-The driver asks the server for ranges of record_ids, and for counts. Rows are read by tasks, each by a connection that
-its worker keeps, so that a batch of a few rows costs no connection.
+The driver asks the server for ranges of record_ids, and for counts. Tasks read the rows, each by a
+connection that its worker keeps, so that a batch of a few rows needs no new connection.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 _BEGINS: Final = {EARLIEST: consumers.FIRST, LATEST: consumers.NOW}
 _FLAGS: Final = {"format.type": DEFAULT_FORMAT}
-"""Events are folded, and shown, as the default format has them, whatever a publisher sends."""
+"""Events are folded and shown in the default format, whatever format a publisher sends."""
 
 
 class RowsRemoved(DatabaseError):
@@ -64,22 +65,24 @@ class RowsRemoved(DatabaseError):
 
 
 class OtherEpoch(DatabaseError):
-    """A checkpoint speaks of record_ids of another epoch of the log (spec/event-log.md 7.4)."""
+    """A checkpoint contains record_ids of another epoch of the log (spec/event-log.md 7.4)."""
 
     code = "other_epoch"
     cure = "Give the query a checkpoint of its own, and write its target anew: the log was put back meanwhile."
 
 
 def read_config(file: str | None) -> Config:
-    """Return the configuration as this process finds it: the file, if it is there, and the environment."""
+    """Return the configuration of this process: from the file, if it exists, and the
+    environment.
+    """
     path = None if file is None else Path(file)
     return load(path if path is not None and path.exists() else None, os.environ, _FLAGS)
 
 
 def values_of(config: Config, *, with_document: bool) -> ValueOptions:
-    """Return how values are made texts: as XDS has them for its documents, else whole.
+    """Return how values are converted to texts: as in XDS for its documents, else whole.
 
-    Only XDS loses the fraction of a second, and only XML lacks characters.
+    Only XDS drops the fraction of a second, and only XML lacks some characters.
     """
     values = value_options(config)
     return values if with_document else replace(values, time_syntax="full", characters="unicode")
@@ -90,7 +93,9 @@ def values_of(config: Config, *, with_document: bool) -> ValueOptions:
 
 @dataclass(frozen=True, slots=True)
 class Classes:
-    """What rows are read by, as it travels to the tasks: without secrets."""
+    """The information that tasks need to read rows, in the form in which it is sent to them:
+    without secrets.
+    """
 
     declared: DeclaredTables
     database: Database
@@ -104,7 +109,9 @@ class Classes:
 
 
 class Packed(NamedTuple):
-    """Classes as bytes, and what tells them from others: a task unpacks those that its worker does not know yet."""
+    """Classes as bytes with their digest. A task unpacks them if its worker has no classes of this
+    digest yet.
+    """
 
     digest: str
     content: bytes
@@ -136,10 +143,10 @@ _EVENT_TIME: Final = TIMED_FIELDS.index("event_time")
 
 
 class RowReader:
-    """Reads the good rows of a batch. ``rows``: the ranges of the batch.
+    """A reader of the good rows of a batch. ``rows`` are the ranges of the batch.
 
-    ``counted``: how many rows were read of the part that is asked for, bad ones too. ``origins``: event_time and
-    perpetrator of the good rows that have been read, by record_id; None = nobody asks for them.
+    ``counted`` is the number of rows read in the part of the task, including bad ones. ``origins``
+    has event_time and perpetrator of the good rows read, by record_id; None = they are not needed.
     """
 
     __slots__ = ("_catalog", "_conn", "_dialect", "_log", "_part", "_user", "counted", "origins", "rows")
@@ -161,7 +168,7 @@ class RowReader:
         self._catalog, self._part, self._user = catalog, part, classes.options.driver_user
 
     def __call__(self, first: int, last: int) -> Iterator[list[CheckedRow]]:
-        """Return the good rows from one record_id to another, in pieces."""
+        """Yield the good rows from one record_id to another, in pieces."""
         ranges = within(self.rows, first, last)
         if not ranges:
             return
@@ -181,11 +188,11 @@ class RowReader:
 # --- a task's connection ----------------------------------------------------------------------------------------------
 
 _IDLE_SECONDS: Final = 2.0
-"""A connection that was not used for longer is asked whether it still is one."""
+"""The seconds after which an unused connection is tested before its next use."""
 
 
 class _Kept:
-    """The connection that this process keeps. ``file``: of the configuration."""
+    """The connection that this process keeps. ``file`` is its configuration file."""
 
     def __init__(self, file: str | None) -> None:
         self.file, self.pid, self.used = file, os.getpid(), time.monotonic()
@@ -195,7 +202,9 @@ class _Kept:
             self.connection = self.engine.connect()
 
     def serves(self, file: str | None) -> bool:
-        """Return True if it is a connection of this process, by the same configuration, that the server knows."""
+        """Return True for a connection of this process, with the same configuration, that is still
+        open on the server.
+        """
         if self.file != file or self.pid != os.getpid():
             return False
         if time.monotonic() - self.used < _IDLE_SECONDS:
@@ -208,7 +217,7 @@ class _Kept:
         return True
 
     def close(self) -> None:
-        """Close it, whatever its state."""
+        """Close the connection, whatever its state."""
         if self.pid == os.getpid():
             with suppress(SQLAlchemyError):
                 self.connection.close()
@@ -219,9 +228,9 @@ _kept: list[_Kept] = []
 
 @contextmanager
 def kept_connection(file: str | None) -> Iterator[tuple[Connection, Dialect]]:
-    """Give the connection that this process keeps; one whose block fails is kept no longer.
+    """Give the connection that this process keeps. It is closed if the block fails.
 
-    Raises DatabaseError for what fails in the block too.
+    Raises DatabaseError, also for errors of the block.
     """
     if not (_kept and _kept[0].serves(file)):
         forget_connection()
@@ -246,17 +255,18 @@ def forget_connection() -> None:
 # --- the driver -------------------------------------------------------------------------------------------------------
 
 _MOST_LOOKS: Final = 64
-"""Looks at the open writers that wait for these to end."""
+"""The number of looks at the open writers that may wait for these to end."""
 
 
 @dataclass(slots=True)
 class ChangeLog:
-    """A log as the driver of a stream knows it, by one connection.
+    """A log as the driver of a stream sees it, by one connection.
 
-    ``looks``: the highest record_id at a moment, and who had written the log and was open right after it: when all of
-    these have ended, no row up to it can still appear (spec/event-log.md 13.1). They are forgotten with the connection.
-    ``line``: what a consumer's line says is done; None without a consumer. ``is_new``: nobody has looked whether rows
-    were removed before the line was written.
+    ``looks`` has the highest record_id at a moment, and the open transactions that had written the
+    log right after it. When all of these have ended, no row up to the record_id can still appear
+    (spec/event-log.md 13.1). The looks are dropped with the connection. ``line`` has the rows that
+    a consumer's line records as done; None without a consumer. ``is_new``: the check for rows
+    removed before the line was written is still to come.
     """
 
     file: str | None
@@ -276,7 +286,9 @@ class ChangeLog:
 
     @contextmanager
     def _session(self) -> Iterator[tuple[Connection, Dialect, LogTable]]:
-        """Give the connection, made anew if there is none; a block that fails loses it. Ends the transaction."""
+        """Give the connection, made anew if there is none; a block that fails closes it. Ends the
+        transaction.
+        """
         if self._open is None:
             self._connect()
         assert self._open is not None
@@ -336,11 +348,11 @@ class ChangeLog:
         context = Context(conn, dialect, log, _NO_CLASSES, options, NoWriter(), Counters(), ledger=ledger)
         self.epoch = settle_epoch(context, server)
         line = consumers.read_consumer(conn, log, consumer)
-        assert line is not None  # it was registered under the lock
+        assert line is not None  # the consumer was registered under the lock
         self.line = line.done
 
     def close(self) -> None:
-        """Close the connection, and so give the consumer free."""
+        """Close the connection, and so release the consumer."""
         if self._open is not None:
             _, conn, _, _ = self._open
             self._open = None
@@ -350,7 +362,9 @@ class ChangeLog:
     # the classes
 
     def classes(self) -> tuple[Classes, Catalog, Packed]:
-        """Return what rows are read by, as the tables are now: rows that are there have no column that is not."""
+        """Return the information to read rows by, from the tables as they are now: rows in the log
+        then have no unknown column.
+        """
         with self._session() as (conn, dialect, log):
             self._read_classes(conn, dialect, log)
         assert self._classes is not None
@@ -366,7 +380,8 @@ class ChangeLog:
         declared = declared_tables(self._config, database, log)
         declared = declared._replace(config=without_settings_of_others(declared.config))
         options = publisher_options(self._config, dialect.current_user(conn), dialect.fold_name)
-        # As for every consumer: nobody's changes are loopback unless a user is named (spec/event-log.md 13.5).
+        # As for every consumer, no changes are loopback unless a user is named (spec/event-log.md
+        # 13.5).
         if self._config.publisher.driver_user is None:
             options = replace(options, driver_user=None)
         options = replace(options, events=replace(options.events, id_suffix=epoch_suffix(self.epoch)))
@@ -377,7 +392,9 @@ class ChangeLog:
     # where it begins
 
     def first(self) -> Offset:
-        """Return the offset of a query that has read nothing. Raises ConfigError for rows that were removed."""
+        """Return the offset of a query that has read nothing. Raises ConfigError if rows were
+        removed.
+        """
         with self._session() as (conn, dialect, log):
             if self.line is not None:
                 return Offset(self.epoch, self.line.copy())
@@ -394,18 +411,18 @@ class ChangeLog:
                         'behind it, or with "earliest" (what the log still holds)'
                     )
                 return Offset(self.epoch, RecordSet(first - 1))
-            # Of what lies below, all that is there is to be read, and nothing else.
+            # Below it, exactly the existing rows are to be read.
             done = RecordSet(removed)
             done.discard(shown_ranges(conn, dialect, log, [(1, removed)] if removed else []))
             return Offset(self.epoch, done)
 
-    # how far it goes
+    # the end of the log
 
     def latest(self, start: Offset, most_rows: int | None = None, target: Offset | None = None) -> Offset:
         """Return the end of the next batch; ``start`` itself if there is nothing to read.
 
-        ``most_rows``: that the batch has at most; what is open at its end is held back then.
-        ``target``: the stream goes no further. Raises RowsRemoved, OtherEpoch.
+        ``most_rows`` limits the rows of the batch; groups still open at its end are held back then.
+        The stream goes no further than ``target``. Raises RowsRemoved, OtherEpoch.
         """
         try:
             return self._latest(start, most_rows, target)
@@ -428,12 +445,13 @@ class ChangeLog:
     def _seen(
         self, conn: Connection, dialect: Dialect, log: LogTable, done: RecordSet, most_rows: int | None
     ) -> RecordSet | None:
-        """Return ``done`` and what can be read now; None if that is nothing."""
+        """Return ``done`` with the rows that can be read now; None if there are none."""
         top = consumers.highest_row(conn, log) or 0
         if not done.ranges and top <= done.floor:
             self.looks.clear()
             return None
-        # After the highest record_id: who has drawn a number up to it is among the writers, or can be seen by now.
+        # After the highest record_id: a transaction with a number up to it is among the writers, or
+        # its rows are visible by now.
         writers = dialect.open_writers(conn, log)
         if writers is None:
             raise LogTableError(f"the database does not tell any more who has written the log {log}")
@@ -447,7 +465,7 @@ class ChangeLog:
         end = done.copy()
         if ended:
             end.add([(1, ended)])
-        # What others have not ended yet is taken row by row, as one statement sees it.
+        # Rows of open transactions of others are added one by one, as one statement sees them.
         end.add(shown_ranges(conn, dialect, log, end.gaps(dialect.last_record_id), most_rows))
         return end
 
@@ -461,7 +479,9 @@ class ChangeLog:
         most_rows: int,
         last: int,
     ) -> Offset:
-        """Return the end of a full window, without what is open at ``last``; read on while the first group is open."""
+        """Return the end of a full window, without the groups open at ``last``; read on while the
+        first group is open.
+        """
         if self._classes is None:
             self._read_classes(conn, dialect, log)
         assert self._classes is not None
@@ -494,11 +514,12 @@ class ChangeLog:
             )
 
     def _check_removed(self, conn: Connection, dialect: Dialect, log: LogTable, start: Offset) -> None:
-        """Raise RowsRemoved unless all is there that nobody protects and that was removed elsewhere."""
+        """Raise RowsRemoved if unread rows that no line protected were removed."""
         removed = read_removed(conn, log)
         bare = start.done.gaps(removed)
         if self.line is not None:
-            # A line that was written just now has protected nothing of what a checkpoint from before has to read.
+            # A line written just now has not protected the rows that an older checkpoint still has
+            # to read.
             was_protected = not self.is_new or start.done.encode() == self.line.encode()
             self.is_new = False
             if was_protected:
@@ -512,7 +533,9 @@ class ChangeLog:
     # a batch
 
     def parts(self, start: Offset, end: Offset, most_rows: int) -> list[tuple[Range, int]]:
-        """Return the parts of a batch and how many rows each has. Raises RowsRemoved, OtherEpoch."""
+        """Return the parts of a batch, each with its number of rows. Raises RowsRemoved,
+        OtherEpoch.
+        """
         with self._session() as (conn, dialect, log):
             self._check_epoch(end)
             rows = between(start.done, end.done)
@@ -534,7 +557,9 @@ class ChangeLog:
             return [(cut, count) for cut, count in parts if count]
 
     def move(self, end: Offset) -> None:
-        """Note in the consumer's line what is done up to an offset; it never goes back (spec/spark-changes.md 4)."""
+        """Record in the consumer's line the rows done up to an offset; the line never goes back
+        (spec/spark-changes.md 4).
+        """
         if self.consumer is None:
             return
         with self._session() as (conn, dialect, log):
@@ -542,7 +567,7 @@ class ChangeLog:
             assert self.line is not None
             done = self.line.copy()
             done.add(end.done.spans)
-            # Rows that are put back by hand are not read once more: a checkpoint only grows.
+            # Rows put back by hand are not read again: a checkpoint only grows.
             consumers.pop_requeued(conn, log, self.consumer)
             if done.encode() != self.line.encode():
                 consumers.write_done(conn, dialect, log, self.consumer, done, moved=True)
@@ -553,7 +578,7 @@ _NO_CLASSES: Final = Catalog(None, (), {})
 
 
 def check_counted(counted: int, expected: int, part: Range) -> None:
-    """Raise RowsRemoved if a part has other rows than when the batch was made."""
+    """Raise RowsRemoved if a part has other rows than when the batch was planned."""
     if counted != expected:
         raise RowsRemoved(
             f"record_ids {part[0]} to {part[1]} have {number_of(counted, 'row')}, and had {expected:,} when the batch "

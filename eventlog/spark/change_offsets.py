@@ -1,4 +1,6 @@
-"""The offsets of a stream of changes, and what of a log lies between two of them (spec/spark-changes.md 3)."""
+"""The offsets of a stream of changes, and the ranges of a log between two of them
+(spec/spark-changes.md 3).
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ _last: Final = itemgetter(1)
 
 
 class Offset(NamedTuple):
-    """What a stream has read. ``epoch``: of the log; ``rows``: how many the batch has that ends here."""
+    """The position of a stream. ``epoch`` is the log's epoch, ``done`` has the rows read, ``rows``
+    is the number of rows in the batch that ends here.
+    """
 
     epoch: str
     done: RecordSet
@@ -26,7 +30,7 @@ class Offset(NamedTuple):
 
 
 def offset_of(value: Mapping[str, Any]) -> Offset:
-    """Return the offset of its JSON form. Raises ConfigError for what is none."""
+    """Return the offset of its JSON form. Raises ConfigError for a value that is no offset."""
     try:
         return Offset(str(value["epoch"]), decode(value["done"]), int(value["rows"]))
     except (KeyError, TypeError, ValueError) as error:
@@ -41,7 +45,7 @@ def between(start: RecordSet, end: RecordSet) -> list[Range]:
 
 
 def common(some: Sequence[Range], others: Sequence[Range]) -> list[Range]:
-    """Return what two ascending lists of ranges have in common."""
+    """Return the intersection of two ascending lists of ranges."""
     found: list[Range] = []
     i = j = 0
     while i < len(some) and j < len(others):
@@ -56,7 +60,7 @@ def common(some: Sequence[Range], others: Sequence[Range]) -> list[Range]:
 
 
 def within(ranges: Sequence[Range], first: int, last: int) -> list[Range]:
-    """Return what of ascending ranges lies between two record_ids."""
+    """Return the parts of ascending ranges between two record_ids."""
     begin = bisect_left(ranges, first, key=_last)
     found: list[Range] = []
     for low, high in ranges[begin:]:
@@ -67,5 +71,5 @@ def within(ranges: Sequence[Range], first: int, last: int) -> list[Range]:
 
 
 def length(ranges: Iterable[Range]) -> int:
-    """Return how many record_ids the ranges have."""
+    """Return the number of record_ids in the ranges."""
     return sum(last - first + 1 for first, last in ranges)

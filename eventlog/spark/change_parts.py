@@ -1,10 +1,10 @@
 """The groups of a part of a batch, exact without a shuffle (spec/spark-changes.md 2).
 
-A batch is folded as a window is (spec/event-log.md 6, 8.2). A part of it is a range of record_ids, and has the groups
-whose first row lies in it. To know them it reads rows beyond its ends: before its first row back to where the runs of
-its objects begin, and behind its last one until none of its groups is open. What it reads there are few rows as a rule,
-since a run ends where rows of its object lie more than ``fold_distance`` apart, at a delete, and where adds and
-modifies meet.
+A batch is folded as a window is (spec/event-log.md 6, 8.2). A part of it is a range of record_ids,
+and has the groups whose first row is in the range. To find them it reads rows beyond its ends:
+before its first row, back to the beginning of the runs of its objects, and after its last one until
+none of its groups is open. Usually these are few rows, since a run ends at a delete, where adds and
+modifies meet, and where rows of its object are more than ``fold_distance`` apart.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ from eventlog.core.fold import FAMILY, Group, RowFolder, first_id, fold, object_
 from eventlog.core.record_set import Range
 
 Read = Callable[[int, int], Iterable[Sequence[CheckedRow]]]
-"""The good rows of a batch from one record_id to another, in queue order, in pieces."""
+"""A function that yields the good rows of a batch from one record_id to another, in queue order, in
+pieces.
+"""
 
 
 class Folding(NamedTuple):
-    """How a batch is folded. ``lowest`` and ``highest`` record_id of the batch."""
+    """The rules by which a batch is folded, with its ``lowest`` and ``highest`` record_id."""
 
     fold_distance: int
     fold_span: int
@@ -33,14 +35,14 @@ class Folding(NamedTuple):
 
 
 def rows_before(read: Read, rows: Sequence[CheckedRow], first: int, how: Folding) -> list[CheckedRow]:
-    """Return the rows before ``first`` that decide how ``rows`` fold, in queue order.
+    """Return the rows before ``first`` that affect how ``rows`` fold, in queue order.
 
-    ``rows``: those of the batch from ``first`` on, at least as far as ``fold_distance``. Folding what is returned and
-    ``rows`` gives the groups that the batch has of them.
+    ``rows`` are the rows of the batch from ``first`` on, at least as far as ``fold_distance``. The
+    returned rows and ``rows`` together fold into the same groups as in the whole batch.
     """
     distance = how.fold_distance
     seen: set[ObjectId] = set()
-    # The earliest row of a run that may go on before what has been read, and its family.
+    # The earliest row of a run that may continue before the rows read so far, and its family.
     runs: dict[ObjectId, tuple[int, int]] = {}
     for record_id, event_type, object_id, _, _, _ in rows:
         if record_id - first >= distance:
@@ -72,7 +74,9 @@ def rows_before(read: Read, rows: Sequence[CheckedRow], first: int, how: Folding
 
 
 def groups_of_part(read: Read, part: Range, how: Folding) -> Iterator[list[Group]]:
-    """Return the groups of the batch whose first row lies in the part, in queue order, some at a time."""
+    """Yield the groups of the batch whose first row is in the part, in queue order, some at a
+    time.
+    """
     first, last = part
     folder = RowFolder(how.fold_distance, how.fold_span)
 
@@ -105,14 +109,18 @@ def groups_of_part(read: Read, part: Range, how: Folding) -> Iterator[list[Group
 
 
 class HeldBack(NamedTuple):
-    """What a full window holds back: all rows from ``first`` on, but for ``ids``, of groups that began before."""
+    """The rows that a full window holds back: all rows from ``first`` on, except ``ids``, which
+    belong to groups that began before.
+    """
 
     first: int
     ids: Sequence[int]
 
 
 def held_back(read: Read, last: int, how: Folding) -> HeldBack | None:
-    """Return what a batch that was cut behind ``last`` holds back (spec/event-log.md 8.2); None = nothing is open."""
+    """Return the rows that a batch cut after ``last`` holds back (spec/event-log.md 8.2); None = no
+    group is open.
+    """
     groups = _groups_from(read, max(how.lowest, last - how.fold_distance), last, how)
     is_open = next(open_groups(groups, last, how.fold_distance, how.fold_span), None)
     if is_open is None:
@@ -123,6 +131,6 @@ def held_back(read: Read, last: int, how: Folding) -> HeldBack | None:
 
 
 def _groups_from(read: Read, first: int, last: int, how: Folding) -> list[Group]:
-    """Return the groups that have rows from ``first`` to ``last``."""
+    """Return the groups with rows from ``first`` to ``last``."""
     rows = list(chain.from_iterable(read(first, last)))
     return fold([*rows_before(read, rows, first, how), *rows], how.fold_distance, how.fold_span)

@@ -1,7 +1,9 @@
-"""The rows of format ``eventlog-changes``: their schema, and events as Arrow batches of them (spec/spark-changes.md 1).
+"""The rows of format ``eventlog-changes``: their schema, and Arrow batches of events
+(spec/spark-changes.md 1).
 
-Columns are built as flat lists with offsets, not as a list or a map for each row: Arrow takes a flat list of texts five
-times as fast as it takes lists of pairs. What that costs is that the loops below fill several lists at once.
+Columns are built as flat lists with offsets, not as a list or a map for each row: Arrow takes a
+flat list of texts five times as fast as lists of pairs. In return the loops below fill several
+lists at once.
 """
 
 from __future__ import annotations
@@ -30,11 +32,13 @@ from eventlog.spark.session import arrow_schema
 _TEXTS: Final = t.MapType(t.StringType(), t.StringType())
 _XDS: Final = "xds"
 AT_ONCE: Final = 5_000
-"""Events of a batch of Arrow."""
+"""The number of events in an Arrow batch."""
 
 
 def schema_of(columns: t.StructType | None, *, with_document: bool) -> t.StructType:
-    """Return the columns. ``columns``: those of the one class that is asked for, in place of maps of texts."""
+    """Return the columns of the rows. ``columns`` are the columns of the one class asked for, in
+    place of maps of texts.
+    """
     image = _TEXTS if columns is None else columns
     fields = [
         t.StructField("position", t.LongType(), False),
@@ -55,7 +59,7 @@ def schema_of(columns: t.StructType | None, *, with_document: bool) -> t.StructT
 
 
 def columns_of(object_class: ObjectClass) -> t.StructType:
-    """Return the columns of a class, with the types of the catalogue as Spark has them."""
+    """Return the columns of a class, with the catalogue's types as types of Spark."""
     columns = row_of(object_class).columns
     found = [t.StructField(one.name, spark_type(one.type)) for one in columns]
     many = [one for one in object_class.attributes if one.multi_valued]
@@ -64,7 +68,7 @@ def columns_of(object_class: ObjectClass) -> t.StructType:
 
 
 def spark_type(kind: ColumnType) -> t.DataType:
-    """Return the type of Spark that holds the values of a column; text where there is none."""
+    """Return the type of Spark that holds the values of a column; text if there is none."""
     match kind.kind:
         case Kind.INTEGER:
             return t.LongType() if kind.bits else t.DecimalType(38, 0)
@@ -89,7 +93,9 @@ def spark_type(kind: ColumnType) -> t.DataType:
 
 
 class Rows:
-    """Makes rows of events. ``columns``: of the one class that is asked for, None = maps of texts."""
+    """A builder of rows from events. ``columns`` are the columns of the one class asked for, None =
+    maps of texts.
+    """
 
     __slots__ = ("_catalog", "_columns", "_document", "_read", "_schema", "_time_of")
 
@@ -108,7 +114,9 @@ class Rows:
     def batches(
         self, events: Sequence[Outgoing], origins: Mapping[int, tuple[str | None, str | None]]
     ) -> Iterator[pa.RecordBatch]:
-        """Return events, which all have an operation, as batches. ``origins``: of their first rows at least."""
+        """Yield batches of events, which all have an operation. ``origins`` has at least the
+        events' first rows.
+        """
         for start in range(0, len(events), AT_ONCE):
             yield self._batch(events[start : start + AT_ONCE], origins)
 
@@ -146,7 +154,7 @@ class Rows:
             columns[one.name] if isinstance(columns[one.name], pa.Array) else pa.array(columns[one.name], one.type)
             for one in self._schema
         ]
-        # Of maps and lists Arrow knows names of members, which differ from Spark's.
+        # Arrow names the members of maps and lists otherwise than Spark does.
         cast = [array.cast(one.type) for array, one in zip(arrays, self._schema, strict=True)]
         return pa.RecordBatch.from_arrays(cast, schema=self._schema)
 
@@ -163,7 +171,7 @@ class Rows:
 
 
 def _lists(kind: pa.DataType, lists: Iterable[Sequence[Any] | None]) -> pa.Array:
-    """Return lists as an array; None is NULL."""
+    """Return lists as an array; None becomes NULL."""
     flat: list[Any] = []
     offsets: list[int] = []
     missing: list[bool] = []
@@ -181,7 +189,7 @@ def _lists(kind: pa.DataType, lists: Iterable[Sequence[Any] | None]) -> pa.Array
 
 
 def _maps(images: Iterable[Mapping[str, Value] | None]) -> pa.Array:
-    """Return rows as maps of texts, by column; None is NULL, and so is a value that is."""
+    """Return rows as maps of texts, by column; None becomes NULL, as a row and as a value."""
     names: list[str] = []
     texts: list[str | None] = []
     offsets: list[int] = []
@@ -202,7 +210,7 @@ def _maps(images: Iterable[Mapping[str, Value] | None]) -> pa.Array:
 
 
 def _text(value: Value) -> str:
-    """Return a value as the log has it; the values of a multi-valued attribute as a list of JSON."""
+    """Return a value as in the log; the values of a multi-valued attribute become a JSON list."""
     if value.__class__ is tuple:
         return json.dumps([None if one is None else to_text(one) for one in values_of(value)], ensure_ascii=False)
     assert value is not None

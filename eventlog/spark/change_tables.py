@@ -1,8 +1,10 @@
-"""Qlik change tables in files as DataFrames: their rows, their changes, and the live view (spec/qlik.md 1, 4, 6).
+"""Qlik change tables in files as DataFrames: their rows, their changes, and the live view
+(spec/qlik.md 1, 4, 6).
 
-Tables are those of a directory as ``eventlog.qlik.file_tables`` describes it, written by ``eventlog backlog``, by
-``eventlog convert`` or by Qlik, in Parquet, CSV or JSON lines. Spark reads the files; what a row means is decided by
-the functions that read it row by row. Masks stay binary or text: no integer of Spark's holds one.
+The tables are in a directory as ``eventlog.qlik.file_tables`` describes it, written by ``eventlog
+backlog``, by ``eventlog convert`` or by Qlik, in Parquet, CSV or JSON lines. Spark reads the files;
+the functions of the row-by-row reader interpret the rows. Masks stay binary or text, since no
+integer of Spark holds one.
 """
 
 from __future__ import annotations
@@ -39,20 +41,23 @@ from eventlog.spark.change_frame import SCHEMA, batches_of
 from eventlog.spark.session import READS_TIMES, arrow_schema, new_session, tune_collector
 
 _TOGETHER: Final = 10_000
-"""Rows of whole objects that are brought up to date together."""
+"""The number of rows of whole objects that are brought up to date together."""
 
 _CSV: Final = {
     "header": True, "multiLine": True, "quote": '"', "escape": '"', "emptyValue": "", "nullValue": "\0null\0",
     "enforceSchema": False,
 }  # fmt: skip
-"""A quoted empty text is one; NULL is what stands between two commas, which no text here is taken for. A file whose
-columns are others than those of the first is refused: Spark goes by their places.
+"""The CSV options. A quoted empty text is an empty text; NULL is an empty field without quotes, so
+no text is taken for NULL. A file with other columns than the first one is refused, since Spark goes
+by position.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class FoundTable:
-    """A change table of a directory: the names that its changes bear, the schema in its own name, its place."""
+    """A change table of a directory: the names in its changes, the schema in its own name, its
+    place.
+    """
 
     schema: str | None
     table: str
@@ -61,8 +66,8 @@ class FoundTable:
 
 
 def find_change_tables(source: str, options: Mapping[str, Any] | None = None) -> list[FoundTable]:
-    """The change tables of a directory that the options want. ``options``: those of the reader of
-    ``qlik-change-table``. Raises ConfigError, FormatError.
+    """Return the change tables of a directory that the options select. ``options`` are the options
+    of the reader of ``qlik-change-table``. Raises ConfigError, FormatError.
     """
     return _found(source, _reading(options))
 
@@ -91,9 +96,11 @@ def _found(source: str, context: Reading) -> list[FoundTable]:
 
 
 def read_rows(spark: SparkSession, table: FoundTable, options: Mapping[str, Any] | None = None) -> DataFrame:
-    """The rows of a change table as they are stored, headers and data columns under their own names.
+    """Return the rows of a change table as they are stored, headers and data columns under their
+    own names.
 
-    With the option ``partitioned`` only those of the partitions that attrep_cdc_partitions lists. Raises FormatError.
+    With the option ``partitioned`` only the partitions that attrep_cdc_partitions lists are read.
+    Raises FormatError.
     """
     return _rows(spark, table, _reading(options))
 
@@ -135,13 +142,13 @@ _NAMES: Final = {
     "csv": "*.[cC][sS][vV]{,.gz}",
     "json": "*.{[jJ][sS][oO][nN],[jJ][sS][oO][nN][lL],[nN][dD][jJ][sS][oO][nN]}{,.gz}",
 }
-"""The names that ``format_of`` knows, whatever their letter case, as Hadoop matches them."""
+"""The patterns of the names that ``format_of`` knows, in any letter case, for Hadoop."""
 
 
 def _with_time(spark: SparkSession) -> SparkSession:
-    """A session that reads columns of type TIME, which Spark refuses by default.
+    """Return a session that reads columns of type TIME, which Spark refuses by default.
 
-    The settings of the other one stay as they are, and count here too.
+    The settings of the given session stay as they are, and apply here, too.
     """
     if spark.conf.get("spark.sql.timeType.enabled", "false") == "true":
         return spark
@@ -170,7 +177,7 @@ def _of_format(
 
 
 def _refuse_times(file: Path) -> None:
-    """Raise FormatError for a column that this version of Spark does not know."""
+    """Raise FormatError for a column type that this version of Spark does not know."""
     times = () if READS_TIMES else [field.name for field in pq.read_schema(file) if pa.types.is_time(field.type)]
     if times:
         raise FormatError(
@@ -182,16 +189,17 @@ _FILE: Final = "_file"
 
 
 def _of_json(lines: DataFrame, first: Path, options: ReadOptions) -> DataFrame:
-    """The members of objects, a line each, as text: names in the order of the first object, others behind them.
+    """Return the members of objects, one object on each line, as text: columns in the order of the
+    first object, further ones after them.
 
-    Spark's own reader makes text of everything, so that a number would pass for a mask in hex.
+    Spark's own reader turns every value into text, so that a number would pass for a mask in hex.
     """
 
     def names_in(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         seen: dict[str, None] = {}
         for batch in batches:
             for line in batch.column(0).to_pylist():
-                with contextlib.suppress(FormatError):  # said when the rows are read
+                with contextlib.suppress(FormatError):  # raised when the rows are read
                     seen.update(dict.fromkeys(json_object(line)))
         yield pa.RecordBatch.from_pydict({"name": pa.array(seen, pa.string())})
 
@@ -229,10 +237,11 @@ def _named(frame: DataFrame, column: str) -> Column:
 
 
 def read_change_table(spark: SparkSession, source: str, options: Mapping[str, Any] | None = None) -> DataFrame:
-    """The changes of all change tables of a directory (spec/change-model.md 1.2), the same as row by row.
+    """Return the changes of all change tables of a directory (spec/change-model.md 1.2), the same
+    as row by row.
 
-    ``options``: those of the reader of ``qlik-change-table``. A query fails with FormatError for what cannot be read.
-    Raises ConfigError, FormatError.
+    ``options`` are the options of the reader of ``qlik-change-table``. A query fails with
+    FormatError for unreadable rows. Raises ConfigError, FormatError.
     """
     context = _reading(options)
     home = Path(source).parent if Path(source).name.endswith(context.options.suffix) else Path(source)
@@ -260,12 +269,12 @@ def _changes(spark: SparkSession, table: FoundTable, context: Reading) -> DataFr
         stored_rows = (row for batch in batches for row in batch_rows(batch, f"a batch of {what}"))
         table_rows = stored_row_reader(stored, table.schema, table.table, context)(stored_rows)
         changes = changes_of_rows(table_rows, source, input_complete=True)
-        yield from batches_of(cast("Iterator[Change]", changes))  # of complete input, no row waits for another
+        yield from batches_of(cast("Iterator[Change]", changes))  # the input is complete, so no row waits for another
 
-    # A before image and its update come to one task, one behind the other.
+    # A before image and its update come to the same task, one after the other.
     sequence, letter = _sequence(rows, layout), _letter(rows, layout)
     together = rows.repartition(sequence).sortWithinPartitions(sequence, letter != "B")
-    # mapInArrow cannot name columns with a point; the functions here know them by their places.
+    # mapInArrow cannot name columns with a point; the functions here use their positions.
     return together.toDF(*(f"c{place}" for place in range(len(stored)))).mapInArrow(read, SCHEMA)
 
 
@@ -279,7 +288,7 @@ def _sequence(rows: DataFrame, layout: TableLayout) -> Column:
 
 
 def _letter(rows: DataFrame, layout: TableLayout) -> Column:
-    """The letter of the operation; B for BEFOREIMAGE."""
+    """Return the letter of the operation; B for BEFOREIMAGE."""
     letter = f.upper(f.trim(_header(rows, layout, "change_oper")))
     operation = f.upper(f.trim(_header(rows, layout, "operation")))
     named = f.when(operation == "BEFOREIMAGE", "B").otherwise(f.substring(operation, 1, 1))
@@ -287,20 +296,25 @@ def _letter(rows: DataFrame, layout: TableLayout) -> Column:
 
 
 def _deletes(rows: DataFrame, layout: TableLayout, options: ReadOptions) -> Iterator[ChangeRow]:
-    """The deletes in change_seq order, whose masks tell the key; without their times."""
+    """Yield the deletes in change_seq order, whose masks mark the key columns, without their
+    times.
+    """
     read = row_reader(layout, byteorder=options.byteorder, counters=Report().counters, what="a change table")
     deletes = rows.where(_letter(rows, layout) == "D").orderBy(_sequence(rows, layout))
     for row in deletes.toLocalIterator():
-        # Spark gives its driver moments in the local zone without saying so; of a key nothing of them is asked.
+        # Spark gives its driver moments in the local zone without saying so. A key needs none of
+        # them.
         yield read([None if isinstance(value, datetime) else value for value in row])
 
 
 def _counted(changes: DataFrame) -> DataFrame:
-    """Event numbers: consecutive changes of one transaction id are a transaction (spec/qlik.md 7)."""
+    """Add event numbers: consecutive changes of one transaction id are a transaction (spec/qlik.md
+    7).
+    """
     counted = (f.col("op") != "TRUNCATE") & f.col("transaction_id").isNotNull()
     if changes.where(f.col("transaction_id").isNotNull()).isEmpty():
         return changes
-    # Where the transaction id changes in the order of all changes, a run begins.
+    # A run begins wherever the transaction id changes in the order of all changes.
     every = Window.orderBy("position")
     begins = f.lag("transaction_id").over(every).eqNullSafe(f.col("transaction_id")) & (f.row_number().over(every) > 1)
     runs = changes.withColumn("_begins", f.when(begins, 0).otherwise(1))
@@ -327,15 +341,18 @@ def live_view(
     key: Sequence[str] | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> DataFrame:
-    """The state of a table after the rows of its change table up to and with ``as_of`` (UTC where naive; None = all),
-    put on ``base``: the same as ``eventlog.qlik.change_tables``, a column that a row does not know being NULL.
+    """Return the state of a table after the rows of its change table up to and including ``as_of``
+    (in UTC if naive; None = all), applied to ``base``. The result is the same as of
+    ``eventlog.qlik.change_tables``; columns that a row does not have are NULL.
 
-    ``changes``: rows as ``read_rows`` gives them. ``base``: the table, whose columns have the names of the data
-    columns; these are brought to its types. ``key``: the key columns, else those that the mask of the first DELETE
-    tells. ``options``: ``header_prefix``, ``mask_offset``, ``byteorder`` of the reader.
+    ``changes`` are rows from ``read_rows``. ``base`` is the table, whose columns have the names of
+    the data columns; these are cast to its types. ``key`` has the key columns, by default the
+    columns in the mask of the first DELETE. ``options`` are ``header_prefix``, ``mask_offset`` and
+    ``byteorder`` of the reader.
 
-    Objects are brought up to date in parallel, those together whose keys have met; what the driver keeps in memory is
-    two hashes an update that moved a key. Raises FormatError where no key is known.
+    Objects are brought up to date in parallel, except that objects whose keys have met stay
+    together. The driver keeps two hashes in memory for each update that moved a key. Raises
+    FormatError if no key is known.
     """
     chosen = parse_options(ReadOptions, options or {}, "the reader of change tables")
     layout = layout_of(changes.columns, chosen, "the live view")
@@ -360,7 +377,7 @@ def live_view(
 
 
 def _typed_as(rows: DataFrame, layout: TableLayout, base: DataFrame) -> DataFrame:
-    """The rows with their data columns of the base's types."""
+    """Return the rows with their data columns cast to the base's types."""
     types = {field.name: field.dataType for field in base.schema}
     data = dict(layout.data)
     return rows.select(
@@ -372,17 +389,19 @@ def _typed_as(rows: DataFrame, layout: TableLayout, base: DataFrame) -> DataFram
 
 
 def _hash(frame: DataFrame, key: Sequence[str]) -> Column:
-    """A hash of the key. Two keys may share one: their objects are then brought up to date together, each rightly."""
+    """Return a hash of the key. Two keys may share one: their objects are then brought up to date
+    together, each correctly.
+    """
     types = {field.name: field.dataType for field in frame.schema}
-    # Minus zero is zero.
+    # Minus zero equals zero.
     is_real = {name: isinstance(types[name], t.FloatType | t.DoubleType) for name in key}
     columns = [_named(frame, name) + 0.0 if is_real[name] else _named(frame, name) for name in key]
     return f.xxhash64(*columns)
 
 
 def _together(base: DataFrame, rows: DataFrame, layout: TableLayout, key: Sequence[str]) -> DataFrame:
-    """Rows of base and change table as columns ``base`` and ``row`` of one frame, objects whose keys have met one
-    behind the other in one partition.
+    """Return rows of base and change table as columns ``base`` and ``row`` of one frame. Objects
+    whose keys have met are in one partition, one after the other.
     """
     spark = rows.sparkSession
     sequence, letter = _sequence(rows, layout), _letter(rows, layout)
@@ -410,7 +429,9 @@ def _together(base: DataFrame, rows: DataFrame, layout: TableLayout, key: Sequen
 
 
 def _groups(moved: Iterable[tuple[int, int]]) -> dict[int, int]:
-    """The keys that have met, by hash, each with that of its group: union by path halving."""
+    """Return the keys that have met, by hash, each with the key of its group: union by path
+    halving.
+    """
     parent: dict[int, int] = {}
 
     def root(one: int) -> int:
@@ -426,7 +447,9 @@ def _groups(moved: Iterable[tuple[int, int]]) -> dict[int, int]:
 def _bring_up_to_date(
     base_columns: Sequence[str], columns: Sequence[str], options: ReadOptions, key: Sequence[str], schema: t.StructType
 ) -> Any:
-    """The function of a task, which brings whole groups of objects up to date by the function that goes row by row."""
+    """Return the function of a task, which brings whole groups of objects up to date by the
+    row-by-row function.
+    """
     names = schema.names
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -1,7 +1,8 @@
-"""``format("eventlog-changes")``: the events of a log as a DataFrame or a stream, one row an event
+"""``format("eventlog-changes")``: the events of a log as a DataFrame or a stream, each event a row
 (spec/spark-changes.md).
 
-Events are folded by the functions of the publisher. The driver plans by ranges of record_ids, and tasks read them.
+The publisher's functions fold the events. The driver plans by ranges of record_ids, and tasks read
+them.
 """
 
 from __future__ import annotations
@@ -86,12 +87,12 @@ OPTIONS: Final[Mapping[str, Option]] = {
 }
 """The options by name."""
 
-_BY_FOLDED: Final = {name.lower(): name for name in OPTIONS}  # Spark folds the case of names
+_BY_FOLDED: Final = {name.lower(): name for name in OPTIONS}  # Spark ignores the case of names
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeOptions:
-    """The options of a reader, checked."""
+    """The checked options of a reader."""
 
     config: str | None
     class_name: str | None
@@ -103,7 +104,9 @@ class ChangeOptions:
 
 
 def read_options(given: Mapping[str, str]) -> ChangeOptions:
-    """Return checked options (spec/spark-changes.md 5). Raises one ConfigError, of one line, for all that is wrong."""
+    """Return checked options (spec/spark-changes.md 5). Raises one ConfigError, of one line, for
+    all errors.
+    """
     errors: list[ConfigError] = []
     values = {name: declared.default for name, declared in OPTIONS.items()}
     for folded, text in given.items():
@@ -128,9 +131,9 @@ def read_options(given: Mapping[str, str]) -> ChangeOptions:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What a task reads: a range of record_ids of a batch, and how many rows are in it.
+    """The input of a task: a range of record_ids of a batch, and the number of rows in it.
 
-    ``rows``: the ranges of the whole batch, since a part reads beyond its ends.
+    ``rows`` has the ranges of the whole batch, since a part reads beyond its ends.
     """
 
     packed: Packed
@@ -149,7 +152,7 @@ def _partitions(log: ChangeLog, options: ChangeOptions, start: Offset, end: Offs
 
 
 def _read(schema: t.StructType, options: ChangeOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    """Return the rows of a part of a batch."""
+    """Yield the rows of a part of a batch."""
     tune_collector()
     task: _Part = partition.value
     classes, catalog = unpack(task.packed)
@@ -184,7 +187,7 @@ def _read(schema: t.StructType, options: ChangeOptions, partition: InputPartitio
 
 
 class ChangesDataSource(DataSource):
-    """The events of a log: the options stand in ``OPTIONS``."""
+    """The events of a log. ``OPTIONS`` has the options."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
@@ -224,13 +227,13 @@ class ChangesDataSource(DataSource):
 
 
 class ChangesReader(DataSourceReader):
-    """All events of the log, as it is when the reading begins."""
+    """All events of the log at the moment when reading begins."""
 
     def __init__(self, schema: t.StructType, options: ChangeOptions) -> None:
         self._schema, self._options = schema, options
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return the parts of what the log shows now."""
+        """Return the parts of the log as it is now."""
         options = self._options
         log = ChangeLog(options.config, starting=options.starting, with_document=options.with_document)
         try:
@@ -241,7 +244,7 @@ class ChangesReader(DataSourceReader):
         return parts or [InputPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Return the events of a part."""
+        """Yield the events of a part."""
         if partition.value is None:
             return iter(())
         return _read(self._schema, self._options, partition)
@@ -251,11 +254,13 @@ class ChangesReader(DataSourceReader):
 
 _SHORTEST_WAIT: Final = 0.01
 _LONGEST_WAIT: Final = 0.25
-"""Seconds that a look at a log waits which has had nothing new for a while: Spark asks a hundred times a second."""
+"""The longest wait in seconds before a look at a log without news: Spark asks a hundred times a
+second.
+"""
 
 
 class ChangesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The events of the log as they come. The object of the driver's process holds a connection."""
+    """The events of the log as they come. The object in the driver's process holds a connection."""
 
     _log: ChangeLog | None = None
     _wait: float = 0.0
@@ -266,7 +271,7 @@ class ChangesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema, self._options = schema, options
 
     def __getstate__(self) -> Any:
-        return self._schema, self._options  # what travels to the tasks
+        return self._schema, self._options  # the state that is sent to the tasks
 
     def __setstate__(self, state: Any) -> None:
         self._schema, self._options = state
@@ -280,19 +285,19 @@ class ChangesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._log
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, as those below
-        """Return where a new query begins."""
+        """Return the beginning of a new query."""
         return self.log.first().as_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Return how much a batch has at most."""
+        """Return the limit of rows in a batch."""
         return ReadAllAvailable() if self._options.most_rows is None else ReadMaxRows(self._options.most_rows)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Take note that the stream is to end where the log ends now."""
+        """Record that the stream ends where the log ends now."""
         self._is_bounded = True
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Return where the next batch ends; ``start`` if there is nothing to read."""
+        """Return the end of the next batch; ``start`` if there is nothing to read."""
         begin = offset_of(start)
         most_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         if self._is_bounded and self._target is None:
@@ -311,11 +316,11 @@ class ChangesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _partitions(self.log, self._options, offset_of(start), offset_of(end))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Return the events of a part."""
+        """Yield the events of a part."""
         return _read(self._schema, self._options, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Move the line of the consumer."""
+        """Move the consumer's line forward."""
         self.log.move(offset_of(end))
 
     def stop(self) -> None:

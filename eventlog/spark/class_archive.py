@@ -1,8 +1,9 @@
-"""Java's class data archive: the classes of Spark as Java has them in memory, in place of loading them from jars anew.
+"""Java's class data archive: the classes of Spark in Java's memory format, in place of loading them
+from jars each time.
 
-``python -m eventlog.spark.class_archive`` makes it, once for an environment and its Java, from a small job that it
-runs. Every later job of the environment starts with it. Java itself refuses an archive of another Java or of other
-jars, and then loads classes as ever.
+``python -m eventlog.spark.class_archive`` creates it from a small job, once for an environment and
+its Java. Every later job of the environment starts with it. Java itself refuses an archive of
+another Java or of other jars, and then loads classes as usual.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from eventlog.sql.connection import connect
 from eventlog.sql.migrations import upgrade
 
 _JAVA_SECONDS: Final = 600
-"""Java's time to write the archive; it takes some twenty seconds."""
+"""The seconds that Java has to write the archive; it takes some twenty."""
 _ROWS: Final = "INSERT INTO eventlog (event_type, event_time, table_name, table_key, column_name, new_value) "
 _JOB: Final = f"""
 CREATE TABLE usr (idu integer PRIMARY KEY, fname text);
@@ -35,9 +36,11 @@ CREATE TABLE usr (idu integer PRIMARY KEY, fname text);
 
 
 def make() -> Path:
-    """Make the archive of this environment and its Java, in place of the one that is there, and return its path.
+    """Create the archive of this environment and its Java, in place of an existing one, and return
+    its path.
 
-    Raises ConfigError without a Java that serves, SparkFailed if Java writes none, OSError if there is no space.
+    Raises ConfigError without a suitable Java, SparkFailed if Java writes no archive, OSError if
+    there is no space.
     """
     archive = archive_of(check_java())
     archive.parent.mkdir(parents=True, exist_ok=True)
@@ -56,7 +59,7 @@ def make() -> Path:
 
 
 def _convert(place: Path) -> None:
-    """A backlog of two rows in SQLite."""
+    """Convert a backlog of two rows in SQLite."""
     file = place / "log.db"
     file.touch()
     engine = connect(f"sqlite:///{file}")
@@ -80,7 +83,7 @@ def _end(spark: SparkSession) -> None:
 
 
 def main() -> None:
-    """Make the archive and say where it is."""
+    """Create the archive and print its path."""
     print("a small job runs, then Java writes its classes: this takes a minute", flush=True)
     try:
         archive = make()

@@ -1,14 +1,17 @@
-"""``eventlog convert --spark``: directories of captures to files of any format, a task a capture.
+"""``eventlog convert --spark``: directories of captures to files of any format, each capture
+converted by one task.
 
-A task reads its capture and writes its changes with the functions of the row-by-row converter. What a target numbers
-(record_ids, change sequences, log sequences, addresses) it numbers within the capture: each is a log, a stream, a queue
-of its own, in a directory of its own. In the output
+A task reads its capture and writes its changes with the functions of the row-by-row converter. All
+numbers in a target (record_ids, change sequences, log sequences, addresses) count within the
+capture: each capture becomes a log, a stream or a queue of its own, in a directory of its own. In
+the output
 
-* a file of XDS, CloudEvents, Debezium or JSON lines a capture stands at the top, ``<capture>.xmll``,
-  ``<capture>.jsonl``;
-* in the other formats ``<capture>/`` holds ``rows.jsonl``, ``messages.jsonl``, ``capture.cdc``, the queue's or the
-  change tables' files;
-* ``_manifest.json`` lists the captures by name, with their reports, and ``_SUCCESS`` is written last.
+* each capture becomes a file of XDS, CloudEvents, Debezium or JSON lines at the top,
+  ``<capture>.xmll``, ``<capture>.jsonl``;
+* in the other formats ``<capture>/`` holds ``rows.jsonl``, ``messages.jsonl``, ``capture.cdc``, the
+  queue's or the change tables' files;
+* ``_manifest.json`` lists the captures by name, with their reports, and ``_SUCCESS`` is written
+  last.
 """
 
 from __future__ import annotations
@@ -41,7 +44,7 @@ from eventlog.spark.sorting import Read, work_on
 
 
 class CaptureFailed(EventlogError):
-    """A capture that cannot be converted; the message names it and says why."""
+    """A capture that cannot be converted; the message names it and the reason."""
 
     code = "capture"
     cure = "Do what the message says of the capture; without --strict the others are converted all the same."
@@ -49,9 +52,10 @@ class CaptureFailed(EventlogError):
 
 @dataclass(frozen=True, slots=True)
 class CaptureReport:
-    """What a capture became: ``output`` within the target, and the report of its conversion.
+    """The result of a capture: ``output`` within the target, and the report of its conversion.
 
-    ``failed``: why there is no output, None if there is; ``failed_by_options``: it is a ConfigError that says so.
+    ``failed`` is the reason why there is no output, None if there is one. ``failed_by_options``:
+    the reason is a ConfigError.
     """
 
     name: str
@@ -66,13 +70,15 @@ class CaptureReport:
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """A finished conversion. ``captures`` by name; ``resumed``: it was finished before, and nothing was done."""
+    """A finished conversion, with its ``captures`` by name. ``resumed``: it had been finished
+    before, and nothing was done.
+    """
 
     captures: tuple[CaptureReport, ...]
     resumed: bool
 
     def report(self) -> Report:
-        """The reports of all captures in one, their problems with the captures' names."""
+        """Return the reports of all captures in one, their problems with the captures' names."""
         counters: Counter[str] = Counter()
         for one in self.captures:
             counters.update(one.counters)
@@ -91,7 +97,7 @@ class Conversion:
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """What every task knows."""
+    """The data that every task needs."""
 
     source_format: str
     target_format: str
@@ -114,15 +120,17 @@ def convert(
     spark: SparkSession | None = None,
     quiet: bool = True,
 ) -> Conversion:
-    """Convert all captures of ``source`` to files in the directory ``target``, both reached by driver and workers.
+    """Convert all captures of ``source`` to files in the directory ``target``, both reachable by
+    driver and workers.
 
-    ``map``, ``strict``: as of ``eventlog.convert``. ``spark``: the session, else that of ``master``. A capture
-    that cannot be converted has no output, and the others go on. A target that is finished is left as it is, but for
-    such captures, which are tried again; what an unfinished run left in it is discarded. Raises ConfigError,
-    SparkFailed and, if it is ``strict`` or none could be converted, CaptureFailed for the first by name; the target has
-    no ``_SUCCESS`` then.
+    ``map`` and ``strict`` are as in ``eventlog.convert``. ``spark`` is the session, by default one
+    on ``master``. A capture that cannot be converted has no output, and the others go on. A
+    finished target stays as it is, except for such captures, which are tried again; the remains of
+    an unfinished run are discarded. Raises ConfigError, SparkFailed and, with ``strict`` or if no
+    capture could be converted, CaptureFailed for the first by name; the target has no ``_SUCCESS``
+    then.
     """
-    if "://" in target:  # not repeated: a password may stand in it
+    if "://" in target:  # the message omits it, since it may contain a password
         raise ConfigError("OUT is a URL and no path: Spark converts files, to a file system that all workers share")
     options = read_options(map or {})
     job = _Job(
@@ -168,7 +176,7 @@ def convert(
         _check(done, strict)
     except ConfigError:
         if known is None:
-            abandon(directory)  # so that the command with better options may use it
+            abandon(directory)  # so that the command with corrected options can use it
         raise
     written = {report.output: None for report in done if report.failed is None}
     finish(directory, claim, {"captures": [asdict(report) for report in done]}, written)
@@ -180,7 +188,9 @@ def _described(said: Mapping[str, Any]) -> str:
 
 
 def _check_writer(job: _Job) -> None:
-    """Raise ConfigError for options of the writer before anything begins, by writing no change to a temporary place."""
+    """Raise ConfigError for wrong options of the writer before the job begins, by writing no change
+    to a temporary place.
+    """
     with tempfile.TemporaryDirectory(prefix="eventlog-") as directory, suppress(FormatError):
         written = Path(directory, _output_place(job, Capture("capture", ())))
         written.parent.mkdir(exist_ok=True)
@@ -188,13 +198,15 @@ def _check_writer(job: _Job) -> None:
 
 
 def _digest(options: Mapping[str, Any]) -> str:
-    """A text that differs where options differ; a function counts by its name."""
+    """Return a text that differs for different options; a function counts by its name."""
     text = json.dumps(options, sort_keys=True, default=lambda other: getattr(other, "__qualname__", repr(other)))
     return sha256(text.encode()).hexdigest()[:32]
 
 
 def _output_place(job: _Job, capture: Capture) -> Path:
-    """Where the output of a capture goes within the target. Raises ConfigError for an option that names one place."""
+    """Return the place of a capture's output within the target. Raises ConfigError for an option
+    that names a single place.
+    """
     return Path(format_named(job.target_format).output_place(capture.name, job.writer))
 
 
@@ -225,7 +237,9 @@ def _check(reports: Sequence[CaptureReport], strict: bool) -> None:
 
 
 def _convert(job: _Job, capture: Capture, read: Read) -> CaptureReport:
-    """Convert a capture in a place of its own, then move it to where it belongs: whole, or not there."""
+    """Convert a capture in a place of its own, then move the output to its final place: whole, or
+    not at all.
+    """
     report = Report(strict=job.strict)
     place = Path(job.target, TEMPORARY, uuid.uuid4().hex)
     place.mkdir(parents=True)
@@ -239,7 +253,7 @@ def _convert(job: _Job, capture: Capture, read: Read) -> CaptureReport:
         followed = changes if job.quiet else _followed(changes, job, capture)
         write(format_named(job.target_format), followed, str(written), job.writer, report)
         _move(place / output, Path(job.target, output))
-    except EventlogError as error:  # foreseeable: another attempt would say the same
+    except EventlogError as error:  # foreseeable: another attempt would fail in the same way
         failed, by_options = str(error), isinstance(error, ConfigError)
     finally:
         shutil.rmtree(place, ignore_errors=True)
@@ -249,9 +263,10 @@ def _convert(job: _Job, capture: Capture, read: Read) -> CaptureReport:
 
 
 def _move(written: Path, final: Path) -> None:
-    """Give an output its name, in place of what an earlier attempt left there."""
+    """Give an output its name, in place of the output of an earlier attempt."""
     if final.is_dir():
-        # Moved, not removed: an attempt that outlives the job finds _temporary gone, and harms nothing.
+        # Moved, not removed: an attempt that outlives the job finds _temporary missing, and does no
+        # harm.
         final.replace(written.with_name(f"{written.name}-before"))
     written.replace(final)
 
@@ -263,9 +278,9 @@ _SECONDS: Final = 0.5
 
 
 def _followed(changes: Iterable[Change], job: _Job, capture: Capture) -> Iterator[Change]:
-    """The changes as they come; now and then a file of the capture says how many there were.
+    """Yield the changes; now and then record their number in a file of the capture.
 
-    Accumulators would not do, since Spark brings them to the driver when a task has ended.
+    Accumulators are of no use, since Spark sends them to the driver when a task has ended.
     """
     file = _progress_file(job, capture)
     said = time.monotonic()
@@ -280,10 +295,10 @@ def _followed(changes: Iterable[Change], job: _Job, capture: Capture) -> Iterato
 
 
 def _progress_of(job: _Job, waiting: Sequence[Capture]) -> Callable[[], Done]:
-    """A function that tells how far the conversion of these captures is.
+    """Return a function that gives the progress of the conversion of these captures.
 
-    The share is that of the captures' bytes. Of a capture that is being read it is reckoned from its changes, as soon
-    as another has shown how many bytes a change takes.
+    The share is the share of the captures' bytes. For a capture that is being read it is estimated
+    from its changes, as soon as another capture has shown how many bytes a change takes.
     """
     sizes: list[int] = []
 
@@ -301,10 +316,10 @@ def _progress_of(job: _Job, waiting: Sequence[Capture]) -> Callable[[], Done]:
 
 
 def _changes_so_far(job: _Job, capture: Capture) -> tuple[int, bool]:
-    """How many changes of a capture have been read, and whether there are no more."""
+    """Return the number of changes read from a capture, and True if it has no more."""
     try:
         changes, has_ended = json.loads(_progress_file(job, capture).read_text())
-    except (OSError, ValueError):  # not begun, or being written just now
+    except (OSError, ValueError):  # not begun, or just being written
         return 0, False
     return changes, has_ended
 

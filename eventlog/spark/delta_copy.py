@@ -1,11 +1,14 @@
-"""A Delta table that follows a class: ``live_copy`` merges each batch of the stream of changes into it by one commit.
+"""A Delta table that follows a class: ``live_copy`` merges each batch of the stream of changes into
+it by one commit.
 
-The first batch is the first load: the class as it is now. What was committed before the load is in it, and what comes
-later comes in the batches behind it, some of it a second time, so that the copy is right as soon as it has caught up.
+The first batch is the first load: the class as it is now. It contains all changes committed before
+the load. Later changes come in the batches after it, some of them a second time, so that the copy
+is right as soon as it has caught up.
 
-A commit bears the number of its batch under the name of the query (a transaction of the Delta protocol). A batch that
-comes again, since the query was killed before Spark wrote down that it was done, finds its number and changes nothing.
-A query with a new checkpoint has another name, under which the table has no commit: it loads the class anew.
+A commit carries the number of its batch under the name of the query (a transaction of the Delta
+protocol). A batch comes again if the query was killed before Spark recorded it as done. It then
+finds its number and changes nothing. A query with a new checkpoint has another name, under which
+the table has no commit: it loads the class anew.
 
 This module needs ``deltalake`` (the extra ``delta``); the Java of Spark needs nothing.
 """
@@ -54,9 +57,10 @@ Key = tuple[Any, ...]
 
 
 class LastWord(NamedTuple):
-    """What the rows of a batch leave of an object.
+    """The result of a batch for one object.
 
-    ``is_gone``: it is deleted. ``is_whole``: a column that ``values`` does not name is NULL; else it stays as it is.
+    ``is_gone``: the object is deleted. ``is_whole``: a column that ``values`` does not name is
+    NULL; otherwise such a column stays as it is.
     """
 
     is_gone: bool
@@ -68,13 +72,13 @@ _GONE: Final = LastWord(is_gone=True, is_whole=True, values={})
 
 
 Change = tuple[Key, str, Mapping[str, Any]]
-"""Key, operation, and the image after it: the columns that are known of it."""
+"""Key, operation, and the image after the change, with the known columns."""
 
 
 def last_words(changes: Iterable[Change]) -> dict[Key, LastWord]:
-    """Return by key what changes in queue order leave of each object.
+    """Return by key the result that changes in queue order have for each object.
 
-    An update of what the batch has deleted makes it anew.
+    An update of an object that the batch has deleted makes it anew.
     """
     words: dict[Key, LastWord] = {}
     for key, operation, values in changes:
@@ -93,10 +97,12 @@ def last_words(changes: Iterable[Change]) -> dict[Key, LastWord]:
 # --- a Delta table ----------------------------------------------------------------------------------------------------
 
 NEWEST: Final = "newest_commit_time"
-"""What a commit of the table says of its batch beside its number: so its history tells how far it lags behind."""
+"""The key in a commit's metadata for the newest commit time of its batch, so that the table's
+history shows how far it lags behind.
+"""
 _IS_GONE: Final = "is gone"
 _SETS: Final = "sets "
-"""How the columns of a merge's source begin that say whether a column is set."""
+"""The prefix of the columns in a merge's source that say whether a column is set."""
 
 
 class CopyRefused(ConfigError):
@@ -108,7 +114,9 @@ class CopyRefused(ConfigError):
 
 @dataclass(frozen=True, slots=True)
 class DeltaCopy:
-    """A table of Delta Lake at a path or URI. ``storage``: options of the object store, as ``deltalake`` takes them."""
+    """A table of Delta Lake at a path or URI. ``storage`` has the options of the object store, as
+    ``deltalake`` takes them.
+    """
 
     uri: str
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -116,7 +124,8 @@ class DeltaCopy:
     def number_done(self, name: str, content: str) -> int | None:
         """Return the last batch of the query ``name`` that the table holds; None if it holds none.
 
-        ``content``: what the copy is of. Raises CopyRefused for a table of anything else.
+        ``content`` describes the source of the copy. Raises CopyRefused for a table with other
+        content.
         """
         from deltalake import DeltaTable
 
@@ -129,7 +138,9 @@ class DeltaCopy:
         return table.transaction_version(name)
 
     def load(self, name: str, number: int, content: str, schema: pa.Schema, rows: Iterable[pa.RecordBatch]) -> None:
-        """Replace the whole table by rows, as the batch ``number`` of the query ``name``; make it if there is none."""
+        """Replace the whole table by rows, as the batch ``number`` of the query ``name``; create it
+        if it is missing.
+        """
         from deltalake import write_deltalake
 
         write_deltalake(
@@ -147,10 +158,10 @@ class DeltaCopy:
     ) -> None:
         """Merge the last words on objects, as the batch ``number`` of the query ``name``.
 
-        ``newest``: when the last of its changes was committed, if the log tells.
+        ``newest`` is the commit time of the batch's last change, if the log has it.
         """
         if not words:
-            return  # the batch says nothing of this class, however often it comes
+            return  # the batch has no changes of this class, however often it comes
         table = self._with_columns(columns.schema)
         names = [_quoted(column) for column in columns.types.names]
         sets = {_quoted(column): _quoted(_SETS + column) for column in columns.types.names}
@@ -180,7 +191,7 @@ class DeltaCopy:
         return DeltaTable(self.uri, storage_options=self._storage)
 
     def _with_columns(self, schema: pa.Schema) -> DeltaTable:
-        """Return the table, after it got the columns that the class has and the table lacks."""
+        """Return the table, after adding the columns of the class that it lacks."""
         from deltalake import Schema
 
         table = self._table()
@@ -193,9 +204,10 @@ class DeltaCopy:
 
 
 def delta(uri: str | Path, **storage: str) -> DeltaCopy:
-    """Return the Delta table at a path or URI, for ``live_copy``. It is made by the first load.
+    """Return the Delta table at a path or URI, for ``live_copy``. The first load creates it.
 
-    ``storage``: options of the object store, as ``deltalake`` takes them. Raises ConfigError without ``deltalake``.
+    ``storage`` has the options of the object store, as ``deltalake`` takes them. Raises ConfigError
+    without ``deltalake``.
     """
     try:
         import deltalake  # noqa: F401 - asked for before a stream begins
@@ -216,7 +228,9 @@ def _quoted(name: str) -> str:
 
 
 def _merge_source(columns: Columns, words: Mapping[Key, LastWord]) -> pa.Table:
-    """The rows of a merge: the columns, for each whether it is set, and whether the object is gone."""
+    """Return the rows of a merge: the columns, for each column whether it is set, and whether the
+    object is deleted.
+    """
     rows = [{**word.values, **dict(zip(columns.key, key, strict=True))} for key, word in words.items()]
     table = pa.Table.from_struct_array(structs_of(rows, columns.types, "the copy"))
     for name in columns.types.names:
@@ -228,16 +242,18 @@ def _merge_source(columns: Columns, words: Mapping[Key, LastWord]) -> pa.Table:
 # --- the class --------------------------------------------------------------------------------------------------------
 
 _TAKEN: Final = ["position", "operation", "key", "after", "commit_time"]
-"""What is taken of the rows of the stream, the order in front."""
+"""The columns taken from the rows of the stream; the first ones give the order."""
 _LOADED_AT_ONCE: Final = 5_000
-"""Objects that the first load reads at a time."""
+"""The number of objects that the first load reads at a time."""
 
 ReadText = Callable[[str], Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The columns of a class as its table has them, without those of child tables, and what reads their texts."""
+    """The columns of a class as in its table, without child tables, and the readers of their
+    texts.
+    """
 
     types: t.StructType
     readers: Mapping[str, ReadText]
@@ -250,7 +266,9 @@ class Columns:
 
 
 def columns_of_class(object_class: ObjectClass, values: ValueOptions) -> Columns:
-    """Return the columns of a class. ``values``: how the texts of the log were made."""
+    """Return the columns of a class. ``values`` are the options by which the texts of the log were
+    made.
+    """
     columns = row_of(object_class).columns
     return Columns(
         t.StructType([t.StructField(one.name, spark_type(one.type)) for one in columns]),
@@ -261,7 +279,9 @@ def columns_of_class(object_class: ObjectClass, values: ValueOptions) -> Columns
 
 @dataclass(slots=True)
 class ClassSource:
-    """The class that is copied, in its database. ``ignored``: names in images that are no columns of the table."""
+    """The class that is copied, in its database. ``ignored`` has names in images that are no
+    columns of the table.
+    """
 
     config: Config
     class_name: str
@@ -277,12 +297,12 @@ class ClassSource:
 
     @property
     def content(self) -> str:
-        """What the table is said to hold."""
+        """The description of the table's content."""
         return f"live copy of {self.class_name}, by eventlog"
 
     def objects(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the class as they are now, in the order of their keys, each chunk by a statement of its
-        own. Raises DatabaseError, BadValue.
+        """Yield the rows of the class as they are now, in the order of their keys, each chunk by
+        its own statement. Raises DatabaseError, BadValue.
         """
         with open_unlocked(self.config, Counters()) as context:
             object_class = _class_named(context, self.class_name)
@@ -301,7 +321,7 @@ class ClassSource:
                 position = keys[-1]
 
     def _rows_now(self, context: Context, object_class: ObjectClass, keys: Sequence[str]) -> Iterator[Row]:
-        """Yield the rows that objects have now; those that are gone are left out."""
+        """Yield the rows that objects have now; deleted objects are left out."""
         readers, read_key = self.columns.readers, key_reader(object_class)
         names = readers.keys() - set(self.columns.key)
         attributes = [one for one in object_class.attributes if one.name in names and not one.multi_valued]
@@ -312,7 +332,7 @@ class ClassSource:
                 yield {**dict(read_key(key)), **self._typed(texts)}
 
     def changes(self, batch: pa.Table) -> Iterator[Change]:
-        """Yield the changes of a batch in queue order. Columns that are new are looked up first."""
+        """Yield the changes of a batch in queue order. New columns are looked up first."""
         rows = batch.select(_TAKEN).sort_by(_TAKEN[0]).to_pylist()
         images = [{} if row["after"] is None else dict(row["after"]) for row in rows]
         self._look_up({name for image in images for name in image})
@@ -322,7 +342,7 @@ class ClassSource:
             yield key, row["operation"], self._typed(image)
 
     def _look_up(self, names: set[str]) -> None:
-        """Read the class anew if there are names that it did not have."""
+        """Read the class anew if it lacks some of the names."""
         if names <= self.columns.readers.keys() | self.ignored:
             return
         self.columns = self.of(self.config, self.class_name).columns
@@ -348,11 +368,12 @@ def _class_named(context: Context, name: str) -> ObjectClass:
 # --- the stream -------------------------------------------------------------------------------------------------------
 
 _BATCH_ROWS: Final = "100000"
-"""Rows that a batch has at most, unless the caller says how many: the driver holds them."""
+"""The maximum number of rows in a batch by default: the driver holds them."""
 
 
 def put_batch(source: ClassSource, copy: DeltaCopy, name: str, number: int, batch: Callable[[], pa.Table]) -> None:
-    """Bring the copy to where it stands after a batch of the query ``name``: load it, merge the batch, or leave it.
+    """Bring the copy to the state after a batch of the query ``name``: load it, merge the batch, or
+    leave it unchanged.
 
     ``batch`` gives the rows of the class. Raises CopyRefused, EventlogError.
     """
@@ -377,10 +398,12 @@ def live_copy(
 ) -> StreamingQuery:
     """Start a query that keeps ``copy`` equal to the table of a class, and return it.
 
-    ``config``: the file, as the option of ``format("eventlog-changes")`` has it; ``options``: further ones, such as
-    ``consumer`` and ``maxRowsPerBatch``. ``checkpoint``: the directory where Spark writes down how far the query is.
-    ``trigger``: as of ``DataStreamWriter.trigger``, by default ``{"processingTime": "1 second"}``. The query fails with
-    CopyRefused if the table is not a live copy of this class. Raises ConfigError, DatabaseError.
+    ``config`` is the file, as in the option of ``format("eventlog-changes")``. ``options`` are
+    further ones, such as ``consumer`` and ``maxRowsPerBatch``. ``checkpoint`` is the directory in
+    which Spark records the progress of the query. ``trigger`` is as in
+    ``DataStreamWriter.trigger``, by default ``{"processingTime": "1 second"}``. The query fails
+    with CopyRefused if the table is not a live copy of this class. Raises ConfigError,
+    DatabaseError.
     """
     if refused := {"class", "config", "starting"} & options.keys():
         raise ConfigError(f"option {refused.pop()}: a live copy gives it, and begins with the class as it is")

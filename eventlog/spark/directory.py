@@ -1,8 +1,9 @@
-"""An output directory appears whole, says whose it is, and can be taken up again.
+"""An output directory that appears whole, names its owner, and can be taken up again.
 
-``_STARTED`` is written first and ``_SUCCESS`` last; in between nothing in the directory counts. A run begins
-(``resume`` says whether it may, ``begin``), puts its parts into the directory, each under its name only when it is
-whole, and finishes: every file is verified, then the manifest is written, then ``_SUCCESS``.
+``_STARTED`` is written first and ``_SUCCESS`` last; in between nothing in the directory counts.
+``resume`` says whether a run may begin in a directory, and ``begin`` begins it. The run puts each
+of its parts into the directory under its name only when the part is whole. ``finish`` verifies
+every file and writes the manifest, then ``_SUCCESS``.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from eventlog.errors import ConfigError, EventlogError
 from eventlog.files.atomic import sync_path
 
 TEMPORARY: Final = "_temporary"
-"""The folder of what is not complete. Spark and Hadoop ignore names that begin with an underscore."""
+"""The folder of incomplete files. Spark and Hadoop ignore names that begin with an underscore."""
 
 _STARTED: Final = "_STARTED"
 SUCCESS: Final = "_SUCCESS"
@@ -38,8 +39,8 @@ _MANIFEST_FORMAT: Final = 1
 _PIECE: Final = 2**20
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _OBJECT_STORES: Final = frozenset({"s3", "gcs", "abfs"})
-"""Arrow's file systems where a file appears when it is closed, whole, and there are neither folders nor a cheap new
-name.
+"""Arrow's file systems in which a file appears whole when it is closed, and which have neither
+folders nor a cheap rename.
 """
 
 _USER: Final = re.compile(r"(?<=://)[^/@?#]*:[^/?#]*(?=@)")
@@ -47,14 +48,15 @@ _SECRET: Final = re.compile(r"([?&][^=&#]*(?:key|secret|token|password|sig|sas)[
 
 
 def masked(location: str) -> str:
-    """A path or URI without what opens the store: keys in front of ``@``, and secrets in the query."""
+    """Return a path or URI without secrets: keys before ``@``, and secrets in the query."""
     return _SECRET.sub(r"\1***", _USER.sub("***", location)) if "://" in location else location
 
 
 class FileStream:
-    """A stream to a file, for writing; it knows how many bytes went into it and what their checksum is.
+    """A stream that writes a file and keeps its size and checksum.
 
-    ``location``: the directory, for messages. What is written raises EventlogError if there is no room left.
+    ``location`` is the directory, for messages. Writing raises EventlogError if there is no space
+    left.
     """
 
     def __init__(self, stream: Any, location: str) -> None:
@@ -64,16 +66,16 @@ class FileStream:
 
     @property
     def sha256(self) -> str:
-        """The SHA-256 of what has been written, in hexadecimal digits."""
+        """The SHA-256 of the written content, in hexadecimal digits."""
         return self._sum.hexdigest()
 
     @property
     def closed(self) -> bool:
-        """Whether it is closed."""
+        """True if the stream is closed."""
         return bool(self._stream.closed)
 
     def write(self, content: Any) -> int:
-        """Write bytes, and return how many."""
+        """Write bytes, and return their number."""
         with _refuse_full(self._location):
             self._stream.write(content)
         self._sum.update(content)
@@ -81,16 +83,16 @@ class FileStream:
         return len(content)
 
     def tell(self) -> int:
-        """How many bytes have been written."""
+        """Return the number of bytes written."""
         return self._bytes
 
     def flush(self) -> None:
-        """Hand them to the file system."""
+        """Pass the written bytes on to the file system."""
         with _refuse_full(self._location):
             self._stream.flush()
 
     def close(self) -> None:
-        """End the file."""
+        """Close the file."""
         with _refuse_full(self._location):
             self._stream.close()
 
@@ -112,8 +114,8 @@ def _refuse_full(location: str) -> Iterator[None]:
 
 
 class Directory:
-    """The files of a local path or a URI (``s3://``, ``gs://``, ``abfss://``, ``hdfs://``), as driver and workers alike
-    see them. Raises ConfigError if the location cannot be used.
+    """The files of a local path or a URI (``s3://``, ``gs://``, ``abfss://``, ``hdfs://``), the
+    same for driver and workers. Raises ConfigError if the location cannot be used.
     """
 
     def __init__(self, location: str) -> None:
@@ -128,47 +130,53 @@ class Directory:
             raise ConfigError(f"{what}; give a path or a URI such as s3://bucket/prefix") from None
         self.is_local = isinstance(self._fs, fs.LocalFileSystem)
         self.location = masked(location)
-        """The directory as messages name it: keys and passwords in a URI are masked."""
+        """The directory for messages, in which keys and passwords of a URI are masked."""
         self.uri = self.path if self.is_local else location
         """The directory as a worker opens it."""
         self._is_object_store = self._fs.type_name in _OBJECT_STORES
 
     def within(self, name: str) -> str:
-        """The path of a name in the directory, of the directory itself if the name is empty."""
+        """Return the path of a name in the directory, or of the directory itself if the name is
+        empty.
+        """
         return f"{self.path}/{name}" if name else self.path
 
     def names(self) -> list[str]:
-        """Files and folders at the first level; none if the directory does not exist."""
+        """Return the files and folders at the first level; none if the directory does not exist."""
         return [info.base_name for info in self._fs.get_file_info(fs.FileSelector(self.path, allow_not_found=True))]
 
     def sizes(self, names: Collection[str]) -> dict[str, int | None]:
-        """The files and folders of these names that are there, with the sizes of files."""
+        """Return the existing files and folders among these names, with the sizes of files."""
         infos = self._fs.get_file_info(list(map(self.within, names)))
         there = zip(names, infos, strict=True)
         return {name: info.size if info.is_file else None for name, info in there if info.type != fs.FileType.NotFound}
 
     def exists(self, name: str) -> bool:
-        """Whether there is a file or folder of this name."""
+        """Return True if a file or folder of this name exists."""
         return bool(self.sizes([name]))
 
     def refuse_without_bucket(self) -> None:
-        """Raise ConfigError if the directory is to be in a bucket that does not exist."""
+        """Raise ConfigError if the directory would be in a bucket that does not exist."""
         bucket, *_ = self.path.split("/")
         is_missing = False
         if self._is_object_store:
-            with suppress(OSError):  # whoever may not look at the bucket may still write to it
+            with suppress(OSError):  # a user without the right to see the bucket may still write to it
                 is_missing = self._fs.get_file_info(bucket).type == fs.FileType.NotFound
         if is_missing:
             raise ConfigError(f"{self.location}: there is no bucket {bucket}; make it first")
 
     def make(self, name: str = "") -> None:
-        """Make the directory, or a folder in it, and those it stands in. An object store has none."""
+        """Create the directory, or a folder in it, with the folders above it. An object store has
+        none.
+        """
         if not self._is_object_store:
             with _refuse_full(self.location):
                 self._fs.create_dir(self.within(name), recursive=True)
 
     def make_writable(self) -> None:
-        """Make the directory, and try to write there. Raises ConfigError if the directory takes no file."""
+        """Create the directory, and try to write there. Raises ConfigError if the directory takes
+        no file.
+        """
         attempt = f"{TEMPORARY}-{uuid.uuid4().hex}"
         try:
             self.make()
@@ -181,29 +189,35 @@ class Directory:
             ) from None
 
     def read(self, name: str) -> bytes:
-        """The content of a file. Raises OSError."""
+        """Return the content of a file. Raises OSError."""
         with self._fs.open_input_stream(self.within(name)) as stream:
             return bytes(stream.read())
 
     def write(self, name: str, content: bytes) -> None:
-        """A small file, whole or not at all, on the disk when this returns."""
+        """Write a small file, whole or not at all. When this returns the file is on the disk."""
         with self.new_file(name, f"{TEMPORARY}-") as stream:
             stream.write(content)
 
     @contextmanager
     def new_file(self, name: str, temporary: str = f"{TEMPORARY}/") -> Iterator[FileStream]:
-        """A stream to a file that gets its name when the block ends; ``temporary``: how its name begins until then."""
+        """Give a stream to a file that gets its name when the block ends. Until then its name
+        begins with ``temporary``.
+        """
         temporary = self.until_settled(name, temporary)
         with self.open(temporary) as stream:
             yield stream
         self.settle(temporary, name)
 
     def until_settled(self, name: str, temporary: str = f"{TEMPORARY}/") -> str:
-        """The name of a file while it is written: on an object store its last one: it appears when it is closed."""
+        """Return the name of a file while it is written. On an object store this is the final name,
+        since the file appears when it is closed.
+        """
         return name if self._is_object_store else f"{temporary}{uuid.uuid4().hex}"
 
     def open(self, name: str) -> FileStream:
-        """A stream to a new file. Raises ConfigError if its folder is missing, as if workers have another disk."""
+        """Return a stream to a new file. Raises ConfigError if its folder is missing, for example
+        because workers have another disk.
+        """
         try:
             with _refuse_full(self.location):
                 return FileStream(self._fs.open_output_stream(self.within(name)), self.location)
@@ -214,7 +228,9 @@ class Directory:
             ) from None
 
     def settle(self, temporary: str, name: str) -> None:
-        """Give a finished file its name. On this machine the file is on the disk then, its name not before ``sync``."""
+        """Give a finished file its name. On a local disk the content is durable then, the name only
+        after ``sync``.
+        """
         with _refuse_full(self.location):
             if self.is_local:
                 sync_path(self.within(temporary))
@@ -227,7 +243,7 @@ class Directory:
             sync_path(self.within(name))
 
     def delete(self, name: str) -> None:
-        """Delete a file, or a folder with all that it holds, if it is there."""
+        """Delete a file, or a folder with its content, if it exists."""
         sizes = self.sizes([name])
         if name not in sizes:
             return
@@ -239,15 +255,15 @@ class Directory:
             from botocore.exceptions import BotoCoreError, ClientError
 
             bucket, *folders, _ = self.within(name).split("/")
-            with suppress(BotoCoreError, ClientError):  # an empty object more harms nobody
+            with suppress(BotoCoreError, ClientError):  # one more empty object does no harm
                 self._s3.delete_object(Bucket=bucket, Key="/".join([*folders, ""]))
 
     @cached_property
     def _s3(self) -> Any:
-        """boto3's client of the bucket, None elsewhere and without boto3.
+        """boto3's client of the bucket, None for other stores and without boto3.
 
-        Where Arrow deletes an object it leaves an empty one, named as the folder and a slash (apache/arrow#36275), and
-        it cannot delete that.
+        If Arrow deletes an object, it leaves an empty one, named as the folder and a slash
+        (apache/arrow#36275), which it cannot delete.
         """
         if self._fs.type_name != "s3":
             return None
@@ -256,7 +272,7 @@ class Directory:
             from botocore.config import Config
         except ImportError:
             return None
-        (_, (options,)) = self._fs.__reduce__()  # as Arrow has them of the URI and of the environment
+        (_, (options,)) = self._fs.__reduce__()  # Arrow's values from the URI and the environment
         endpoint = options["endpoint_override"]
         if endpoint and "://" not in endpoint:
             endpoint = f"{options['scheme']}://{endpoint}"
@@ -271,7 +287,7 @@ class Directory:
         )
 
     def sha256(self, name: str) -> str:
-        """The SHA-256 of a file, in hexadecimal digits. Raises OSError."""
+        """Return the SHA-256 of a file, in hexadecimal digits. Raises OSError."""
         found = sha256()
         with self._fs.open_input_stream(self.within(name)) as stream:
             while piece := stream.read(_PIECE):
@@ -284,11 +300,11 @@ class Directory:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """To what job a directory belongs. ``job``: what writes there, for messages.
+    """The claim of a job on a directory. ``job`` names the kind of job, for messages.
 
-    ``identity``: what ``_STARTED`` and the manifest say of the job; only a job that says the same may take the
-    directory up. ``describe``: for messages, what a directory of another identity holds. ``names``: what files of the
-    job are called beside the outputs that each run names.
+    ``identity`` is recorded in ``_STARTED`` and the manifest; only a job of the same identity may
+    take the directory up. ``describe`` returns, for messages, the content of a directory of another
+    identity. ``names`` matches the files of the job beside the outputs that each run names.
     """
 
     job: str
@@ -297,15 +313,16 @@ class Claim:
     names: Pattern[str] | None = None
 
     def is_own(self, name: str) -> bool:
-        """Whether a file or folder is the job's, whatever a run has named."""
+        """Return True if a file or folder belongs to the job, whatever outputs a run names."""
         is_of_protocol = name in (_STARTED, SUCCESS, MANIFEST) or name.startswith(TEMPORARY)
         return is_of_protocol or (self.names is not None and self.names.fullmatch(name) is not None)
 
 
 def resume(directory: Directory, claim: Claim, outputs: Collection[str] = ()) -> Mapping[str, Any] | None:
-    """The manifest of a directory that is finished, None if a run may begin there. ``outputs``: what it would write.
+    """Return the manifest of a finished directory, None if a run may begin there. ``outputs`` are
+    the files that the run would write.
 
-    Raises ConfigError for a directory that is somebody else's, or another job's.
+    Raises ConfigError for a directory of another owner or another job.
     """
     location = directory.location
     try:
@@ -319,7 +336,7 @@ def resume(directory: Directory, claim: Claim, outputs: Collection[str] = ()) ->
         raise ConfigError(f"{location} is a file; give a directory that is empty or does not exist")
     if not names:
         directory.refuse_without_bucket()
-    if all(name.startswith(TEMPORARY) for name in names):  # a run was killed before it could say whose it is
+    if all(name.startswith(TEMPORARY) for name in names):  # a run was killed before it could record its owner
         return None
     said = _said(directory, names)
     if not claim.identity.keys() <= said.keys():
@@ -343,9 +360,10 @@ def resume(directory: Directory, claim: Claim, outputs: Collection[str] = ()) ->
 
 
 def begin(directory: Directory, claim: Claim, outputs: Collection[str], job: str = "") -> None:
-    """Make the directory ours and empty: what an unfinished run left is discarded. ``outputs``: what will be made.
+    """Claim the directory and empty it: the remains of an unfinished run are discarded. ``outputs``
+    are the files that will be written.
 
-    ``job``: the run's own name, which ``job_in`` gives back.
+    ``job`` is the run's own name, which ``job_in`` returns.
     """
     directory.make()
     names = directory.names()
@@ -357,14 +375,14 @@ def begin(directory: Directory, claim: Claim, outputs: Collection[str], job: str
 
 
 def reopen(directory: Directory, claim: Claim, outputs: Collection[str]) -> None:
-    """Make a finished directory an unfinished one in which everything stays."""
+    """Make a finished directory an unfinished one, and keep its content."""
     _start(directory, claim, outputs)
     directory.delete(SUCCESS)
     directory.make(TEMPORARY)
 
 
 def abandon(directory: Directory) -> None:
-    """Empty a directory that was begun: nothing in it counts, and another job may have it."""
+    """Empty a directory that was begun: nothing in it counts, and another job may use it."""
     for name in sorted(directory.names(), key=_STARTED.__eq__):
         directory.delete(name)
 
@@ -376,10 +394,11 @@ def finish(
     files: Mapping[str, int | None],
     before_success: Callable[[str], None] | None = None,
 ) -> None:
-    """Verify that every file or folder is there, write the manifest, and then ``_SUCCESS``. Raises ConfigError.
+    """Verify that every file or folder exists, write the manifest, and then ``_SUCCESS``. Raises
+    ConfigError.
 
-    ``files``: their names, with the sizes that are known. ``before_success`` is told the SHA-256 of the manifest when
-    all but ``_SUCCESS`` is there.
+    ``files`` has their names, with the known sizes. ``before_success`` gets the SHA-256 of the
+    manifest when only ``_SUCCESS`` is missing.
     """
     there = directory.sizes(files)
     for name, size in files.items():
@@ -405,7 +424,7 @@ def finish(
 
 
 def job_in(directory: Directory) -> str:
-    """The name of the run that a directory is of; empty if it is of none."""
+    """Return the name of the run that began the directory; empty if none did."""
     return str(_said(directory, directory.names()).get("job", ""))
 
 
@@ -418,7 +437,9 @@ def _is_finished(names: Collection[str]) -> bool:
 
 
 def _said(directory: Directory, names: Collection[str]) -> Mapping[str, Any]:
-    """What ``_STARTED`` or the manifest says of a directory; nothing if it has neither."""
+    """Return the content of ``_STARTED`` or of the manifest of a directory; empty if it has
+    neither.
+    """
     name = _STARTED if _STARTED in names and not _is_finished(names) else MANIFEST
     if name not in names:
         return {}
@@ -432,12 +453,12 @@ def _said(directory: Directory, names: Collection[str]) -> Mapping[str, Any]:
 
 
 def _outputs(said: Mapping[str, Any]) -> list[str]:
-    """The outputs that ``_STARTED`` announces, or that the manifest lists."""
+    """Return the outputs that ``_STARTED`` announces, or that the manifest lists."""
     return [*said.get("outputs", ()), *said.get("folders", ())]
 
 
 def _folders_of(files: Iterable[str]) -> set[str]:
-    """The folders that files stand in, and those that these stand in."""
+    """Return the folders of files, with the folders above them."""
     folders = set()
     for name in files:
         *inside, _ = name.split("/")

@@ -1,11 +1,13 @@
-"""First and second stage of a backlog job: rows of the log are read, checked, folded and built into events.
+"""The first and second stage of a backlog job: rows of the log are read, checked, folded and built
+into events.
 
-The first stage does so with a part of the log, but for the rows near its ends. These few go to the bucket of their
-object, where the second stage does the rest.
+Each task of the first stage does so with a part of the log, except for the rows near its ends.
+These few rows go to the bucket of their object, where the second stage does the rest.
 
-Spark is told of parts only, and the workers read them: between a data source and a step behind it Spark would turn
-every row into its own form and back, which takes as long as reading it. For the same reason the events wait in a file
-for the third stage, which puts those of the second between them.
+Spark gets only the numbers of parts, and the workers read the rows themselves: between a data
+source and a step after it Spark would convert every row to its own form and back, which takes as
+long as reading it. For the same reason the events wait in a file for the third stage, which merges
+the events of the second stage with them.
 """
 
 from __future__ import annotations
@@ -64,14 +66,14 @@ _RECORD_ID: Final = itemgetter(0)
 
 
 def read_parts(job: Job, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The blobs of the parts whose numbers the batches hold."""
+    """Yield the blobs of the parts whose numbers the batches hold."""
     tune_collector()
     for number in task_numbers(batches):
         yield as_batch(_read_part(job, number))
 
 
 def _read_part(job: Job, number: int) -> list[Blob]:
-    """The blobs of one part: its border rows by bucket, and the file that holds all else."""
+    """Return the blobs of one part: its border rows by bucket, and the file with all the rest."""
     distances = job.options.fold_distance, job.options.fold_span
     part = _Part(job, number)
     folder, boundary = RowFolder(*distances), Boundary(job.parts[number - 1], *distances)
@@ -98,8 +100,9 @@ def _read_part(job: Job, number: int) -> list[Blob]:
 
 
 class _Part:
-    """A part of the log, and what has been read of it: record_ids, bad rows, the number of loopback rows; for formats
-    that need them the rows as the log has them; what was counted of good rows.
+    """A part of the log and its read rows: record_ids, bad rows, the number of loopback rows, and
+    the counters of good rows. For formats that need them it also has the rows as they are in the
+    log.
     """
 
     def __init__(self, job: Job, number: int) -> None:
@@ -111,7 +114,7 @@ class _Part:
         self._job, self._range = job, job.parts[number - 1]
 
     def good_rows(self, context: Context) -> Iterator[list[CheckedRow]]:
-        """The good rows of the part in queue order, some at a time."""
+        """Yield the good rows of the part in queue order, some at a time."""
         job, log = self._job, self._job.place.log
         user = job.options.driver_user
         left = user if job.options.leave_loopback else None
@@ -147,13 +150,16 @@ class _Part:
 
 
 class Boundary:
-    """Sets those groups of a part apart that may fold with rows of other parts; ``rows``: the rows of these groups.
+    """The boundary of a part: it sets the groups apart that may fold with rows of other parts.
+    ``rows`` are the rows of these groups.
 
-    Rows fold only within ``fold_distance`` record_ids (spec/event-log.md 6): what lies further from both ends of a part
-    folds alike whatever the other parts hold. Only the rows near the ends, few as a rule, have to meet those of others.
+    Rows fold only within ``fold_distance`` record_ids (spec/event-log.md 6). Rows farther from both
+    ends of a part fold alike whatever the other parts hold. Only the rows near the ends, usually
+    few, have to meet the rows of other parts.
 
-    The ``rows`` of all parts, folded together, give exactly the groups that are missing: they begin and end where
-    groups do, and wherever rows of an object are left out between them, those lie more than ``fold_distance`` apart.
+    The ``rows`` of all parts, folded together, give exactly the missing groups: they begin and end
+    where groups do, and wherever rows of an object are left out between them, the rows on both
+    sides are more than ``fold_distance`` apart.
     """
 
     def __init__(self, part: Part, fold_distance: int, fold_span: int) -> None:
@@ -164,26 +170,30 @@ class Boundary:
         self._reach = self._before
 
     def final(self, groups: Sequence[Group]) -> list[Group]:
-        """The final ones of groups that no later row of the part joins. All groups of the part come in queue order."""
+        """Return the final ones among groups that no later row of the part joins. All groups of the
+        part come in queue order.
+        """
         final: list[Group] = []
         for index, group in enumerate(groups):
-            if first_id(group) - self._reach > self._distance:  # as is every group behind it
+            if first_id(group) - self._reach > self._distance:  # true for every later group, too
                 return [*final, *groups[index:]]
             if not self._may_begin_before(group):
                 final.append(group)
         return final
 
     def final_at_end(self, groups: Sequence[Group]) -> list[Group]:
-        """The final ones of the part's last groups."""
+        """Return the final ones among the part's last groups."""
         still_open = set(open_groups(groups, self._last, self._distance, self._span))
         for index in still_open:
             self.rows += groups[index]
         return self.final([group for index, group in enumerate(groups) if index not in still_open])
 
     def _may_begin_before(self, group: Group) -> bool:
-        """Whether the group, which is near such groups or the part before, belongs to a run of its object's rows, none
-        too far from the next to fold, whose first one is near that part: where such a run is cut into groups depends on
-        what it holds.
+        """Return True if the group may continue a run of rows that began in an earlier part. Such
+        groups go to stage two, which sees the whole run.
+
+        In a run each row is close enough to the next to fold, and the content of the run determines
+        how it is cut into groups.
         """
         first, _, object_id, _, _, _ = group[0]
         if first - self._run_ends.get(object_id, self._before) > self._distance:
@@ -198,11 +208,13 @@ class Boundary:
 # --- rows on their way to a bucket ------------------------------------------------------------------------------------
 
 _RowKind = tuple[int, ObjectClass, Attribute | None]
-"""Event type, class and attribute: few of them, so a row carries the number of its kind."""
+"""The event type, class and attribute of a row. There are few kinds, so a row carries the number of
+its kind.
+"""
 
 
 def _kinds_of(catalog: Catalog) -> list[_RowKind]:
-    """All kinds of rows, in an order that every process finds."""
+    """Return all kinds of rows, in the same order in every process."""
     kinds: list[_RowKind] = []
     for object_class in catalog.classes:
         kinds += [(event_type, object_class, None) for event_type in ROW_TYPES]
@@ -215,11 +227,11 @@ def _kinds_of(catalog: Catalog) -> list[_RowKind]:
 def _pack_rows(
     rows: Iterable[CheckedRow], numbers: Mapping[_RowKind, int], buckets: int, log_rows: Mapping[int, LogRow]
 ) -> list[Blob]:
-    """Rows in record_id order as blobs, one for each bucket that has rows. They are marshalled, as nobody but Spark
-    carries them, which carries tasks too.
+    """Pack rows in record_id order into blobs, one for each bucket that has rows. The rows are
+    marshalled, since only Spark carries them, which carries tasks, too.
 
-    The bucket follows from the object's canonical key, in every process alike. ``log_rows``: by record_id the rows as
-    the log has them, which go along, if it holds any.
+    The object's canonical key determines the bucket, in the same way in every process. ``log_rows``
+    has the rows as they are in the log, by record_id, which are packed, too, if there are any.
     """
     packed: list[list[tuple[int, int, str, bool, Texts, Texts]]] = [[] for _ in range(buckets)]
     for record_id, event_type, (object_class, key), attribute, old, new in rows:
@@ -237,7 +249,9 @@ def _pack_rows(
 
 
 def _unpack_rows(content: bytes, kinds: Sequence[_RowKind], log_rows: MutableMapping[int, LogRow]) -> list[CheckedRow]:
-    """The rows of a blob; ``log_rows`` gets them as the log has them, if the blob tells."""
+    """Return the rows of a blob. ``log_rows`` gets the rows as they are in the log, if the blob has
+    them.
+    """
     members, as_logged = marshal.loads(content)  # noqa: S302 - made by ``_pack_rows`` in this job
     for row in map(log_row, as_logged):
         log_rows[row.record_id] = row
@@ -252,7 +266,9 @@ def _unpack_rows(content: bytes, kinds: Sequence[_RowKind], log_rows: MutableMap
 
 
 def fold_bucket(job: Job, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Blobs of one bucket, or of several one after the other, in the order of their first record_ids, to events."""
+    """Fold the blobs of one bucket, or of several one after the other, into events. The blobs come
+    in the order of their first record_ids.
+    """
     tune_collector()
     with ExitStack() as stack:
         folding = _Folding(job, Builder(job, stack))
@@ -277,7 +293,7 @@ class _Folding:
         self._numbered_by_parts: list[tuple[int, Numbered]] = []
 
     def add(self, blob: Blob) -> Iterator[Blob]:
-        """What can be sent on, now that this blob has come."""
+        """Add a blob, and yield the blobs that can be sent on now."""
         if blob.kind == NUMBERED:
             self._numbered_by_parts.append(unpack_numbered(blob.content))
         elif blob.kind == ROWS:
@@ -295,14 +311,16 @@ class _Folding:
             self._log_rows = {record_id: self._log_rows[record_id] for record_id in ids_of(self._folder.rows)}
 
     def finish(self) -> list[Blob]:
-        """What is left at the end of a bucket."""
+        """Return the remaining blobs at the end of a bucket."""
         blobs = list(self._builder.blobs(self._folder.close(None), self._log_rows))
         self._log_rows = {}
         self._folder = RowFolder(self._job.options.fold_distance, self._job.options.fold_span)
         return blobs
 
     def before_parts(self) -> Iterator[Blob]:
-        """What is numbered before each part, as far as it is known here, now that all blobs are sent on."""
+        """Yield the numbers used before each part, as far as they are known here, after all blobs
+        are sent on.
+        """
         by_part = dict(self._builder.numbered)
         for part, numbered in self._numbered_by_parts:
             by_part[part] = total((by_part.get(part, NOTHING), numbered))
@@ -316,7 +334,9 @@ _BLOB_EVENTS: Final = 2_000
 
 
 class Builder:
-    """Builds the events of groups. ``numbered``: what the events of each part use of the numbering."""
+    """A builder of events from groups. ``numbered`` has, for each part, the numbers that its events
+    use.
+    """
 
     def __init__(self, job: Job, stack: ExitStack) -> None:
         self.numbered: dict[int, Numbered] = {}
@@ -327,15 +347,15 @@ class Builder:
 
     @property
     def context(self) -> Context:
-        """The snapshot, for reading, by a connection that is opened when it is first asked for."""
+        """A context for reading the snapshot, by a connection that is opened at first use."""
         if self._context is None:
             self._context = self._stack.enter_context(snapshot_context(self._job))
         return self._context
 
     def blobs(self, groups: Sequence[Group], log_rows: Mapping[int, LogRow]) -> Iterator[Blob]:
-        """What is written of groups in queue order, and what becomes of their rows, part by part.
+        """Yield the output of groups in queue order, and the fates of their rows, part by part.
 
-        ``log_rows``: their rows as the log has them, for formats that need them.
+        ``log_rows`` has their rows as they are in the log, for formats that need them.
         """
         decided = decide(groups, self._query_back)
         places = list(map(first_id, groups))
@@ -365,5 +385,5 @@ class Builder:
     def _query_back(
         self, object_class: ObjectClass, keys: Sequence[str], attributes: Sequence[Attribute]
     ) -> Mapping[str, CurrentRow]:
-        """Rows of objects as of the snapshot."""
+        """Return the rows of objects in the snapshot."""
         return self.context.query_back(object_class, keys, attributes)

@@ -1,9 +1,10 @@
-"""What makes a finished directory one that can be trusted (spec/event-log.md 8.6): it is marked under the settings that
-it was made under and as it was written, and until then its rows are held, so that no publisher sends them too.
+"""The hold and the marks of a finished directory (spec/event-log.md 8.6). Its rows are marked only
+under the settings under which it was written, and if its files are unchanged. Until then its rows
+are held, so that no publisher sends them, too.
 
-Then the rows that were read, and no others, get their letter (spec/event-log.md 8.4, 10); the files of ``_ids`` name
-them. Marks are written in bounded transactions, of which each can be the last one: a rerun goes on, and touches only
-rows that still have status N.
+Then exactly the rows that were read get their letter (spec/event-log.md 8.4, 10); the files of
+``_ids`` name them. Marks are written in bounded transactions, and a run may end after each one: a
+rerun goes on, and changes only rows that still have status N.
 """
 
 from __future__ import annotations
@@ -52,11 +53,13 @@ from eventlog.sql.windows import to_ranges
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a finished directory holds. ``totals``: counters of spec/event-log.md 11, and events by operation.
+    """The manifest of a finished directory. ``totals`` has the counters of spec/event-log.md 11,
+    and events by operation.
 
-    ``job``: the name of the run, which stands in the names of its files. ``settings``: what decided on documents and
-    marks. ``format``: one of ``eventlog.spark.output``; of those that number ``last_sequence`` is the highest change
-    sequence, else empty. ``others``: the SHA-256 of files that hold no events.
+    ``job`` is the name of the run, which is part of the names of its files. ``settings`` determined
+    documents and marks. ``format`` is a format of ``eventlog.spark.output``. ``last_sequence`` is
+    the highest change sequence of formats that number, else empty. ``others`` has the SHA-256 of
+    files without events.
     """
 
     job: str
@@ -88,7 +91,7 @@ class Manifest:
 
 
 def manifest_of(value: Mapping[str, Any]) -> Manifest:
-    """A manifest from its JSON form. Raises KeyError, TypeError for what is none."""
+    """Return a manifest from its JSON form. Raises KeyError, TypeError for other values."""
     known = {one.name: value[one.name] for one in fields(Manifest)}
     known["in_flight"] = tuple(FlightReport(**flight) for flight in known["in_flight"])
     known["in_flight_files"] = tuple(OutputFile(**file) for file in known["in_flight_files"])
@@ -107,11 +110,15 @@ _INERT: Final = frozenset({
     "publisher.concurrency", "publisher.flight_rows", "publisher.flight_bytes", "publisher.mark_interval",
     "publisher.health_file",
 })  # fmt: skip
-"""Settings that neither a document nor a mark depends on. All others count, those of later versions too."""
+"""Settings without influence on documents and marks. All others count, also those of later
+versions.
+"""
 
 
 def settings_of(config: Config, context: Context, **request: Any) -> dict[str, str]:
-    """The settings that decide on documents and marks, by name and without secrets, and what the command asks for."""
+    """Return the settings that determine documents and marks, by name and without secrets, with the
+    values of the command.
+    """
     settings = {
         f"{section}.{key}": value
         for section, key, value, _ in effective(config)
@@ -124,20 +131,22 @@ def settings_of(config: Config, context: Context, **request: Any) -> dict[str, s
 
 
 def differences(made_under: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """The settings that differ, a phrase each."""
+    """Return the settings that differ, a phrase for each."""
     names = sorted(made_under.keys() | now.keys())
     pairs = ((name, made_under.get(name, "unset"), now.get(name, "unset")) for name in names)
     return [f"{name} is {after}, was {before}" for name, before, after in pairs if before != after]
 
 
 ACKNOWLEDGED: Final = frozenset({"publisher.delete_from_log"})
-"""What the command may say anew when it marks."""
+"""The settings that the command may give anew when it marks."""
 
 
 def refuse_other_settings(
     directory: Directory, manifest: Manifest, settings: Mapping[str, str], explicit: Collection[str] = ()
 ) -> None:
-    """Raises ConfigError that names what differs from what the directory was made under, but for what is explicit."""
+    """Raise ConfigError with the settings that differ from the directory's settings, except for
+    explicit ones.
+    """
     then, now = ({name: each[name] for name in each if name not in explicit} for each in (manifest.settings, settings))
     if different := differences(then, now):
         raise ConfigError(
@@ -151,21 +160,26 @@ def refuse_other_settings(
 
 @contextmanager
 def _committed(context: Context) -> Iterator[Connection]:
-    """The connection of the context, for a transaction that the end of the block commits. Raises DatabaseError."""
+    """Give the connection of the context, for a transaction that the end of the block commits.
+    Raises DatabaseError.
+    """
     with as_database_errors(context.connection):
         yield context.connection
         context.connection.commit()
 
 
 Extent = tuple[int, Writers]
-"""What a job's snapshot holds: the last record_id with status N (0 = there is none), and who was writing."""
+"""The extent of a job's snapshot: the last record_id with status N (0 = there is none), and the
+open writers.
+"""
 
 
 def extent_of(context: Context, holder: Connection) -> Extent:
-    """The extent of the snapshot that ``holder`` has just exported."""
+    """Return the extent of the snapshot that ``holder`` has just exported."""
     last = tail(holder, context.log) or 0
     with _committed(context):
-        # After the tail: whoever has a record_id below it is among the writers, or can be seen by now.
+        # After the tail: a transaction with a record_id below it is among the writers, or its rows
+        # are visible by now.
         writers = open_writers(context)
     return last, writers
 
@@ -173,7 +187,8 @@ def extent_of(context: Context, holder: Connection) -> Extent:
 def hold_rows(context: Context, directory: Directory, manifest: Manifest, sha256: str, extent: Extent) -> None:
     """Write the line that holds the rows of a directory that is about to be finished.
 
-    Raises DatabaseAway if the lock of the log is lost, since then somebody may have published them.
+    Raises DatabaseAway if the lock of the log is lost, since a publisher may have sent the rows
+    since then.
     """
     last, writers = extent
     flights = tuple(report.flight for report in manifest.in_flight)
@@ -191,19 +206,19 @@ def hold_rows(context: Context, directory: Directory, manifest: Manifest, sha256
 
 
 def _name_of(directory: Directory) -> str:
-    """The name of a directory in the line."""
+    """Return the name of a directory in the line."""
     return directory.path if directory.is_local else directory.location
 
 
 def _held_rows(context: Context) -> Hold | None:
-    """The hold on rows of the log, None if no directory holds any."""
+    """Return the hold on rows of the log, None if no directory holds any."""
     with _committed(context) as connection:
         _, hold = read_recorded(connection, context.log)
     return hold
 
 
 def refuse_if_held(context: Context, directory: Directory) -> None:
-    """Let a job begin in a directory: what an unfinished run in it held is given back.
+    """Let a job begin in a directory: the hold of an unfinished run in it is released.
 
     Raises ConfigError if rows are held by another directory, or are being marked.
     """
@@ -216,16 +231,16 @@ def refuse_if_held(context: Context, directory: Directory) -> None:
 
 
 def _release(context: Context, hold: Hold) -> None:
-    """Strike the line: its rows are marked, or the publisher's again."""
+    """Remove the line: its rows are marked, or return to the publisher."""
     with _committed(context) as connection:
         strike_inflight(connection, context.log, hold.number)
 
 
 def abandon(config: Config, out: str, *, force: bool = False) -> Hold:
-    """Give the rows that a directory holds back to the publisher; its documents count no more.
+    """Return the rows that a directory holds to the publisher; its documents no longer count.
 
-    Raises ConfigError if it holds none, and, unless ``force``, if marking has begun: rows that are marked already are
-    not sent again.
+    Raises ConfigError if it holds none, and, unless ``force``, if marking has begun: rows that are
+    marked already are not sent again.
     """
     directory = Directory(out)
     with open_context(config, Counters()) as context:
@@ -250,9 +265,9 @@ def abandon(config: Config, out: str, *, force: bool = False) -> Hold:
 # --- marks ------------------------------------------------------------------------------------------------------------
 
 MARKED: Final = "_marked"
-"""The folder that says which parts are marked."""
+"""The folder that lists the marked parts."""
 _BATCH_ROWS: Final = 20_000
-"""Rows marked in one transaction."""
+"""The number of rows marked in one transaction."""
 
 _Range = tuple[int, int]
 
@@ -260,10 +275,12 @@ _Range = tuple[int, int]
 def mark(
     context: Context, directory: Directory, manifest: Manifest, connections: int, quiet: bool, progress: Progress
 ) -> int:
-    """Mark the rows that a finished directory holds, and hold them no more; how many rows changed.
+    """Mark the rows that a finished directory holds, release the hold, and return the number of
+    changed rows.
 
-    ``connections`` at most are open at once beside that of ``context``, 0 = as many as are of use. Raises ConfigError
-    if the rows are neither held nor marked, or a file is not as it was written; DatabaseError.
+    At most ``connections`` are open at once beside the connection of ``context``, 0 = as many as
+    are useful. Raises ConfigError if the rows are neither held nor marked, or if a file has
+    changed; DatabaseError.
     """
     hold = _held_rows(context)
     if hold is None or hold.job != manifest.job:
@@ -294,7 +311,7 @@ def mark(
 
 
 def _verify(directory: Directory, manifest: Manifest, hold: Hold, threads: int) -> None:
-    """Raises ConfigError unless the manifest and every file that it names are as the job wrote them."""
+    """Raise ConfigError unless the manifest and every file in it are as the job wrote them."""
     expected = {MANIFEST: hold.manifest, **manifest.checksums}
 
     def is_damaged(name: str) -> str | None:
@@ -317,9 +334,10 @@ def _verify(directory: Directory, manifest: Manifest, hold: Hold, threads: int) 
 def _mark_rows(
     context: Context, directory: Directory, manifest: Manifest, connections: int, done: Callable[[int], None]
 ) -> int:
-    """Mark or delete the rows of a directory and strike its flights; how many rows changed.
+    """Mark or delete the rows of a directory, remove its flights, and return the number of changed
+    rows.
 
-    ``context`` holds the lock of the log; ``done`` is told of rows that have been looked after.
+    ``context`` holds the lock of the log; ``done`` gets the number of rows that have been handled.
     """
     directory.make(MARKED)
     one_at_a_time = Lock()
@@ -361,7 +379,9 @@ def _done(part: int) -> str:
 
 
 def _strike_flights(context: Context, directory: Directory, manifest: Manifest) -> int:
-    """The rows of each recorded flight, and its line, in one transaction; a line that has gone was done before."""
+    """Mark the rows of each recorded flight and remove its line, in one transaction. A missing line
+    was handled before. Returns the number of changed rows.
+    """
     changed = 0
     connection = context.connection
     with as_database_errors(connection):
@@ -376,7 +396,9 @@ def _strike_flights(context: Context, directory: Directory, manifest: Manifest) 
 
 
 def _batches(directory: Directory, ids: str) -> Iterator[tuple[list[_Range], list[BadLine], int]]:
-    """The rows of a file, some at a time: ranges to be S, bad rows, and how many rows these are."""
+    """Yield the rows of a file, some at a time: ranges to get S, bad rows, and the number of these
+    rows.
+    """
     good: list[_Range] = []
     bad: list[BadLine] = []
     rows = 0
@@ -386,7 +408,7 @@ def _batches(directory: Directory, ids: str) -> Iterator[tuple[list[_Range], lis
             end = min(last, start + _BATCH_ROWS - 1)
             if status == Status.SUCCESS:
                 good.append((start, end))
-            else:  # a row alone
+            else:  # a single row
                 bad.append((start, code, message))
             rows += end - start + 1
             if rows >= _BATCH_ROWS:
@@ -397,7 +419,7 @@ def _batches(directory: Directory, ids: str) -> Iterator[tuple[list[_Range], lis
 
 
 def _write(context: Context, connection: Connection, good: Sequence[_Range], bad: Sequence[BadLine]) -> int:
-    """Mark them in the current transaction."""
+    """Mark the rows in the current transaction."""
     changed = 0
     dialect, log = context.dialect, context.log
     if good:
@@ -408,7 +430,8 @@ def _write(context: Context, connection: Connection, good: Sequence[_Range], bad
             changed += dialect.mark(connection, log, Status.SUCCESS, good)
     if bad:
         ids = [(record_id, record_id) for record_id, _, _ in bad]
-        # Only rows that this run marks get a line: each failure has one, whatever was run again.
+        # Only rows that this run marks get a line, so that a failure has one line however often the
+        # command is run.
         waiting = {row.record_id for row in dialect.read_rows(connection, log, ids) if _is_new(row.status)}
         changed += dialect.mark(connection, log, Status.ERROR, ids)
         add_errors(connection, log, [line for line in bad if line[0] in waiting])
@@ -416,7 +439,9 @@ def _write(context: Context, connection: Connection, good: Sequence[_Range], bad
 
 
 def _keep_loopback(context: Context, connection: Connection, good: Sequence[_Range]) -> int:
-    """Mark the loopback rows among those to be deleted, so that they stay (spec/event-log.md 8.3); how many."""
+    """Mark the loopback rows among the rows to delete, so that they stay (spec/event-log.md 8.3).
+    Returns their number.
+    """
     options, dialect, log = context.options, context.dialect, context.log
     if not options.delete_from_log or options.delete_loopback or options.driver_user is None or not good:
         return 0

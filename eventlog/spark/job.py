@@ -1,8 +1,9 @@
-"""What driver and workers of a backlog job tell each other: the job, what goes from stage to stage, the reports.
+"""The messages between driver and workers of a backlog job: the job, the data between its stages,
+the reports.
 
-Spark moves a few large values much faster than many small ones, and needs to know no more than where each goes: between
-stages go rows of a kind, a target and a blob. What waits in a file of the output directory is Arrow and JSON, from
-which nothing can be run.
+Spark moves a few large values much faster than many small ones, and needs only the destination of
+each: between stages go rows of a kind, a target and a blob. The files that wait in the output
+directory are Arrow and JSON, from which nothing can be executed.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ from eventlog.sql.dialect import Part
 
 
 class Numbered(NamedTuple):
-    """What some changes use of a numbering: how many numbers, the greatest time prefix, and the tables they are of."""
+    """The numbers that some changes use: how many, the greatest time prefix, and the tables of the
+    changes.
+    """
 
     number: int = 0
     prefix: str = ""
@@ -46,7 +49,7 @@ class Numbered(NamedTuple):
 
     @property
     def state(self) -> WriterState:
-        """The state of a sequence writer that has numbered them."""
+        """The state of a sequence writer that has numbered these changes."""
         return WriterState(self.prefix, self.number)
 
 
@@ -54,7 +57,7 @@ NOTHING = Numbered()
 
 
 def total(several: Iterable[Numbered]) -> Numbered:
-    """Return what several use together."""
+    """Return the sum of several."""
     number, prefix = 0, ""
     tables: set[str] = set()
     for one in several:
@@ -65,7 +68,9 @@ def total(several: Iterable[Numbered]) -> Numbered:
 
 
 def before_each(numbered: dict[int, Numbered], parts: int) -> Iterator[tuple[int, Numbered]]:
-    """For every part, from 1 to ``parts``, what the parts before it use; parts that nothing precedes are left out."""
+    """Yield for every part, from 1 to ``parts``, the numbers used by the parts before it. Parts
+    without any before them are left out.
+    """
     before = NOTHING
     for part in range(1, parts + 1):
         if before is not NOTHING:
@@ -83,12 +88,12 @@ _NO_WRITER: Final = NoWriter()
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Where the output goes and how files hold it.
+    """The place of the output, and the form of its files.
 
-    ``directory``: a path or a URI that driver and workers all reach. ``file_layout``: lines,
-    documents or parquet, of change tables parquet, csv or json; ``compression``: none, gzip or
-    zstd; ``max_bytes`` of a file; ``batch_size`` events an envelope. ``format``: one of
-    ``eventlog.spark.output``; ``options``: its writer's.
+    ``directory`` is a path or a URI that driver and workers all reach. ``file_layout`` is lines,
+    documents or parquet, for change tables parquet, csv or json; ``compression`` is none, gzip or
+    zstd. A file has at most ``max_bytes``, an envelope ``batch_size`` events. ``format`` is a
+    format of ``eventlog.spark.output``; ``options`` are the options of its writer.
     """
 
     directory: str
@@ -102,12 +107,12 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job as it travels to the workers. ``name``: no other run has it; ``config`` without secrets.
+    """A job as it is sent to the workers. ``name`` is unique to the run; ``config`` has no secrets.
 
-    ``parts``: the ranges of record_ids, ascending; output part ``n`` holds the events whose first row is in
-    ``parts[n - 1]``. ``in_flight``: rows that are recorded in flight and so are not folded. ``buckets``: into how many
-    the objects of border rows are divided. ``started`` is the time in all that says when it was made. ``before``: what
-    was numbered before the first part.
+    ``parts`` are the ranges of record_ids, ascending; output part ``n`` holds the events whose
+    first row is in ``parts[n - 1]``. ``in_flight`` has rows that are recorded in flight and so are
+    not folded. ``buckets`` is the number of buckets for the objects of border rows. ``started`` is
+    the time of creation in all output. ``before`` has the numbers used before the first part.
     """
 
     name: str
@@ -125,7 +130,7 @@ class Job:
     before: Numbered = NOTHING
 
     def part_of(self, record_id: int) -> int:
-        """The number, from 1, of the part that a row was read in."""
+        """Return the number, from 1, of the part that contains a row."""
         return bisect_right(self.parts, record_id, key=_FIRST)
 
 
@@ -133,7 +138,7 @@ _FIRST: Final = attrgetter("first")
 
 
 def without_settings_of_others(config: Config) -> Config:
-    """The configuration as workers get it: without sinks, sources and secrets."""
+    """Return the configuration for workers: without sinks, sources and secrets."""
     database = replace(config.database, url=None, url_file=None, password=None)
     config = replace(config, sink=SinkSettings(), source=SourceSettings(), monitor=MonitorSettings())
     return replace(config, database=database, sources={}, warnings=(), url_of_file=None)
@@ -143,7 +148,7 @@ _catalogs: dict[str, Catalog] = {}
 
 
 def catalog(job: Job) -> Catalog:
-    """The classes of the job, built once a process."""
+    """Return the classes of the job, built once in a process."""
     if job.name not in _catalogs:
         _catalogs.clear()
         _catalogs[job.name] = catalog_of(job.config, job.database, job.tables, job.place.log)
@@ -152,9 +157,10 @@ def catalog(job: Job) -> Catalog:
 
 @contextmanager
 def snapshot_context(job: Job) -> Iterator[Context]:
-    """A context whose connection sees the job's snapshot, for reading; its transaction ends with the block.
+    """Give a context whose connection sees the job's snapshot, for reading; its transaction ends
+    with the block.
 
-    Raises DatabaseError for what fails in the block too.
+    Raises DatabaseError, also for errors of the block.
     """
     url = worker_url(job.place.url, job.place.url_file)
     dialect = dialect_of(url)
@@ -170,13 +176,15 @@ def snapshot_context(job: Job) -> Iterator[Context]:
 ROWS: Final = 0
 """Good rows of some objects, for the bucket that is the target."""
 NUMBERED: Final = 1
-"""What the events of a part use of the numbering, for any bucket: the part, and ``Numbered``."""
+"""The numbers that the events of a part use, for any bucket: the part, and ``Numbered``."""
 EVENTS: Final = 2
-"""What is written of a part: the columns of its format. The target of this and all that follow is a part."""
+"""The output of a part: the columns of its format. For this kind and all below the target is a
+part.
+"""
 FATES: Final = 3
-"""What became of rows: see ``Fates``."""
+"""The fates of rows: see ``Fates``."""
 BEFORE: Final = 4
-"""What is numbered before the part: ``Numbered``."""
+"""The numbers used before the part: ``Numbered``."""
 RUN: Final = 5
 """The name of a file that holds blobs of the part, and the checksum of its content."""
 
@@ -191,13 +199,15 @@ BadLine = tuple[int, str, str]
 Counts = dict[str, int]
 
 Columns = Mapping[str, Sequence[Any]]
-"""What is to be written, as columns of equal length of numbers, texts and bytes. It waits for the third stage as an
-Arrow stream, which tells whoever reads it nothing to do: the storage it waits on may be shared with others.
+"""The data to write, as columns of equal length of numbers, texts and bytes. It waits for the third
+stage as an Arrow stream, from which nothing can be executed: others may have access to its storage.
 """
 
 
 class Blob(NamedTuple):
-    """A row as Spark has it. ``first_id``: of the first row in it, where the order counts."""
+    """A row in Spark's form. ``first_id`` is the record_id of its first row, if the order
+    counts.
+    """
 
     kind: int
     target: int
@@ -206,21 +216,22 @@ class Blob(NamedTuple):
 
 
 def as_batch(blobs: Sequence[Blob]) -> pa.RecordBatch:
-    """Blobs as Spark takes them."""
+    """Return blobs as Spark takes them."""
     columns = zip(*blobs, strict=True) if blobs else [()] * len(_BLOB_ARROW)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, _BLOB_ARROW, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=_BLOB_ARROW)
 
 
 def of_batch(batch: pa.RecordBatch) -> list[Blob]:
-    """The blobs of a batch."""
+    """Return the blobs of a batch."""
     return [Blob(*row) for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)]
 
 
 class Fates(NamedTuple):
-    """What became of rows: those that get E, and how many had which fate.
+    """The fates of rows: the rows that get E, and the number of rows by fate.
 
-    Where they are read, also ``ranges`` of all record_ids that were read, and how many ``loopback`` rows there were.
+    If the task has read the rows, also the ``ranges`` of all their record_ids, and the number of
+    ``loopback`` rows.
     """
 
     bad: list[BadLine]
@@ -229,12 +240,12 @@ class Fates(NamedTuple):
     loopback: int = 0
 
     def packed(self) -> bytes:
-        """The content of their blob."""
+        """Return the content of the blob of these fates."""
         return json.dumps(self).encode()
 
     @classmethod
     def unpacked(cls, content: bytes) -> Fates:
-        """Of the content of a blob."""
+        """Return the fates from the content of a blob."""
         bad, counts, ranges, loopback = json.loads(content)
         return cls(
             [(record_id, code, text) for record_id, code, text in bad], counts, list(map(tuple, ranges)), loopback
@@ -242,30 +253,30 @@ class Fates(NamedTuple):
 
 
 def pack_numbered(part: int, numbered: Numbered) -> bytes:
-    """The content of a blob ``NUMBERED`` or ``BEFORE``."""
+    """Return the content of a blob ``NUMBERED`` or ``BEFORE``."""
     return json.dumps((part, numbered.number, numbered.prefix, sorted(numbered.tables))).encode()
 
 
 def unpack_numbered(content: bytes) -> tuple[int, Numbered]:
-    """The part, and what is numbered."""
+    """Return the part and the numbers from the content of a blob."""
     part, number, prefix, tables = json.loads(content)
     return part, Numbered(number, prefix, frozenset(tables))
 
 
 def pack_columns(columns: Columns) -> bytes:
-    """The content of a blob ``EVENTS``."""
+    """Return the content of a blob ``EVENTS``."""
     batch = pa.RecordBatch.from_pydict({name: pa.array(column) for name, column in columns.items()})
     return arrow_bytes(batch)
 
 
 def unpack_columns(content: bytes) -> Columns:
-    """The columns of a blob."""
+    """Return the columns of a blob."""
     columns: dict[str, list[Any]] = pa.ipc.open_stream(content).read_all().to_pydict()
     return columns
 
 
 def arrow_bytes(batch: pa.RecordBatch) -> bytes:
-    """A batch as bytes of an Arrow stream."""
+    """Return a batch as bytes of an Arrow stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as stream:
         stream.write_batch(batch)
@@ -273,14 +284,16 @@ def arrow_bytes(batch: pa.RecordBatch) -> bytes:
 
 
 class RunDamaged(EventlogError):
-    """A file between two stages of a Spark job that is not as it was written."""
+    """A file between two stages of a Spark job whose content has changed."""
 
     code = "run_damaged"
     cure = "Look at the disk that holds it, and run the command again, which begins the part anew."
 
 
 def write_run(directory: Directory, part: int, blobs: Sequence[Blob]) -> Blob:
-    """Put blobs of a part into a file, which ``read_run`` reads; what Spark has to carry of them."""
+    """Write blobs of a part to a file, which ``read_run`` reads, and return the blob that Spark
+    carries for it.
+    """
     name = f"{TEMPORARY}/{uuid.uuid4().hex}"
     with directory.open(name) as file:
         with pa.ipc.new_stream(file, _BLOB_ARROW) as stream:
@@ -290,7 +303,9 @@ def write_run(directory: Directory, part: int, blobs: Sequence[Blob]) -> Blob:
 
 
 def read_run(directory: Directory, run: Blob) -> Iterator[Blob]:
-    """The blobs of a run in their order. Raises RunDamaged unless the file holds what was written to it."""
+    """Return the blobs of a run in their order. Raises RunDamaged if the file has changed since it
+    was written.
+    """
     name, checksum = run.content.decode().split(" ")
     content = directory.read(name)
     if sha256(content).hexdigest() != checksum:
@@ -306,8 +321,9 @@ def read_run(directory: Directory, run: Blob) -> Iterator[Blob]:
 
 @dataclass(frozen=True, slots=True)
 class OutputFile:
-    """A file of the output. ``name`` within the directory; ``events`` it holds, in ``documents`` (documents, records of
-    a topic, or rows); ``first_id`` and ``last_id``: first rows of its first and last event; ``sha256`` of its content.
+    """A file of the output. ``name`` is within the directory. The file holds ``events`` in
+    ``documents`` (documents, records of a topic, or rows). ``first_id`` and ``last_id`` are the
+    first rows of its first and last event, ``sha256`` is of its content.
     """
 
     name: str
@@ -321,10 +337,11 @@ class OutputFile:
 
 @dataclass(frozen=True, slots=True)
 class PartReport:
-    """What a part became. ``first`` and ``last`` record_id that were read; ``ids``: the file that names all of them.
+    """The report of a part. ``first`` and ``last`` are the record_ids of its first and last row,
+    ``ids`` is the file with all of them.
 
-    ``ids_sha256``: of that file's content. ``state``: greatest time prefix and last number of the formats that number,
-    up to the end of the part.
+    ``ids_sha256`` is of that file's content. ``state`` is the greatest time prefix and the last
+    number up to the end of the part, for formats that number.
     """
 
     part: int
@@ -340,13 +357,13 @@ class PartReport:
 
 
 def part_report(value: Mapping[str, Any]) -> PartReport:
-    """A report from its JSON form."""
+    """Return a report from its JSON form."""
     return PartReport(**{**value, "files": tuple(OutputFile(**file) for file in value["files"])})
 
 
 @dataclass(frozen=True, slots=True)
 class FlightReport:
-    """A recorded flight that stands in the output: its number, the file that names its rows, its documents."""
+    """A recorded flight in the output: its number, the file with its rows, its documents."""
 
     flight: int
     ids: str

@@ -1,7 +1,7 @@
 """The event log as a Spark data source: ``spark.read.format("eventlog")``.
 
-Partitions are ranges of record_ids that hold about equal numbers of rows; each is read by one session as Arrow
-batches, in record_id order. With ``snapshot`` all of them see the same rows.
+Partitions are ranges of record_ids that hold about equal numbers of rows; each is read by one
+session as Arrow batches, in record_id order. With ``snapshot`` all of them see the same rows.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql import datasource as ds  # whose filters came with PySpark 4.1; before, Spark pushes none down
+from pyspark.sql import datasource as ds  # its filters came with PySpark 4.1; earlier versions push none down
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampNTZType
 from sqlalchemy import URL
@@ -31,7 +31,9 @@ from eventlog.sql.log_table import LogTable, check_rights, locate_log
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A log for workers. ``url`` without secrets; ``url_file``: a file with the whole URL, None = the environment."""
+    """The place of a log for workers. ``url`` is without secrets; ``url_file`` is a file with the
+    whole URL, None = the environment.
+    """
 
     url: str
     url_file: str | None
@@ -42,8 +44,8 @@ class Place:
 def place_for(url: URL, log: LogTable, *, on_this_machine: bool) -> Iterator[Place]:
     """Give the place of a log that this process reaches by ``url``, until the end of the block.
 
-    On this machine the workers read the whole URL from a file in memory that has no name: they reach it through this
-    process, as its user alone can, and it is gone with this process, however that ends.
+    On this machine the workers read the whole URL from a nameless file in memory. They reach it
+    through this process, as only its user can, and it ends with this process in any case.
     """
     shown = without_secrets(url)
     if not on_this_machine:
@@ -57,7 +59,7 @@ def place_for(url: URL, log: LogTable, *, on_this_machine: bool) -> Iterator[Pla
 
 
 def without_secrets(url: URL) -> str:
-    """The URL without its password, wherever it stands."""
+    """Return the URL without its passwords, wherever they are."""
     bare = url.difference_update_query(secrets_of(url))
     return URL.create(
         bare.drivername, bare.username, None, bare.host, bare.port, bare.database, bare.query
@@ -65,10 +67,10 @@ def without_secrets(url: URL) -> str:
 
 
 def worker_url(url: str, url_file: str | None) -> URL:
-    """The URL to connect with, as this process knows it.
+    """Return the URL to connect with, as this process knows it.
 
-    ``url_file``, else EVENTLOG_DATABASE_URL or EVENTLOG_DATABASE_URL_FILE, else ``url``; with
-    EVENTLOG_DATABASE_PASSWORD. Raises ConfigError.
+    It comes from ``url_file``, else from EVENTLOG_DATABASE_URL or EVENTLOG_DATABASE_URL_FILE, else
+    it is ``url``; with EVENTLOG_DATABASE_PASSWORD. Raises ConfigError.
     """
     if url_file is not None:
         try:
@@ -84,7 +86,7 @@ def worker_url(url: str, url_file: str | None) -> URL:
 
 FORMAT: Final = "eventlog"
 PARTITION_ROWS: Final = 200_000
-"""Rows a partition at most, by default: a worker of a job holds the events of one of them."""
+"""The maximum number of rows in a partition by default: a worker of a job holds its events."""
 
 LAST_ID: Final = 2**63 - 1
 """The greatest record_id that Spark's numbers hold."""
@@ -96,18 +98,18 @@ SCHEMA: Final = StructType([StructField(name, _TYPES.get(name, StringType())) fo
 
 
 def log_source(spark: SparkSession) -> type[DataSource]:
-    """Return the source for a session: it takes filters where the session hands them to sources."""
+    """Return the source for a session: it takes filters if the session passes them to sources."""
     takes_filters = spark.conf.get(_PUSHDOWN, "false") == "true"
     return FilteredLogDataSource if takes_filters else EventLogDataSource
 
 
 class EventLogDataSource(DataSource):
-    """The ten columns of the log under their standard names, whatever they are called in the database.
+    """The ten columns of the log under their standard names, whatever their names in the database.
 
-    Options: ``url`` (without a password) or ``url_file`` (on every machine); ``log_table``, ``schema_name``,
-    ``layout``, ``column_sort`` as in the configuration; ``status``: the letter of the rows; ``first`` and ``last``
-    record_id; ``partition_rows``; ``snapshot``: what a transaction that is still open has exported (PostgreSQL:
-    ``pg_export_snapshot()``).
+    Options: ``url`` (without a password) or ``url_file`` (on every machine); ``log_table``,
+    ``schema_name``, ``layout``, ``column_sort`` as in the configuration; ``status``, the letter of
+    the rows; ``first`` and ``last`` record_id; ``partition_rows``; ``snapshot``, which a
+    transaction that is still open has exported (PostgreSQL: ``pg_export_snapshot()``).
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
@@ -134,7 +136,7 @@ class EventLogDataSource(DataSource):
 
 
 class FilteredLogDataSource(EventLogDataSource):
-    """The same where Spark hands filters to the source."""
+    """The same data source for sessions that pass filters to the source."""
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return _FilteringReader(dict(self.options))
@@ -148,7 +150,7 @@ _INTEGER_OPTIONS: Final = frozenset({"first", "last", "partition_rows"})
 
 class _LogReader(DataSourceReader):
     def __init__(self, options: dict[str, str]) -> None:
-        # Spark folds the case of option names, not of their values.
+        # Spark ignores the case of option names, not of their values.
         self.options = {name.lower(): value for name, value in options.items()}
         self.status = self.options.get("status")
         if self.status is not None and not is_letter(self.status):
@@ -185,7 +187,7 @@ class _LogReader(DataSourceReader):
             check_rights(conn, dialect, log)
             rows = self._integer("partition_rows", PARTITION_ROWS)
             parts = dialect.log_parts(conn, log, self.status, self.first, self.last, rows, 1)
-        # What has been found out here reaches the workers with the partitions only.
+        # Only the partitions bring the findings of this process to the workers.
         place = Place(self.options.get("url", ""), self.options.get("url_file"), log)
         return [InputPartition((place, self.status, part)) for part in parts] or [InputPartition(None)]
 
@@ -198,13 +200,15 @@ class _LogReader(DataSourceReader):
 
 class _FilteringReader(_LogReader):
     def pushFilters(self, filters: list[ds.Filter]) -> Iterator[ds.Filter]:  # noqa: N802 - Spark's name
-        """Take what the database can do: one status letter, and bounds of record_id."""
+        """Take the filters that the database can apply: one status letter, and bounds of
+        record_id.
+        """
         for each in filters:
             match each:
                 case ds.EqualTo(("status",), str(letter)) if is_letter(letter) and self.status in (None, letter):
                     self.status = letter
                 case ds.IsNotNull(("record_id",)):
-                    pass  # follows from its bounds
+                    pass  # implied by its bounds
                 case ds.EqualTo(("record_id",), int(value)):
                     self.first, self.last = max(self.first, value), min(self.last, value)
                 case ds.GreaterThan(("record_id",), int(value)):

@@ -1,6 +1,7 @@
-"""Qlik messages as DataFrames of changes, and back (spec/qlik.md 5): files of records a task each, topics a task each.
+"""Qlik messages as DataFrames of changes, and back (spec/qlik.md 5): each file of records or topic
+is read by one task.
 
-No connector of Spark's is needed: a task reads its topic with confluent-kafka.
+No connector of Spark is needed: a task reads its topic with confluent-kafka.
 """
 
 from __future__ import annotations
@@ -34,19 +35,20 @@ RECORDS: Final = t.StructType([
     t.StructField("key", t.BinaryType()),
     t.StructField("value", t.BinaryType()),
 ])  # fmt: skip
-"""Records of topics: the columns that Spark's own Kafka sink takes too."""
+"""Records of topics: the same columns that Spark's own Kafka sink takes."""
 
 _CHANGE_SEQUENCE: Final = r"^[0-9]{35}$"
 _AVRO_METADATA: Final = (MAGIC + "\x04" + METADATA).encode()
 
 
 def read_messages(spark: SparkSession, source: str, options: Mapping[str, Any] | None = None) -> DataFrame:
-    """The changes of a file of messages, of the files of a directory in the order of their names, or of the topics of
-    ``kafka://host:port/topic,topic``, read to where they end now (spec/change-model.md 1.2).
+    """Return the changes of a file of messages, of the files of a directory in the order of their
+    names, or of the topics of ``kafka://host:port/topic,topic``, read to their present end
+    (spec/change-model.md 1.2).
 
-    ``options``: those of the reader of ``qlik-messages``. Metadata messages of all files, or of the metadata topic, are
-    known to all tasks. The changes of a file or topic are in its order. Raises ConfigError, FormatError; a query fails
-    with FormatError, or KafkaAway.
+    ``options`` are the options of the reader of ``qlik-messages``. All tasks know the metadata
+    messages of all files, or of the metadata topic. The changes of a file or topic are in its
+    order. Raises ConfigError, FormatError; a query fails with FormatError, or KafkaAway.
     """
     chosen = parse_options(ReadOptions, options or {}, "the reader of Qlik messages")
     if chosen.follow:
@@ -57,7 +59,7 @@ def read_messages(spark: SparkSession, source: str, options: Mapping[str, Any] |
     described = _metadata_of(spark, files)
 
     def messages(number: int) -> Iterator[Message]:
-        # As if all files were one: metadata come before or behind the file's own messages.
+        # As if all files were one: metadata come before or after the file's own messages.
         yield from (message for at, message in described if at < number)
         yield from read_lines(files[number], refuse)
         yield from (message for at, message in described if at > number)
@@ -76,7 +78,7 @@ def _files(source: str) -> list[Path]:
 
 
 def _metadata_of(spark: SparkSession, files: Sequence[Path]) -> list[tuple[int, Message]]:
-    """The metadata messages of all files, each with the number of its file."""
+    """Return the metadata messages of all files, each with the number of its file."""
 
     def find(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in task_numbers(batches):
@@ -132,7 +134,7 @@ def _read_topics(spark: SparkSession, url: str, options: ReadOptions) -> DataFra
     def messages(number: int) -> Iterator[Message]:
         yield from described
         topic = place._replace(topics=(place.topics[number],))
-        # A secret comes to the workers by their environment, as it came here.
+        # The workers get a secret by their environment, as this process did.
         for record in kafka.read_topics(topic, with_password(options.properties)):
             if record is not None:
                 yield Message(*record[:3])
@@ -144,14 +146,16 @@ def _read_topics(spark: SparkSession, url: str, options: ReadOptions) -> DataFra
 
 
 def to_records(changes: DataFrame, options: Mapping[str, Any] | None = None) -> DataFrame:
-    """Changes as the records of messages, in the order of their positions: columns topic, key, value.
+    """Return changes as the records of messages, in the order of their positions: columns topic,
+    key, value.
 
-    ``options``: those of the writer of ``qlik-messages``. Changes whose position is a change sequence keep it, and are
-    written in parallel where the option ``columns`` says what their tables hold; others are numbered on by one task.
-    Every task describes its tables before their first message. Raises ConfigError; a query fails with FormatError.
+    ``options`` are the options of the writer of ``qlik-messages``. Changes whose position is a
+    change sequence keep it, and are written in parallel if the option ``columns`` lists the columns
+    of their tables; others are numbered by one task. Every task describes its tables before their
+    first message. Raises ConfigError; a query fails with FormatError.
     """
     chosen = parse_options(WriteOptions, options or {}, "the writer of Qlik messages")
-    registry_of_writer(chosen)  # refused here, and not in a task
+    registry_of_writer(chosen)  # refused here, before any task
     now = datetime.now(UTC)
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -174,8 +178,9 @@ def to_records(changes: DataFrame, options: Mapping[str, Any] | None = None) -> 
 
 
 def write_messages(changes: DataFrame, target: str, options: Mapping[str, Any] | None = None) -> None:
-    """Changes as messages to the files of a new directory, or to ``kafka://host:port`` (to the topics of the option
-    ``topic``, else to one a table). Raises ConfigError; the query fails with FormatError, or KafkaAway.
+    """Write changes as messages to the files of a new directory, or to ``kafka://host:port`` (to
+    the topics of the option ``topic``, else to one for each table). Raises ConfigError; the query
+    fails with FormatError, or KafkaAway.
     """
     chosen = parse_options(WriteOptions, options or {}, "the writer of Qlik messages")
     records = to_records(changes, options)
@@ -189,7 +194,7 @@ def write_messages(changes: DataFrame, target: str, options: Mapping[str, Any] |
     if place.topics:
         raise ConfigError("the topic that is written to is the option topic, or, without it, one a table")
     brokers, properties = place.brokers, chosen.properties
-    # A secret comes to the workers by their environment, as it came here.
+    # The workers get a secret by their environment, as this process did.
     records.foreachPartition(lambda rows: send((_record(*row) for row in rows), brokers, properties))
 
 

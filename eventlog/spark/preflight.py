@@ -1,5 +1,5 @@
-"""What is known before a job begins: what it would take, how much runs at once, and whether an executor has all that it
-needs.
+"""Checks before a job begins: its cost, the number of tasks at once, and whether an executor has
+all that it needs.
 """
 
 from __future__ import annotations
@@ -39,18 +39,21 @@ START_SECONDS = 7.0
 CORE_SECONDS_A_ROW = 9.2e-6
 MARK_SECONDS_A_ROW = 3.5e-6
 DELETE_SECONDS_A_ROW = 0.56e-6
-"""Measured on the machine of docs/sizing.md: a core's seconds, and, of marks, a server's."""
+"""Measured on the machine of docs/sizing.md: the seconds of a core, and, for marks, of a server."""
 
 
 def waiting_parts(context: Context, connection: Connection, partition_rows: int, cores: int) -> list[Part]:
-    """The parts that a job divides the rows N into, of at most so many rows each: two a core, where it is worth it."""
+    """Return the parts into which a job divides the rows N, of at most so many rows each: two for
+    each core, if that is worth it.
+    """
     return context.dialect.log_parts(connection, context.log, Status.NEW, 1, LAST_ID, partition_rows, 2 * cores)
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a job is expected to take. ``bytes`` of XDS lines without compression; ``temporary_bytes`` beside them until
-    the job ends. ``held``: whether rows are held, so that none can be converted but for a copy.
+    """The expected cost of a job. ``bytes`` are of XDS lines without compression;
+    ``temporary_bytes`` are used beside them until the job ends. ``held``: rows are held, so that
+    only a copy can be converted.
     """
 
     rows: int
@@ -66,9 +69,10 @@ class Estimate:
 
 
 def estimate(config: Config, master: str | None, partition_rows: int) -> Estimate:
-    """The plan of a job on ``master``, told without Spark, lock or output. Raises ConfigError, DatabaseError.
+    """Return the plan of a job on ``master``, without Spark, lock or output. Raises ConfigError,
+    DatabaseError.
 
-    The first of the waiting rows are folded and written, to see how much comes of a row.
+    The first waiting rows are folded and written, to measure the output of a row.
     """
     cores = cores_of(master) if master is not None else os.cpu_count() or 1
     with open_unlocked(config, Counters()) as context, as_database_errors(context.connection):
@@ -77,7 +81,7 @@ def estimate(config: Config, master: str | None, partition_rows: int) -> Estimat
         sampled: list[Group] = []
         if parts:
             taken = read_window(context, 1, None, frozenset(), state.parking)
-            # Without what the window has no room for.
+            # Without the groups for which the window has no room.
             sampled = [group for group in taken.groups if taken.unread.isdisjoint(ids_of(group))]
         events = [event for event in build_events(context, sampled, context.query_back) if event.operation is not None]
         text = sum(len(write_outgoing(event).encode()) for event in events)
@@ -102,9 +106,9 @@ def estimate(config: Config, master: str | None, partition_rows: int) -> Estimat
 # --- the cluster ------------------------------------------------------------------------------------------------------
 
 _GUESS: Final = 8
-"""Tasks at once where Spark does not tell (Spark Connect)."""
+"""The assumed number of tasks at once if Spark does not report it (Spark Connect)."""
 _LOOKS: Final = 4
-"""Looks in a row that are to give one number."""
+"""The number of looks in a row that must give one number."""
 _MOST_LOOKS: Final = 10
 _LOOK_SECONDS: Final = 0.3
 _SHIP: Final = "ship the driver's environment with --archives, and set PYSPARK_PYTHON to its Python"
@@ -112,10 +116,11 @@ _SHIP: Final = "ship the driver's environment with --archives, and set PYSPARK_P
 
 @contextmanager
 def counting_cores(spark: SparkSession) -> Iterator[Callable[[], int]]:
-    """Count, while the block runs, how many tasks the executors that have registered run at once.
+    """Count, while the block runs, the tasks that the registered executors run at once.
 
-    Gives a function that waits for the number. Executors register one after the other: a number counts when it stays.
-    One at least is there after ``preflight``. For Spark Connect, which does not tell, it is a guess.
+    Gives a function that waits for the number. Executors register one after the other, so a number
+    counts when it stays. After ``preflight`` there is at least one. For Spark Connect, which does
+    not report it, the number is a guess.
     """
     context = context_of(spark)
     if context is None:
@@ -145,9 +150,10 @@ def counting_cores(spark: SparkSession) -> Iterator[Callable[[], int]]:
 
 
 def preflight(spark: SparkSession, place: Place, directory: Directory) -> None:
-    """Let an executor look for all that a task needs: packages, their version, the directory, the database.
+    """Let an executor check all that a task needs: packages, their version, the directory, the
+    database.
 
-    Raises SparkFailed that says in one line what is missing there.
+    Raises SparkFailed that names in one line what is missing there.
     """
     nonce = uuid.uuid4().hex
     asked, answered = f"{TEMPORARY}-{nonce}-driver", f"{TEMPORARY}-{nonce}-executor"
@@ -169,8 +175,8 @@ def preflight(spark: SparkSession, place: Place, directory: Directory) -> None:
 
 
 def _checker(place: Place, uri: str, asked: str, answered: str, nonce: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """The function that an executor runs. Spark sends it whole, as the package may be missing there. Spark itself
-    refuses another Python than the driver's, and one without Arrow.
+    """Return the function that an executor runs. Spark sends its whole code, since the package may
+    be missing there. Spark itself refuses another Python than the driver's, and one without Arrow.
     """
     version, ship, url, url_file = eventlog.__version__, _SHIP, place.url, place.url_file
 

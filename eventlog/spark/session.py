@@ -1,6 +1,7 @@
-"""A SparkSession for a laptop or a cluster, its progress as its users see it, and what Spark raises as errors of ours.
+"""A SparkSession for a laptop or a cluster, its progress for users, and Spark's exceptions as
+errors of eventlog.
 
-All that differs between the versions of PySpark, 4.0 and later, stands here.
+All that differs between the versions of PySpark, 4.0 and later, is in this module.
 """
 
 from __future__ import annotations
@@ -43,17 +44,21 @@ if TYPE_CHECKING:
 
 _OLDEST_JAVA: Final = 17
 JAVA_TOO_NEW: Final = 23 if pyspark.__version__.startswith(("4.0.", "4.1.")) else None
-"""The first Java that this Spark does not run on: its Hadoop, or its Arrow, asks for what is not there any more."""
+"""The first Java on which this Spark does not run: its Hadoop, or its Arrow, needs classes that
+Java has removed.
+"""
 
 READS_TIMES: Final = hasattr(t, "TimeType")
-"""Whether Spark knows columns of a time of day: since 4.1."""
+"""True if Spark has columns of a time of day, which it has since 4.1."""
 
 _IN_UTC: Final[dict[str, Any]] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_type).parameters else {}
-"""Moments are in UTC: since 4.2 this is to be said."""
+"""The argument that sets moments to UTC, which is needed since 4.2."""
 
 
 def new_session(running: SparkSession) -> SparkSession:
-    """A session beside one that runs, with settings of its own. Of Spark Connect it can be asked for since 4.3."""
+    """Return a session beside the running one, with its own settings. Spark Connect can do so since
+    4.3.
+    """
     if hasattr(running, "newSession"):
         return running.newSession()
     of_connect: Any = running
@@ -61,19 +66,21 @@ def new_session(running: SparkSession) -> SparkSession:
 
 
 def by_number(frame: DataFrame, partitions: int, column: str) -> DataFrame:
-    """Rows of one number in one partition. Before 4.1 several numbers may share one: each stands together there."""
+    """Return rows with each number in one partition. Before 4.1 a partition may have several
+    numbers, each with its rows together.
+    """
     if hasattr(frame, "repartitionById"):
         return frame.repartitionById(partitions, column)
     return frame.repartition(partitions, column).sortWithinPartitions(column)
 
 
 def arrow_schema(schema: t.StructType) -> pa.Schema:
-    """A schema of Spark as Arrow batches have it."""
+    """Return a schema of Spark in the form of Arrow batches."""
     return to_arrow_schema(schema, **_IN_UTC)
 
 
 def arrow_type(kind: t.DataType) -> pa.DataType:
-    """A type of Spark as Arrow batches have it."""
+    """Return a type of Spark in the form of Arrow batches."""
     return to_arrow_type(kind, **_IN_UTC)
 
 
@@ -82,12 +89,12 @@ def arrow_type(kind: t.DataType) -> pa.DataType:
 _LOCAL: Final = re.compile(r"local(?:\[(\*|\d+)\])?")
 _ATTEMPTS: Final = 4
 _FIRST_COMPILER: Final = "-XX:TieredStopAtLevel=1"
-"""Java only moves bytes between workers, which does not pay for the second compiler's time."""
+"""Java only moves bytes between workers, which does not repay the time of its second compiler."""
 LOCAL_JAVA_OPTIONS: Final = (
     f"-Dlog4j2.configurationFile={resources.files('eventlog.spark').joinpath('log4j2.properties')} "
     f"-Xlog:disable -Xlog:all=warning:stderr -XX:+UseParallelGC {_FIRST_COMPILER}"
 )
-"""Of the Java of a job on this machine."""
+"""The options for the Java of a job on this machine."""
 _DAEMON: Final = "eventlog.spark.worker_daemon"
 """The module that starts Python workers."""
 
@@ -100,13 +107,13 @@ _OWN_SETTINGS: Final = {
 
 
 def running_session() -> SparkSession | None:
-    """The session that this program has already, if it has one."""
+    """Return the session that this program already has, if it has one."""
     running: SparkSession | None = SparkSession.getActiveSession() or SparkSession._instantiatedSession
     return running
 
 
 def context_of(spark: SparkSession) -> SparkContext | None:
-    """The context of a session; None where it has none (Spark Connect)."""
+    """Return the context of a session; None if it has none (Spark Connect)."""
     try:
         return spark.sparkContext
     except (PySparkException, AttributeError):
@@ -118,9 +125,9 @@ _GROUP: Final = ("spark.jobGroup.id", "eventlog.spark.job.description", "eventlo
 
 @contextmanager
 def job_group(spark: SparkSession, name: str, what: str) -> Iterator[None]:
-    """Make one group of the Spark jobs of a block, which an interrupt of the block ends.
+    """Put the Spark jobs of a block into one group, which an interrupt of the block ends.
 
-    Behind the block the thread is in the group that it was in before, since a notebook goes on in it.
+    After the block the thread is in its former group again, since a notebook goes on in it.
     """
     context = context_of(spark)
     if context is None:
@@ -142,7 +149,7 @@ def job_group(spark: SparkSession, name: str, what: str) -> Iterator[None]:
         raise
     finally:
         for key, value in zip(_GROUP, before, strict=True):
-            context.setLocalProperty(key, cast("str", value))  # None takes it away
+            context.setLocalProperty(key, cast("str", value))  # None removes it
 
 
 def open_session(
@@ -152,12 +159,13 @@ def open_session(
     running: SparkSession | None = None,
     conf: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """A session of our own beside the one that runs, or else on ``master`` (None: what spark-submit says).
+    """Return a new session beside the running one, or else on ``master`` (None: the master of
+    spark-submit).
 
-    ``running``: as ``running_session`` has it in the thread of the caller; ``conf``: settings of a Spark that is
-    started here. On this machine a task that fails, since its worker was killed, say, is tried again as on a cluster.
-    Raises ConfigError without a Java that serves, and for ``conf`` where Spark runs already; SparkFailed if Spark does
-    not start.
+    ``running`` is the result of ``running_session`` in the thread of the caller. ``conf`` has
+    settings of a Spark that is started here. On this machine a failed task, for example of a killed
+    worker, is tried again as on a cluster. Raises ConfigError without a suitable Java, and for
+    ``conf`` if Spark runs already; SparkFailed if Spark does not start.
     """
     running = running or running_session()
     if running is not None:
@@ -167,7 +175,7 @@ def open_session(
         for name, value in _OWN_SETTINGS.items():
             own.conf.set(name, value)
         return own
-    # It speaks of pandas' own types; we hand Spark Arrow batches alone.
+    # The warning is about pandas' own types; eventlog gives Spark only Arrow batches.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     submitted = _is_submitted()
     archive = "" if submitted else _archive_option(check_java())
@@ -179,7 +187,7 @@ def open_session(
         "spark.python.daemon.module": _DAEMON,
     }
     if master is not None and is_local(master):
-        # The workers are to be this Python with these packages, whatever else is installed.
+        # The workers must be this Python with these packages, whatever else is installed.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         settings |= {
             "spark.master": _with_attempts(master),
@@ -191,9 +199,9 @@ def open_session(
     elif master is not None:
         settings["spark.master"] = master
     if submitted and _LOG_LEVEL not in dict(SparkConf().getAll()):
-        settings[_LOG_LEVEL] = "ERROR"  # else Spark tells some 200 lines of its own work
+        settings[_LOG_LEVEL] = "ERROR"  # else Spark prints some 200 lines about its own work
     if master is None or not is_local(master):
-        # What comes before the user's own options; a second choice of a collector would stop Java.
+        # These come before the user's own options; a second choice of a collector would stop Java.
         settings["spark.executor.defaultJavaOptions"] = _FIRST_COMPILER + archive
         settings["spark.driver.defaultJavaOptions"] = _FIRST_COMPILER + archive
     for name, value in {**settings, **(conf or {})}.items():
@@ -209,12 +217,14 @@ def _is_submitted() -> bool:
 
 
 def is_local(master: str) -> bool:
-    """Whether the workers run on this machine."""
+    """Return True if the workers run on this machine."""
     return master.startswith("local")
 
 
 def cores_of(master: str | None) -> int:
-    """How many tasks run at once on this machine, as the master's name tells; 1 for a cluster."""
+    """Return the number of tasks at once on this machine, from the master's name; 1 for a
+    cluster.
+    """
     match = _LOCAL.fullmatch(master or "")
     if match is None:
         return 1
@@ -227,18 +237,22 @@ def _with_attempts(master: str) -> str:
 
 
 def archive_of(java: str) -> Path:
-    """Where the class data archive of this environment's PySpark and this version of Java is (``class_archive``)."""
+    """Return the place of the class data archive for this environment's PySpark and this version of
+    Java (``class_archive``).
+    """
     return Path(sys.prefix, "share", "eventlog", f"spark-{pyspark.__version__}-java-{java}.jsa")
 
 
 def size_of(archive: Path) -> Path:
-    """The file beside an archive that says how many bytes it has: Java crashes on one that was cut."""
+    """Return the file beside an archive with its size in bytes: Java crashes on a truncated
+    archive.
+    """
     return archive.with_suffix(".size")
 
 
 def _archive_option(java: str) -> str:
-    """The options for the class data archive, if it stands there whole. Java itself passes over one that was made by
-    another Java or of other jars, and says nothing of it.
+    """Return the options for the class data archive, if it exists and is whole. Java itself
+    silently ignores an archive of another Java or of other jars.
     """
     archive = archive_of(java)
     try:
@@ -249,7 +263,7 @@ def _archive_option(java: str) -> str:
 
 
 def check_java() -> str:
-    """The version of the Java that Spark is to run on. Raises ConfigError if there is none that serves."""
+    """Return the version of the Java for Spark. Raises ConfigError if no suitable Java exists."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
     needed = f"Spark needs Java {_OLDEST_JAVA} or later (such as the package openjdk-17-jre-headless)"
@@ -262,7 +276,7 @@ def check_java() -> str:
         raise ConfigError(f"{where} {java} does not run ({error}): {needed}") from None
     version = re.search(r'version "((\d+)(?:\.(\d+))?[^"]*)"', said)
     if version is None:
-        return "unknown"  # Spark will tell
+        return "unknown"  # Spark reports the problem
     major = int(version[3] or 0) if version[2] == "1" else int(version[2])  # 1.8 is 8
     if major < _OLDEST_JAVA:
         raise ConfigError(f"{java} is Java {major}: {needed}; set JAVA_HOME to where it is")
@@ -278,7 +292,7 @@ class _JavaErrors(TextIOBase):
     """The standard error of the Java that has started this process."""
 
     def write(self, text: str) -> int:
-        if not isinstance(text, str):  # click asks in this way whether a stream takes bytes
+        if not isinstance(text, str):  # click tests in this way whether a stream takes bytes
             raise TypeError("a text is to be written")
         gateway: Any = SparkContext._gateway
         gateway.jvm.System.err.print(text)
@@ -286,9 +300,10 @@ class _JavaErrors(TextIOBase):
 
 
 def keep_output_apart() -> None:
-    """Send to Java's standard error what this process says on its own, if spark-submit has started it.
+    """Send the messages of this process to Java's standard error, if spark-submit has started it.
 
-    spark-submit puts all that its program says on standard output, which is to hold the result alone.
+    spark-submit puts all output of its program on standard output, which must hold the result
+    alone.
     """
     if _is_submitted():
         SparkContext._ensure_initialized()
@@ -303,7 +318,7 @@ _PYTHON_ERROR: Final = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception): .+$", re.
 
 
 class SparkFailed(EventlogError):
-    """The Spark job failed, after the attempts that Spark makes of its own."""
+    """The Spark job failed, after Spark's own repeated attempts."""
 
     code: ClassVar[str] = "spark"
     cure: ClassVar[str] = "Do what the message says, then run the same command again; Spark's own log says more."
@@ -311,7 +326,9 @@ class SparkFailed(EventlogError):
 
 @contextmanager
 def as_spark_failed(what_then: str) -> Iterator[None]:
-    """Turn what Spark raises into SparkFailed: the line that says why, and what to do then."""
+    """Turn Spark's exceptions into SparkFailed with the line that gives the reason, and the next
+    step.
+    """
     try:
         yield
     except (Py4JError, PySparkException) as error:
@@ -324,7 +341,7 @@ def _reason(text: str) -> str:
         return ours[1].strip()
     if f"{_DAEMON}'s stdout" in text:
         return "the Python of an executor does not start a worker: it has no eventlog, or lacks what that needs"
-    if "No space left on device" in text:  # of a shuffle: what we write ourselves names its directory
+    if "No space left on device" in text:  # from a shuffle: a full output directory is named by eventlog itself
         return f"no space is left where Spark keeps its own files, {_own_directories()}; make room there"
     raised = [line for line in _PYTHON_ERROR.findall(text) if "PythonException" not in line]
     lost = _LOST_TASK.search(text)
@@ -332,7 +349,9 @@ def _reason(text: str) -> str:
 
 
 def _own_directories() -> str:
-    """The directories of Spark's own files, as far as this process knows them, and what sets them."""
+    """Return the directories of Spark's own files, as far as this process knows them, and the
+    settings that choose them.
+    """
     running = running_session()
     context = None if running is None else context_of(running)
     known = None
@@ -351,13 +370,14 @@ _log = logging.getLogger("eventlog.backlog")
 
 _LINE_SECONDS: Final = 10.0
 _STAGE_WEIGHTS: Final = (0.85, 0.05, 0.1)
-"""How much of the time reading, folding and writing take, roughly."""
+"""The approximate shares of the time for reading, folding and writing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """``share`` of the whole, 0 to 1; ``rows`` read (or marked) and ``events`` written so far; ``name`` is what
-    the rows are; ``parts``: how many of its parts are done, in words; ``total``: rows that there are, 0 = not known.
+    """The progress of a job. ``share`` of the whole is 0 to 1; ``rows`` are read (or marked) and
+    ``events`` written so far; ``name`` describes the rows; ``parts`` are the finished parts, in
+    words; ``total`` is the number of rows, 0 = not known.
     """
 
     share: float
@@ -369,16 +389,20 @@ class Done:
 
 
 Progress = Callable[[str, Callable[[], Done]], AbstractContextManager[None]]
-"""Is told what is done while a block runs, and how to ask how far it is."""
+"""A function that gets, while a block runs, the name of the work and a function for its
+progress.
+"""
 
 
 def no_progress(_what: str, _done: Callable[[], Done]) -> AbstractContextManager[None]:
-    """Nobody is told."""
+    """Return a context that reports no progress."""
     return nullcontext()
 
 
 def spark_progress(context: SparkContext, group: str, rows: int, events: Callable[[], int]) -> Callable[[], Done]:
-    """A function that tells how far the stages of a job group are. ``rows``: how many there are to be read."""
+    """Return a function that gives the progress of the stages of a job group. ``rows`` is the
+    number of rows to read.
+    """
 
     def now() -> Done:
         tracker = context.statusTracker()
@@ -397,9 +421,10 @@ def spark_progress(context: SparkContext, group: str, rows: int, events: Callabl
 
 @contextmanager
 def shown(what: str, done: Callable[[], Done], quiet: bool, progress: Progress = no_progress) -> Iterator[None]:
-    """Show progress on standard error until the end of the block: a bar on a terminal, else now and then a line.
+    """Show progress on standard error until the end of the block: a bar on a terminal, else a line
+    now and then.
 
-    ``progress`` is told of it too.
+    ``progress`` gets it, too.
     """
     if quiet:
         with progress(what, done):
@@ -452,9 +477,11 @@ _SELDOM: Final = (1_000_000, 20, 100)
 
 
 def tune_collector() -> None:
-    """Let the garbage collector run seldom: rows and events are many, short-lived and without cycles.
+    """Let the garbage collector run rarely: rows and events are many, short-lived and without
+    cycles.
 
-    Spark collects after every task. What a worker has imported before its first one is not looked at again.
+    Spark collects after every task. Modules that a worker imported before its first task are not
+    examined again.
     """
     if gc.get_threshold() != _SELDOM:
         if "pandas" not in sys.modules:
@@ -464,7 +491,7 @@ def tune_collector() -> None:
 
 
 class _WithoutPandas(MetaPathFinder):
-    """Finds no pandas."""
+    """A finder that finds no pandas."""
 
     @staticmethod
     def find_spec(fullname: str, path: object = None, target: object = None) -> None:
@@ -473,9 +500,9 @@ class _WithoutPandas(MetaPathFinder):
 
 
 def _use_arrow_without_pandas() -> None:
-    """Make Arrow's first array without pandas, which Arrow else imports to ask whether it is given a Series.
+    """Make Arrow's first array without pandas, which Arrow otherwise imports to test for a Series.
 
-    The import takes a worker half a second. A function that does use pandas imports it all the same.
+    The import costs a worker half a second. A function that uses pandas still imports it.
     """
     finder = _WithoutPandas()
     sys.meta_path.insert(0, finder)
@@ -486,6 +513,6 @@ def _use_arrow_without_pandas() -> None:
 
 
 def task_numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
-    """The numbers of ``spark.range`` that came to a task."""
+    """Yield the numbers of ``spark.range`` in the batches of a task."""
     for batch in batches:
         yield from batch.column(0).to_pylist()

@@ -1,7 +1,8 @@
-"""Rows that Spark brings into the order of their capture, on disk where memory ends.
+"""Rows that Spark sorts into the order of their capture, on disk if memory does not suffice.
 
-The readers of some formats sort a capture in memory. Here its files are read one by one, in parallel; Spark sorts the
-rows by keys that order as the reader does, and hands them to the task of the capture one behind the other.
+The readers of some formats sort a capture in memory. Here its files are read one by one, in
+parallel. Spark sorts the rows by keys in the reader's order, and hands them to the task of the
+capture one after the other.
 """
 
 from __future__ import annotations
@@ -47,24 +48,27 @@ Options = Mapping[str, Any]
 
 
 def numbered_tasks(spark: SparkSession, number: int) -> DataFrame:
-    """The numbers from 0 for ``task_numbers``, a task each unless there are very many."""
+    """Return the numbers from 0 for ``task_numbers``, each in a task unless there are very many."""
     return spark.range(0, number, 1, min(number, _MOST_TASKS))
 
 
 Read = Callable[[Report], Iterator[Change]]
-"""Reads a capture, once. Raises what the format's reader raises."""
+"""A function that reads a capture, once. It raises the errors of the format's reader."""
 
 CapturesOf = Callable[[Iterator[pa.RecordBatch]], Iterator[tuple[Capture, Read]]]
-"""The captures that came to a task in its batches, each to be read before the next is taken."""
+"""A function that yields the captures in the batches of a task. Each must be read before the next
+is taken.
+"""
 
 
 def work_on(
     spark: SparkSession, captures: Sequence[Capture], format: str, options: Options, *, strict: bool
 ) -> tuple[DataFrame, CapturesOf]:
-    """The frame that tasks get, and the function that takes captures of it: a task a capture, unless there are many.
+    """Return the frame for the tasks, and the function that takes captures from it: each capture in
+    a task, unless there are many.
 
-    ``options``: those of the format's reader; ``strict`` as of the reports that the captures will be read with. Raises
-    ConfigError.
+    ``options`` are the options of the format's reader. ``strict`` must be as in the reports with
+    which the captures are read. Raises ConfigError.
     """
     by = sorted_format(format, options)
     if by is not None:
@@ -83,10 +87,11 @@ def _as_they_come(
 
 
 class _SortedFormat(NamedTuple):
-    """How a format is read whose captures have to be sorted.
+    """The functions for a format whose captures must be sorted.
 
-    ``pieces`` of a capture that can be read apart; ``rows`` of a piece, each with the key that sorts it; ``changes`` of
-    the rows of a capture in that order. All raise what the format's reader raises, and count in the report as it does.
+    ``pieces`` returns the pieces of a capture that can be read separately, ``rows`` the rows of a
+    piece, each with its sort key, ``changes`` the changes of a capture's sorted rows. All raise the
+    errors of the format's reader, and count in the report as it does.
     """
 
     pieces: Callable[[Capture, Options], Sequence[Any]]
@@ -97,17 +102,18 @@ class _SortedFormat(NamedTuple):
 _SCHEMA: Final = "capture int, key binary, row binary"
 _BATCH: Final = 1_000
 _TOLD, _ROW = b"\0", b"\1"
-"""The first bytes of keys: of how the reading of a piece ended, which sorts in front, and of rows."""
+"""The first bytes of keys: of the result of reading a piece, which sorts first, and of rows."""
 
 
 def _sorted_rows(
     spark: SparkSession, by: _SortedFormat, captures: Sequence[Capture], options: Options, *, strict: bool
 ) -> DataFrame:
-    """The rows of all captures, those of one behind each other in one partition.
+    """Return the rows of all captures, with the rows of each capture together in one partition.
 
-    Raises ConfigError for options. What is wrong with a capture is raised when its turn comes.
+    Raises ConfigError for options. Errors of a capture are raised when its turn comes.
     """
-    # Of each its capture's place among those found. A piece None: the capture has none, but is to have its turn.
+    # Each piece has its capture's place among the found ones. The piece None stands for a capture
+    # without pieces, which still gets its turn.
     pieces = [(place, one) for place, capture in enumerate(captures) for one in _pieces(by, capture, options)]
 
     def scan(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -122,7 +128,7 @@ def _sorted_rows(
 
 
 def _pieces(by: _SortedFormat, capture: Capture, options: Options) -> Sequence[Any]:
-    """The pieces of a capture, or the error that hinders finding them."""
+    """Return the pieces of a capture, or the error that prevents finding them."""
     try:
         with readable():
             return by.pieces(capture, options) or [None]
@@ -133,7 +139,9 @@ def _pieces(by: _SortedFormat, capture: Capture, options: Options) -> Sequence[A
 
 
 def _rows(by: _SortedFormat, number: int, piece: Any, options: Options, strict: bool) -> Iterator[tuple[bytes, Any]]:
-    """The rows of a piece, and how its reading ended: the counters of its report, or the error."""
+    """Yield the rows of a piece, and the result of reading it: the counters of its report, or the
+    error.
+    """
     report = Report(strict=strict)
     failure = piece if isinstance(piece, EventlogError) else None
     try:
@@ -141,7 +149,7 @@ def _rows(by: _SortedFormat, number: int, piece: Any, options: Options, strict: 
             with readable():
                 for key, row in by.rows(piece, options, report):
                     yield _ROW + key, row
-    except EventlogError as error:  # foreseeable: another attempt would say the same
+    except EventlogError as error:  # foreseeable: another attempt would fail in the same way
         failure = (ConfigError if isinstance(error, ConfigError) else FormatError)(str(error))
     yield _TOLD + number.to_bytes(4), failure or (report.counters, report.problems, report.passed_over)
 
@@ -158,7 +166,7 @@ def _batches(capture: int, rows: Iterator[tuple[bytes, Any]]) -> Iterator[pa.Rec
 def _sorted(
     by: _SortedFormat, captures: Sequence[Capture], options: Options, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[tuple[Capture, Read]]:
-    """``CapturesOf`` of the frame of ``_sorted_rows``."""
+    """Yield the captures of the frame of ``_sorted_rows``: a ``CapturesOf``."""
     columns = (zip(*(column.to_pylist() for column in batch.columns), strict=True) for batch in batches)
     rows = (row for several in columns for row in several)
     for place, of_capture in groupby(rows, key=itemgetter(0)):
@@ -169,18 +177,18 @@ def _sorted(
 def _changes_of(
     by: _SortedFormat, capture: Capture, rows: Iterator[tuple[bytes, bytes]], options: Options, report: Report
 ) -> Iterator[Change]:
-    """The changes of a capture whose rows are in order. Raises what reading its pieces raised, what ``by.changes``
-    raises, and MissingFile.
+    """Yield the changes of a capture whose rows are sorted. Raises the errors of reading its pieces
+    and of ``by.changes``, and MissingFile.
     """
     capture.check(report)
     ready = _ready(rows, report)
-    first = list(islice(ready, 1))  # with that, all that is told is heard
+    first = list(islice(ready, 1))  # reading it consumes all results of pieces
     with readable():
         yield from by.changes(capture, chain(first, ready), options, report)
 
 
 def _ready(rows: Iterator[tuple[bytes, bytes]], report: Report) -> Iterator[Any]:
-    """The rows, after the results of reading them have been looked at."""
+    """Yield the rows, after handling the results of reading the pieces."""
     for key, pickled in rows:
         row = pickle.loads(pickled)  # noqa: S301 - what a task of this job has written
         if key.startswith(_ROW):
@@ -195,17 +203,21 @@ def _ready(rows: Iterator[tuple[bytes, bytes]], report: Report) -> Iterator[Any]
 
 
 def sorted_format(format: str, options: Options) -> _SortedFormat | None:
-    """How Spark sorts captures of a format, None where its reader takes them as they come."""
+    """Return the functions to sort captures of a format, None if its reader takes them as they
+    come.
+    """
     asked = format_named(format)
     return _SORTED.get(type(asked)) if asked.is_sorted_first(options) else None
 
 
 _PLACE: Final = struct.Struct(">IQ")
-"""The place of a row, by file and within it: rows that are equal in order stay as they stand."""
+"""The place of a row, by file and within it, so that rows with equal keys stay in their order."""
 
 
 def _ordered(number: int) -> bytes:
-    """A whole number as bytes that sort as it does; what 64 bits cannot hold sorts as the greatest or the least."""
+    """Return a whole number as bytes that sort as it does. A number beyond 64 bits sorts as the
+    greatest or the least one.
+    """
     return (min(max(number, -(2**63)), 2**63 - 1) + 2**63).to_bytes(8)
 
 
@@ -245,7 +257,9 @@ _LINTER: Final = _SortedFormat(_queue_files, _dispatch_rows, _queue_changes)
 
 
 class _TablePart(NamedTuple):
-    """A file of a change table. ``place``: of the table and of the file in it; ``table`` without its files."""
+    """A file of a change table. ``place`` has the numbers of the table and of the file in it;
+    ``table`` is without its files.
+    """
 
     place: tuple[int, int]
     part: Part
@@ -286,7 +300,8 @@ def _table_rows(piece: _TablePart, options: Options, report: Report) -> Iterator
     table, number = piece.place
     for place, row in enumerate(rows_of_part(piece.part, piece.table, context)):
         sequence, is_behind = row_order(row)
-        # By tables before a before image and its update, so that these stand together.
+        # The table comes before the kind of row, so that a before image and its update are
+        # together.
         order = struct.pack(">I?", table, is_behind) + _PLACE.pack(number, place)
         yield sequence.encode() + order, (table, row)
 

@@ -9,10 +9,12 @@ from eventlog.spark.log_source import log_source
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``format("eventlog")`` and ``format("eventlog-changes")`` known to a session; no setting is changed.
+    """Make ``format("eventlog")`` and ``format("eventlog-changes")`` known to a session, without
+    changing a setting.
 
-    The database does what ``where`` says of status and record_id of ``eventlog`` if
-    ``spark.sql.python.filterPushdown.enabled`` is true now: where it is not, Spark refuses a source that takes filters.
+    The database applies the conditions of ``where`` on status and record_id of ``eventlog`` if
+    ``spark.sql.python.filterPushdown.enabled`` is true now. If it is false, Spark refuses a source
+    that takes filters.
     """
     spark.dataSource.register(log_source(spark))
     spark.dataSource.register(ChangesDataSource)

@@ -1,8 +1,9 @@
-"""What starts the Python workers of a job: PySpark's daemon, which is up sooner this way.
+"""The module that starts the Python workers of a job: PySpark's daemon, with a faster start.
 
-Spark puts its zips and its jar in front of Python's path: each daemon would compile PySpark anew, and each worker read
-the directories of all of them. Where the same PySpark is installed, that is taken, which is compiled. What workers
-import without starting a thread, as pyarrow does, is imported once, before they are forked.
+Spark puts its zips and its jar at the front of Python's path, so that each daemon would compile
+PySpark anew, and each worker read the directories of all of them. If the same PySpark is installed,
+this module takes the installed one, which is compiled. Modules that start no thread at import, such
+as pyarrow, are imported once, before the workers are forked.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from zipfile import BadZipFile, ZipFile
 
 _IMPORTED: Final = ("eventlog.publisher.cycle", "eventlog.publisher.open_context")
 _SHIPPED: Final = ("pyspark.zip", "py4j-", "spark-core_")
-"""How the names of Spark's own zips and jar begin."""
+"""The beginnings of the names of Spark's own zips and jar."""
 
 
 def main() -> None:
@@ -25,13 +26,13 @@ def main() -> None:
     if shipped and is_installed(shipped):
         sys.path[:] = [place for place in sys.path if place not in shipped]
     for module in _IMPORTED:
-        with suppress(ImportError):  # a task that needs it says so
+        with suppress(ImportError):  # a task that needs the module reports it
             import_module(module)
     import_module("pyspark.daemon").manager()
 
 
 def is_installed(shipped: list[str]) -> bool:
-    """Whether the PySpark of one of these zips is also installed, in the same version."""
+    """Return True if the PySpark of one of these zips is also installed, in the same version."""
     try:
         with ZipFile(next(place for place in shipped if place.endswith("pyspark.zip"))) as package:
             version = package.read("pyspark/version.py").decode().rpartition("=")[2].strip(" \n\"'")

@@ -1,7 +1,8 @@
-"""Third stage of a backlog job: what is written of a part, in queue order, as files, and the letter of each row of it.
+"""The third stage of a backlog job: the events of a part, in queue order, as files, and the letter
+of each of its rows.
 
-What is in flight goes to part 0 of the output before, exactly as it was recorded: the same rows, event-ids and
-envelopes, oldest flight first.
+Before that, part 0 of the output gets the events in flight, exactly as they were recorded: the same
+rows, event-ids and envelopes, oldest flight first.
 """
 
 from __future__ import annotations
@@ -53,13 +54,14 @@ from eventlog.sql.windows import Ranges, to_ranges
 REPORT_SCHEMA: Final = "report string"
 
 IDS: Final = "_ids"
-"""The folder of the files that name every row that was read."""
+"""The folder of the files that list every row read."""
 
 
 def write_part(job: Job, count: Callable[[int], None], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The blobs of a part (or of several, one after the other) to files; one ``PartReport`` a part, as JSON.
+    """Write the blobs of a part (or of several, one after the other) to files, and yield a
+    ``PartReport`` for each part, as JSON.
 
-    ``count`` is told how many events were written.
+    ``count`` gets the number of events written.
     """
     tune_collector()
     directory = Directory(job.output.directory)
@@ -67,7 +69,7 @@ def write_part(job: Job, count: Callable[[int], None], batches: Iterator[pa.Reco
         part = _Part(number)
         for blob in blobs:
             part.add(blob, directory)
-        if not part.ranges:  # all its rows were left alone
+        if not part.ranges:  # all of its rows were left unchanged
             continue
         report = part.write(job, directory)
         count(sum(file.events for file in report.files))
@@ -75,7 +77,7 @@ def write_part(job: Job, count: Callable[[int], None], batches: Iterator[pa.Reco
 
 
 class _Part:
-    """What has come of one part."""
+    """The collected data of one part."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -128,7 +130,9 @@ _IDS_SCHEMA: Final = pa.schema(
 
 
 def _write_ids(directory: Directory, name: str, read: Ranges, bad: Iterable[tuple[int, str, str]]) -> str:
-    """Which letter each row that was read is to get: S, and the bad ones E with code and message; the SHA-256."""
+    """Write the letter that each read row gets, S, or E with code and message for bad rows. Returns
+    the SHA-256 of the file.
+    """
     errors = sorted(bad)
     good = _without(read, [record_id for record_id, _, _ in errors])
     rows: list[tuple[int, int, str, str | None, str | None]] = []
@@ -145,7 +149,7 @@ def _write_ids(directory: Directory, name: str, read: Ranges, bad: Iterable[tupl
 
 
 def _without(ranges: Ranges, ids: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Ranges without some of their ids, both ascending."""
+    """Yield ranges without some of their ids, both ascending."""
     at = 0
     for first, last in ranges:
         while at < len(ids) and ids[at] < first:
@@ -162,13 +166,14 @@ def _without(ranges: Ranges, ids: Sequence[int]) -> Iterator[tuple[int, int]]:
 # --- what is in flight ------------------------------------------------------------------------------------------------
 
 Recorded = tuple[list[FlightReport], list[OutputFile], Counts]
-"""What became of all flights: their reports, files and counts."""
+"""The result for all flights: their reports, files and counts."""
 
 
 def write_flights(job: Job, directory: Directory, flights: Sequence[Flight]) -> tuple[Recorded, Numbered]:
-    """The events of flights, rebuilt of the rows that still have status N; rows that fail the checks now become E.
+    """Write the events of flights, rebuilt from the rows that still have status N. Rows that now
+    fail the checks become E.
 
-    What became of them, and what is numbered up to here.
+    Returns the result for the flights, and the numbers used up to here.
     """
     output = output_format(job.output.format)
     part: _RenderedFlights | _EnvelopedFlights
@@ -193,14 +198,16 @@ def write_flights(job: Job, directory: Directory, flights: Sequence[Flight]) -> 
 
 
 class _EnvelopedFlights:
-    """Events keep their envelopes, and the event-ids that they have been sent under."""
+    """Events in flight that keep their envelopes, and the event-ids under which they have been
+    sent.
+    """
 
     def __init__(self, render: RenderSent, write: WriteSent) -> None:
         self._render, self._write = render, write
         self._blobs: list[Columns] = []
 
     def add(self, context: Context, flight: Flight, rebuilt: Rebuilt) -> tuple[list[BadLine], Counter[str]]:
-        """The next flight; its bad rows and what is counted."""
+        """Add the next flight, and return its bad rows and counters."""
         bad: list[BadLine] = []
         counted: Counter[str] = Counter()
         events = iter(rebuilt.events)
@@ -215,12 +222,14 @@ class _EnvelopedFlights:
         return bad, counted
 
     def write(self, job: Job, directory: Directory) -> tuple[list[OutputFile], Numbered]:
-        """The files of all flights, and what is numbered up to here."""
+        """Return the files of all flights, and the numbers used up to here."""
         return self._write(job, directory, self._blobs), job.before
 
 
 class _RenderedFlights:
-    """Events are written as those of a part; messages keep the sequences that the line of their flight gives them."""
+    """Events in flight that are written like the events of a part. Messages keep the sequences in
+    the line of their flight.
+    """
 
     def __init__(self, job: Job, output: OutputFormat) -> None:
         self._format = output
@@ -230,12 +239,12 @@ class _RenderedFlights:
         self._sequences: dict[int, str] = {}
 
     def add(self, context: Context, flight: Flight, rebuilt: Rebuilt) -> tuple[list[BadLine], Counter[str]]:
-        """The next flight; its bad rows and what is counted."""
+        """Add the next flight, and return its bad rows and counters."""
         left = [(event, each) for event, each in zip(rebuilt.events, rebuilt.decided, strict=True) if each[0]]
         decided = [each for _, each in left]
         places = range(len(self._firsts), len(self._firsts) + len(decided))
         self._firsts += [first_id(group) for group, _, _ in decided]
-        if is_sequence(flight.first):  # else it was recorded by a publisher of another format
+        if is_sequence(flight.first):  # else a publisher of another format recorded it
             for place, (event, _) in zip(places, left, strict=True):
                 self._sequences[place] = sequence_at(flight.first, event.place)
         blob, unwritten, counts, _ = self._render(decided, places, rebuilt.log_rows, context.query_back)
@@ -247,7 +256,7 @@ class _RenderedFlights:
         return sorted({*failed, *unwritten}), counted
 
     def write(self, job: Job, directory: Directory) -> tuple[list[OutputFile], Numbered]:
-        """The files of all flights, and what is numbered up to here."""
+        """Return the files of all flights, and the numbers used up to here."""
         files, numbered = self._format.write(job, directory, 0, self._blobs, job.before, self._sequences)
-        firsts = self._firsts  # the places are those among all events in flight
+        firsts = self._firsts  # these are places among all events in flight
         return [replace(file, first_id=firsts[file.first_id], last_id=firsts[file.last_id]) for file in files], numbered

@@ -1,5 +1,5 @@
-"""What a backlog job makes of a format: documents of any that is published (``published``), numbered messages
-(``records``), tables (``tables``); and the files of a part.
+"""The formats of a backlog job: documents of any published format (``published``), numbered
+messages (``records``), tables (``tables``); and the files of a part.
 """
 
 from __future__ import annotations
@@ -27,46 +27,52 @@ RECEIVER: Final = "receiver"
 """The code of a row whose event the format cannot hold (spec/event-log.md 10)."""
 
 Rendered = tuple[Columns | None, list[BadLine], Counts, Numbered]
-"""What groups of one part became: what the third stage gets (None = nothing is written), rows that get E, what was
-counted, and what is taken of the numbering.
+"""The output of groups of one part: the columns for the third stage (None = nothing is written),
+rows that get E, counters, and the numbers used.
 """
 
 Render = Callable[[Sequence[Decided], Sequence[int], Mapping[int, LogRow], QueryBack], Rendered]
-"""Groups in queue order, their places in it, and, for formats that need them, their rows as the log has them; what
-reads rows of objects from the snapshot.
+"""A function that renders groups in queue order. It takes their places in the queue, for formats
+that need them their rows as they are in the log, and a function that reads rows of objects from the
+snapshot.
 """
 
 Write = Callable[
     [Job, Directory, int, Sequence[Columns], Numbered, Mapping[int, str]], tuple[list[OutputFile], Numbered]
 ]
-"""Writes the blobs of a part (its number, from 1; 0 = what was in flight) in queue order as files, numbered on from
-what was before; the files, and what is numbered at its end. The mapping, by place: sequences of messages that have been
-sent already, which keep them.
+"""A function that writes the blobs of a part (its number, from 1; 0 = the events in flight) in
+queue order as files, numbered from the numbers used before. It returns the files, and the numbers
+used at its end. The mapping has, by place, the sequences of messages that have been sent already,
+which they keep.
 """
 
 RenderSent = Callable[
     [Sequence[Outgoing], Sequence[int], Mapping[int, LogRow], QueryBack],
     tuple[Columns | None, list[BadLine], Counts],
 ]
-"""Events that keep their event-ids, their places, their rows in the log, and what reads rows of objects -> their
-columns, None = nothing is written; rows that get E; what was counted.
+"""A function that renders events that keep their event-ids. It takes their places, their rows in
+the log, and a function that reads rows of objects. It returns their columns, None = nothing is
+written; rows that get E; counters.
 """
 
 WriteSent = Callable[[Job, Directory, Sequence[Columns]], list[OutputFile]]
-"""Writes the blobs of envelopes that have been sent before, an envelope each."""
+"""A function that writes the blobs of envelopes that have been sent before, a blob for each
+envelope.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class OutputFormat:
-    """What a backlog job needs of a format; the other modules of this package make theirs.
+    """The functions of a format for a backlog job; the other modules of this package create them.
 
-    ``file_layouts`` that the files may have, the usual one first. ``read_options``: the writer's
-    options, of the configuration, of the request and for a file layout; raises ConfigError.
-    ``renderer``: what makes blobs of groups, in the stages that fold them. ``render_sent``,
-    ``write_sent``: for formats whose events in flight keep their envelopes. ``needs_log_rows``:
-    whether the rows of the log are needed whole. ``folders`` that the output may have; raises
-    FormatError, MaskTooWide for classes that it cannot hold. ``finish`` writes what stands in the
-    directory once, of all files and the last state of the numbering; its names.
+    ``file_layouts`` are the possible layouts, the usual one first. ``read_options`` returns the
+    writer's options, from the configuration, the request and the file layout; it raises
+    ConfigError. ``renderer`` returns the function that makes blobs of groups, in the stages that
+    fold them. ``render_sent`` and ``write_sent`` are for formats whose events in flight keep their
+    envelopes. ``needs_log_rows`` says whether whole rows of the log are needed. ``folders`` returns
+    the possible folders of the output; it raises FormatError, MaskTooWide for classes that the
+    format cannot hold. ``finish`` writes the files that the directory has once, from all files and
+    the last state of the numbering, and returns their names.
     """
 
     file_layouts: tuple[str, ...]
@@ -81,8 +87,8 @@ class OutputFormat:
 
 
 def output_format(name: str, file_layout: str | None = None) -> OutputFormat:
-    """Return what a job needs of the format of this name. Raises ConfigError if it writes no files of a backlog, or
-    has no such file layout.
+    """Return the functions of the format of this name. Raises ConfigError if it writes no files of
+    a backlog, or has no such file layout.
     """
     format = format_named(name)
     if format.can("tables"):
@@ -100,15 +106,15 @@ def output_format(name: str, file_layout: str | None = None) -> OutputFormat:
 
 
 def counts_of(events: Sequence[Outgoing]) -> tuple[Counter[str], list[BadLine]]:
-    """How many events of which operation, and how many rows had which fate (spec/event-log.md 11); the rows whose value
-    read back cannot be written.
+    """Return the number of events by operation and of rows by fate (spec/event-log.md 11), and the
+    rows whose value read back cannot be written.
     """
     counts: Counter[str] = Counter([event.operation for event in events if event.operation is not None])
     published = sum([len(event.ids) for event in events if event.fates is None])
     bad: list[BadLine] = []
     for event in events:
         fates = event.fates
-        if fates is not None:  # of few groups
+        if fates is not None:  # true for few groups
             published += len(fates.contributed)
             counts["rows_dropped"] += len(fates.dropped)
             counts["rows_gone"] += len(fates.gone)
@@ -120,7 +126,7 @@ def counts_of(events: Sequence[Outgoing]) -> tuple[Counter[str], list[BadLine]]:
 
 
 def refuse(event: Outgoing, message: str, counts: Counts, bad: list[BadLine]) -> None:
-    """Take an event that the format cannot hold out of what was counted: its rows are bad."""
+    """Remove an event that the format cannot hold from the counters: its rows are bad."""
     assert event.operation is not None
     bad += [(record_id, RECEIVER, message) for record_id in event.contributed]
     counts[event.operation] -= 1
@@ -131,9 +137,11 @@ def refuse(event: Outgoing, message: str, counts: Counts, bad: list[BadLine]) ->
 
 COMPRESSIONS: Final = ("none", "gzip", "zstd")
 _ENDINGS: Final = {"none": "", "gzip": ".gz", "zstd": ".zst"}
-"""What a compressed file's name ends in; Parquet compresses inside."""
+"""The endings of a compressed file's name. Parquet compresses inside."""
 _BLOCK_BYTES: Final = 2**20
-"""What is compressed at a time, as a member of its own: so the size of a file is known before it is too large."""
+"""The bytes compressed at a time, as a separate member, so that the size of a file is known before
+it is too large.
+"""
 
 PARQUET_FOOTER: Final = 64 * 1024
 
@@ -150,11 +158,11 @@ COMPRESS: Final[dict[str, Callable[[bytes], bytes]]] = {"none": bytes, "gzip": _
 
 
 class PartFiles:
-    """The files of a part; a new one begins where the next block would make one too large.
+    """The files of a part. A new one begins before the next block would make one too large.
 
-    ``suffix``: of their layout; ``folder``: within the output; ``header``: what every file of blocks begins with,
-    compressed like them; ``digits`` of their numbers. The last file gets its name at the end of a ``with`` block,
-    unless that fails.
+    ``suffix`` is of their layout, ``folder`` within the output. Every file of blocks begins with
+    ``header``, compressed like them. ``digits`` is of their numbers. The last file gets its name at
+    the end of a ``with`` block, unless that fails.
     """
 
     def __init__(
@@ -190,7 +198,7 @@ class PartFiles:
             self._stream.close()
 
     def add(self, text: Sequence[bytes], events: int, documents: int, first_id: int, last_id: int) -> None:
-        """Add text to a block, which is put into a file when it is large enough."""
+        """Add text to a block, which is written to a file when it is large enough."""
         length = sum(map(len, text))
         if self._block_bytes + length > min(_BLOCK_BYTES, self.max_bytes):
             self._put_block()
@@ -210,7 +218,7 @@ class PartFiles:
             self._block_bytes = self._block_events = self._block_documents = 0
 
     def put(self, block: bytes, events: int, documents: int, first_id: int, last_id: int) -> None:
-        """Add a block, compressed and whole, to a file."""
+        """Add a whole compressed block to a file."""
         if self._stream is not None and self._bytes + len(block) > self.max_bytes:
             self._close_file()
         stream = self._stream
@@ -223,7 +231,7 @@ class PartFiles:
         self._end(events, documents, last_id)
 
     def put_table(self, table: pa.Table, most: int, events: int, documents: int, first_id: int, last_id: int) -> None:
-        """Add rows to a Parquet file. ``most``: bytes that they can take at most."""
+        """Add rows to a Parquet file. ``most`` is their maximum size in bytes."""
         if self._stream is not None and self._stream.tell() + most + PARQUET_FOOTER > self.max_bytes:
             self._close_file()
         if self._stream is None:
@@ -246,7 +254,7 @@ class PartFiles:
         self._last = last_id
 
     def close(self) -> None:
-        """Finish the file that is open, if there is one, and give it its name."""
+        """Finish the open file, if there is one, and give it its name."""
         self._put_block()
         self._close_file()
 

@@ -1,7 +1,8 @@
-"""Events as a format's own documents in files: what the three stages do for every format that is published.
+"""Events as a format's own documents in files: the functions of the three stages for every
+published format.
 
-The format's ``EventWriter`` makes a piece of each event in the stages that fold, and bodies of pieces in the one that
-writes. So the files hold what a publisher would send.
+The format's ``EventWriter`` makes a piece of each event in the stages that fold, and bodies of
+pieces in the stage that writes. So the files hold the bytes that a publisher would send.
 """
 
 from __future__ import annotations
@@ -41,19 +42,19 @@ FILE_LAYOUTS: Final = ("lines", "documents", "parquet")
 
 _PIECE: Final = "piece"
 _ABOUT: Final = ("event_id", "class", "operation", "association")
-"""What Parquet has of an event beside its document."""
+"""The columns of an event in Parquet beside its document."""
 _GROUP_EVENTS: Final = 5_000
 
 
 def output_of(format: Format) -> OutputFormat:
-    """Return what a backlog job needs of a format that is published."""
+    """Return the functions of a published format for a backlog job."""
     return OutputFormat(
         FILE_LAYOUTS, partial(_read_options, format), _renderer, _write, _pieces_writer, _write_sent, _needs_log_rows
     )
 
 
 def _read_options(format: Format, config: Config, options: Mapping[str, Any], file_layout: str) -> Any:
-    """The options of ``[format]``; those of the request go before."""
+    """Return the options of ``[format]``; options of the request take precedence."""
     kind = format.backlog_options
     if kind is None:
         if options:
@@ -143,7 +144,7 @@ def _renderer(job: Job) -> Render:
 def _write(
     job: Job, directory: Directory, part: int, blobs: Sequence[Columns], before: Numbered, sequences: Mapping[int, str]
 ) -> tuple[list[OutputFile], Numbered]:
-    """``Write`` for the events of a part: envelopes of them in queue order, as files."""
+    """Write the events of a part as files, in envelopes in queue order: a ``Write``."""
     places = [place for blob in blobs for place in blob["place"]]
     order = sorted(range(len(places)), key=places.__getitem__)
     size = job.output.batch_size
@@ -152,7 +153,7 @@ def _write(
 
 
 def _write_sent(job: Job, directory: Directory, blobs: Sequence[Columns]) -> list[OutputFile]:
-    """``WriteSent``: an envelope a blob, as files."""
+    """Write each blob as an envelope, as files: a ``WriteSent``."""
     envelopes, end = [], 0
     for blob in blobs:
         first, end = end, end + len(blob["place"])
@@ -163,7 +164,7 @@ def _write_sent(job: Job, directory: Directory, blobs: Sequence[Columns]) -> lis
 def _write_files(
     job: Job, directory: Directory, part: int, blobs: Sequence[Columns], envelopes: Sequence[Sequence[int]]
 ) -> list[OutputFile]:
-    """Write envelopes, each the indexes of its events among those of all blobs."""
+    """Write envelopes. Each has the indexes of its events among the events of all blobs."""
     output, writer, format = job.output, writer_of(job), format_named(job.output.format)
     pieces: list[Any] = list(chain.from_iterable(blob[_PIECE] for blob in blobs))
     places: list[int] = list(chain.from_iterable(blob["place"] for blob in blobs))
@@ -191,7 +192,7 @@ def _write_files(
 def _write_parquet(
     files: PartFiles, writer: EventWriter[Any], events: Iterable[tuple[int, Any, tuple[str, ...]]]
 ) -> None:
-    """Write events with their places and what is told of them, a row each."""
+    """Write events with their places and descriptions, a row for each."""
     left = list(events)
     kinds = [*(pa.string() for _ in _ABOUT), pa.string() if writer.is_text else pa.binary()]
     schema = pa.schema(list(zip((*_ABOUT, "document"), kinds, strict=True)))

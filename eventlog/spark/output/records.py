@@ -1,7 +1,8 @@
-"""Events as numbered messages of Qlik, a line each.
+"""Events as numbered messages of Qlik, a line for each.
 
-The publisher's own functions write them. All of a message but its change sequence is made where its event is; the third
-stage, which knows the order of all events, numbers them and makes the bytes of the records.
+The publisher's own functions write them. A message without its change sequence is made with its
+event. The third stage, which knows the order of all events, numbers the messages and makes the
+bytes of the records.
 """
 
 from __future__ import annotations
@@ -33,21 +34,26 @@ from eventlog.spark.job import NOTHING, Columns, Job, Numbered, OutputFile, cata
 from eventlog.spark.output import OutputFormat, PartFiles, Render, Rendered, counts_of, refuse
 
 _COLUMNS: Final = ("place", "table", "key", "body", "headers", "prefix", "numbers")
-"""The columns of a blob of messages that lack their change sequences: the place of the event in the queue, the class,
-the record's key, body and headers of the message, the headers as JSON, the prefix of its time and the numbers it takes.
+"""The columns of a blob of messages without change sequences: the place of the event in the queue,
+the class, the record's key, body and headers of the message, the headers as JSON, the prefix of its
+time and the count of numbers that it uses.
 """
 
 
 def _message_options(config: Config, options: Mapping[str, Any], file_layout: str) -> WriteOptions:
-    """The options of ``[format]``, as the publisher takes them; those of the request go before."""
+    """Return the options of ``[format]``, as the publisher takes them; options of the request take
+    precedence.
+    """
     configured = {**asdict(publish_options(config)), "topic": taken_by_sink(config).topic}
     chosen = parse_options(WriteOptions, {**configured, **options}, "the backlog's Qlik messages")
-    registry_of_writer(chosen)  # refused here, and not in a task
+    registry_of_writer(chosen)  # refused here, before any task
     return chosen
 
 
 def _message_renderer(job: Job) -> Render:
-    """The function that makes messages of the events of groups, as the publisher would send them."""
+    """Return the function that makes messages of the events of groups, as the publisher would send
+    them.
+    """
     options = job.options.events
     _, messages = _message_writer(job)
 
@@ -62,7 +68,8 @@ def _message_renderer(job: Job) -> Render:
                 continue
             try:
                 _, key, body, headers, with_before = draft = messages.draft(event, log_rows[event.ids[0]].event_time)
-                # In JSON a body is a dict, and a part of the message when its bytes are made.
+                # In JSON a body is a dict, which becomes part of the message when its bytes are
+                # made.
                 packed = body if isinstance(body, bytes) else json_bytes(body)
             except (FormatError, RowError, UnicodeEncodeError) as error:
                 refuse(event, str(error), counts, bad)
@@ -79,7 +86,9 @@ def _message_renderer(job: Job) -> Render:
 
 
 def _message_writer(job: Job) -> tuple[MessageWriter, EventMessages]:
-    """A writer that knows the columns of the classes, and what makes drafts of events for it."""
+    """Return a writer that knows the columns of the classes, and the object that drafts messages of
+    events for it.
+    """
     options: WriteOptions = job.output.options
     writer = MessageWriter(options, registry=registry_of_writer(options), utc_now=lambda: job.started)
     return writer, EventMessages(writer, catalog(job), value_options(job.config))
@@ -88,7 +97,9 @@ def _message_writer(job: Job) -> tuple[MessageWriter, EventMessages]:
 def _write_messages(
     job: Job, directory: Directory, part: int, blobs: Sequence[Columns], before: Numbered, sequences: Mapping[int, str]
 ) -> tuple[list[OutputFile], Numbered]:
-    """The messages of a part in queue order, numbered on from what was before, as lines of files."""
+    """Write the messages of a part in queue order, numbered from the numbers used before, as lines
+    of files.
+    """
     writer, messages = _message_writer(job)
     is_json = job.output.options.encoding == "json"
     rows = sorted(
@@ -105,7 +116,7 @@ def _write_messages(
             table = writer.table(messages.catalog.schema, name)
             draft = Draft(table, key, loads(body) if is_json else body, loads(headers), numbers > 1)
             records = [table.record(draft, sequence)]
-            if name not in described:  # its metadata message stands before its first line
+            if name not in described:  # its metadata message comes before its first line
                 described.add(name)
                 if table.announcement is not None:
                     records.insert(0, table.announcement)
@@ -114,5 +125,5 @@ def _write_messages(
 
 
 def output_of(format: Format) -> OutputFormat:
-    """Return what a backlog job needs of messages."""
+    """Return the functions of messages for a backlog job."""
     return OutputFormat(("lines",), _message_options, _message_renderer, _write_messages)

@@ -1,8 +1,8 @@
 """Changes as rows of Qlik change tables in files (spec/qlik.md 1, 4).
 
-The first two stages make the rows of tables, as Arrow columns. The third sorts those of its part and adds what depends
-on the order of all changes: change_seq, and the partition that follows from it. The output is the directory that
-``eventlog.qlik.file_tables`` describes.
+The first two stages make the rows of tables, as Arrow columns. The third sorts the rows of its part
+and adds the values that depend on the order of all changes: change_seq, and the partition that
+follows from it. The output is the directory that ``eventlog.qlik.file_tables`` describes.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _NUMBER_LENGTH: Final = LENGTH - PREFIX_LENGTH
 
 
 def _read_options(config: Config, options: Mapping[str, Any], file_layout: str) -> WriteOptions:
-    """The options of ``[format]``; those of the request go before."""
+    """Return the options of ``[format]``; options of the request take precedence."""
     configured = {**same_fields(publish_options(config), WriteOptions), **options, "file_format": file_layout}
     chosen = parse_options(WriteOptions, configured, "the backlog's change tables")
     if chosen.tables or chosen.catalog is not None:
@@ -75,7 +75,9 @@ def _read_options(config: Config, options: Mapping[str, Any], file_layout: str) 
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """The change table of a class. ``folder`` within the output; ``columns`` its data columns, of these Arrow types."""
+    """The change table of a class. ``folder`` is within the output; ``columns`` are its data
+    columns, of these Arrow types.
+    """
 
     schema: str | None
     name: str
@@ -87,7 +89,9 @@ class _Table:
 
 
 def _tables(job: Job) -> dict[str, _Table]:
-    """The change tables of all classes by name. Raises MaskTooWide, FormatError for what no change table can hold."""
+    """Return the change tables of all classes by name. Raises MaskTooWide, FormatError for classes
+    that no change table can hold.
+    """
     classes = catalog(job)
     return {cls.name: _table(cls, classes.schema, job.output.options) for cls in classes.classes}
 
@@ -107,29 +111,31 @@ def _table(cls: ObjectClass, schema: str | None, options: WriteOptions) -> _Tabl
 
 
 def _folders(job: Job) -> list[str]:
-    """The names of the folders that the output may have."""
+    """Return the names of the folders that the output may have."""
     return [CONTROL_TABLE, *(table.folder for table in _tables(job).values())]
 
 
 # --- first and second stage: rows -------------------------------------------------------------------------------------
 
 _Stored = tuple[Any, ...]
-"""A row as the third stage gets it: the values of ``_fixed_columns``, then those of the data columns."""
+"""A row for the third stage: the values of ``_fixed_columns``, then the values of the data
+columns.
+"""
 
 
 def _fixed_columns(options: WriteOptions) -> list[tuple[str, pa.DataType]]:
-    """The columns that every row has beside its data."""
+    """Return the columns that every row has beside its data."""
     mask = pa.binary() if options.file_format == "parquet" else pa.string()
     return [("place", pa.int64()), ("numbers", pa.int64()), ("prefix", pa.string()), ("letter", pa.string()),
             ("mask", mask), ("position", pa.string()), ("time", pa.timestamp("us", "UTC"))]  # fmt: skip
 
 
 _NUMBERS, _PREFIX = 1, 2
-"""Which of the fixed columns they are."""
+"""The positions of these two among the fixed columns."""
 
 
 def _renderer(job: Job) -> Render:
-    """The function that makes rows of the changes of groups."""
+    """Return the function that makes rows of the changes of groups."""
     settings = job.config.format
     read = group_reader(catalog(job).schema, settings.time_zone, settings.char_padding)
     writers = {name: _TableWriter(table, job.output.options) for name, table in _tables(job).items()}
@@ -187,12 +193,15 @@ def _renderer(job: Job) -> Render:
 
 
 _Done = tuple[Sequence[CheckedRow], Decision | None, CurrentRow | None, ChangeOp | None]
-"""Surviving rows, what precedence decided, the current row, and the operation of the change, None = nothing is written.
+"""Surviving rows, the decision of precedence, the current row, and the operation of the change,
+None = nothing is written.
 """
 
 
 def _counts_of(done: Sequence[_Done]) -> Counter[str]:
-    """How many changes of which operation, and what became of the rows of groups (spec/event-log.md 7.3)."""
+    """Return the number of changes by operation, and of the groups' rows by fate (spec/event-log.md
+    7.3).
+    """
     counts: Counter[str] = Counter([_OPERATIONS[op] for _, _, _, op in done if op is not None])
     published = 0
     for surviving, decision, current, op in done:
@@ -212,7 +221,7 @@ def _counts_of(done: Sequence[_Done]) -> Counter[str]:
 
 
 def _row_writer(table: _Table, options: WriteOptions) -> Callable[[Change, int], Sequence[_Stored]]:
-    """The function that gives the rows of a change at a place. It raises NotExpressible."""
+    """Return the function that gives the rows of a change at a place. It raises NotExpressible."""
     names = table.layout.names
     mask_form: Literal["binary", "text"] = "binary" if options.file_format == "parquet" else "text"
     mask = mask_writer(table.layout.masks, mask_form, options.byteorder, options.empty_mask)
@@ -227,25 +236,27 @@ def _row_writer(table: _Table, options: WriteOptions) -> Callable[[Change, int],
         rows = []
         for oper, bits, data in images:
             rows.append((place, numbers, prefix, oper, mask(bits), position, moment, *map(data.get, names)))
-            numbers = 0  # a before image and its update bear the second of two numbers
+            numbers = 0  # a before image and its update have the second of two numbers
         return rows
 
     return write
 
 
 class _NotStorable(Exception):
-    """Some row has a value that its column cannot hold; which row is still to be found."""
+    """A row has a value that its column cannot hold; the row is still to be found."""
 
 
 class _TableWriter:
-    """Writes the changes of a table: ``rows`` of a change, and what its files hold of them, column by column."""
+    """A writer of the changes of a table. ``rows`` returns the rows of a change, ``stream`` their
+    content for files, column by column.
+    """
 
     def __init__(self, table: _Table, options: WriteOptions) -> None:
         self.rows = _row_writer(table, options)
         self._table = table
         fixed = _fixed_columns(options)
         self._fixed = len(fixed)
-        # Data columns are named by their places, so that no two share a name.
+        # Data columns are named by their positions, so that no two share a name.
         self._schema = pa.schema([*fixed, *((str(place), type) for place, type in enumerate(table.types))])
         self._what = full_name(table.schema, table.name)
         self._columns = [
@@ -258,7 +269,9 @@ class _TableWriter:
         ]
 
     def stream(self, rows: Sequence[_Stored]) -> tuple[bytes, int, str]:
-        """Rows as an Arrow stream, how many numbers they take, and the greatest prefix. Raises _NotStorable."""
+        """Return rows as an Arrow stream, the count of numbers that they use, and the greatest
+        prefix. Raises _NotStorable.
+        """
         every = list(zip(*rows, strict=True))
         try:
             data = [
@@ -279,7 +292,7 @@ class _TableWriter:
         return [convert((value,))[0] for value in values]
 
     def check(self, rows: Sequence[_Stored]) -> None:
-        """Raises NotExpressible, ValueRange, BadValue for rows that cannot be stored."""
+        """Raise NotExpressible, ValueRange, BadValue for rows that cannot be stored."""
         for row in rows:
             values = row[self._fixed :]
             for name, value in zip(self._table.layout.names, values, strict=True):
@@ -305,7 +318,9 @@ _KEPT: Final[Mapping[str, type]] = {
 
 
 def _kept_class(column: QlikColumn, type: pa.DataType) -> type | None:
-    """The class whose values Parquet takes as they are, in the range that the column has; None = there is none."""
+    """Return the class whose values Parquet takes unchanged, in the column's range; None = there is
+    none.
+    """
     if column.type == "NUMERIC" and not pa.types.is_decimal(type):
         return None
     return _KEPT.get(column.type)
@@ -317,7 +332,9 @@ def _kept_class(column: QlikColumn, type: pa.DataType) -> type | None:
 def _write(
     job: Job, directory: Directory, part: int, blobs: Sequence[Columns], before: Numbered, sequences: Mapping[int, str]
 ) -> tuple[list[OutputFile], Numbered]:
-    """The rows of a part in queue order, numbered on from what was before, as files of their tables."""
+    """Write the rows of a part in queue order, numbered from the numbers used before, as files of
+    their tables.
+    """
     table_of = _tables(job)
     streams = [dict(zip(blob["class"], blob["rows"], strict=True)) for blob in blobs]
     rows_by_class = {}
@@ -335,12 +352,16 @@ def _write(
 
 
 def _sorted(rows: pa.Table) -> pa.Table:
-    """The rows in queue order; a before image, which takes the numbers, stands in front of its update."""
+    """Return the rows in queue order; a before image, which takes the numbers, comes before its
+    update.
+    """
     return rows.take(pc.sort_indices(rows, [("place", "ascending"), ("numbers", "descending")])).combine_chunks()
 
 
 def _sequences(tables: Sequence[pa.Table], before: Numbered) -> Iterator[pa.Array]:
-    """The change_seq of each table's rows: one sequence over the rows of all tables (spec/qlik.md 3)."""
+    """Yield the change_seq of each table's rows: one sequence over the rows of all tables
+    (spec/qlik.md 3).
+    """
     every = pa.concat_tables(
         rows.select(["place", "numbers", "prefix"]).append_column("table", pa.array([n] * len(rows), pa.int32()))
         for n, rows in enumerate(tables)
@@ -381,7 +402,9 @@ def _partition_names(sequences: pa.Array, partition_of: Callable[[str], str]) ->
 
 
 def _runs(names: pa.Array) -> Iterator[tuple[str, int, int]]:
-    """Each partition with its first row and number of rows, which follow one another in the order of sequences."""
+    """Yield each partition with its first row and number of rows; partitions follow one another in
+    the order of sequences.
+    """
     start = 0
     for run in pc.value_counts(names).to_pylist():
         yield run["values"], start, run["counts"]
@@ -391,7 +414,7 @@ def _runs(names: pa.Array) -> Iterator[tuple[str, int, int]]:
 def _stored(
     table: _Table, options: WriteOptions, rows: pa.Table, sequences: pa.Array, partitions: pa.Array | None
 ) -> pa.Table:
-    """The rows with all columns of the change table, in its order."""
+    """Return the rows with all columns of the change table, in its order."""
     is_text = options.file_format != "parquet"
     time = rows["time"].fill_null(0)
     letters = rows["letter"].combine_chunks().dictionary_encode()
@@ -414,7 +437,7 @@ def _stored(
 def _write_rows(
     job: Job, directory: Directory, part: int, folder: str, stored: pa.Table, rows: pa.Table
 ) -> list[OutputFile]:
-    """Rows as files of one folder."""
+    """Write rows as files of one folder."""
     output, file_format = job.output, job.output.options.file_format
     is_parquet = file_format == "parquet"
     compress = COMPRESS[output.compression]
@@ -451,7 +474,9 @@ def _text(block: pa.Table, file_format: str) -> bytes:
 
 
 def _finish(job: Job, directory: Directory, files: Sequence[OutputFile], state: WriterState) -> list[str]:
-    """The partitions that can be read, for ``attrep_cdc_partitions``, and the state of the sequence writer."""
+    """Write the list of readable partitions, ``attrep_cdc_partitions``, and the state of the
+    sequence writer. Returns the names of the written files.
+    """
     options: WriteOptions = job.output.options
     by_folder = {table.folder: table for table in _tables(job).values()}
     rows = []
@@ -480,6 +505,6 @@ def _write_control(job: Job, directory: Directory, file_format: Any, rows: Seque
 
 
 def output_of(format: Format) -> OutputFormat:
-    """Return what a backlog job needs of change tables."""
+    """Return the functions of change tables for a backlog job."""
     file_layouts = "parquet", "csv", "json"
     return OutputFormat(file_layouts, _read_options, _renderer, _write, folders=_folders, finish=_finish)
