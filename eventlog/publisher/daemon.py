@@ -345,8 +345,8 @@ def look(context: Context, state: State) -> None:
 
 
 class Publisher:
-    """A publisher of a log, or of the source in ``[source]``, which works like ``eventlog
-    publish``.
+    """A publisher of a log, or of the source in ``[source]``, which works like
+    ``eventlog publish``.
 
     ``from_config`` makes one. A log has one publisher at a time: a second one raises
     AnotherPublisher. The same object may run again after it has ended, but not in two threads at

@@ -339,8 +339,8 @@ class Questions:
             yield context
 
     def explain(self, row: int | str) -> dict[str, Any]:
-        """Return a row of the log, or an object of a snapshot by its event-id, as in ``eventlog
-        show --json``, with the ``answers`` to its event.
+        """Return a row of the log, or an object of a snapshot by its event-id, as in
+        ``eventlog show --json``, with the ``answers`` to its event.
         """
         with open_unlocked(self._config, Counters()) as context:
             explained = (

@@ -83,8 +83,8 @@ class DocumentFiles(FilesSink):
 
 
 class LineFiles(FilesSink):
-    """A sink that writes a line for each envelope and a file for each flight, ``<flight>-<first
-    envelope>`` and an ending.
+    """A sink that writes a line for each envelope and a file for each flight,
+    ``<flight>-<first envelope>`` and an ending.
 
     A flight whose rows are marked in several parts has a file for each part. Each file is complete
     before its rows are marked. A file that could not be written to its end is dropped, since its
