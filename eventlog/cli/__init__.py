@@ -1,6 +1,6 @@
-"""The command line: its commands, what ``--help`` says of them, and how one is run.
+"""The command line: its commands, their ``--help``, and the function that runs one.
 
-A command's module is imported when it is asked for, so that ``eventlog --help`` imports none.
+A command's module is imported on use, so ``eventlog --help`` imports none.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ _BY_PURPOSE: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         "decode": ("convert", "Show changes of any format as readable text."),
     },
 }
-"""By purpose, each command with its module in ``eventlog.cli`` and its line of help."""
+"""The commands by purpose, each with its module in ``eventlog.cli`` and its line of help."""
 
 COMMANDS: Final = {name: command for commands in _BY_PURPOSE.values() for name, command in commands.items()}
-"""Each command with its module and its line of help."""
+"""All commands, each with its module and its line of help."""
 
 OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "Configuration and database": (
@@ -212,20 +212,20 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
         "eventlog demo --keep shop": "and leave the database to go on with",
     },
 }
-"""Command lines to begin with, by the command's name, each with what it does."""
+"""Example command lines by the command's name, each with its effect."""
 
 
 # --- help -------------------------------------------------------------------------------------------------------------
 
 
 def examples_of(name: str) -> Mapping[str, str]:
-    """The examples of a command; of a group the first one of each of its commands."""
+    """Return the examples of a command; for a group, the first example of each of its commands."""
     of_parts = [examples for part, examples in EXAMPLES.items() if part.startswith(f"{name} ")]
     return EXAMPLES.get(name) or dict(next(iter(examples.items())) for examples in of_parts)
 
 
 def grouped_options(command: click.Command, ctx: click.Context) -> dict[str, list[click.Option]]:
-    """The options of a command by the group they are shown in."""
+    """Return the options of a command by the group that shows them."""
     by_flag = {max(one.opts, key=len): one for one in command.get_params(ctx) if isinstance(one, click.Option)}
     groups = {title: [by_flag[flag] for flag in flags if flag in by_flag] for title, flags in OPTIONS.items()}
     return {title: options for title, options in groups.items() if options}
@@ -249,7 +249,7 @@ class Command(click.Command):
 
 
 class Group(Command, click.Group):
-    """A group of commands whose help says the whole first sentence of each one."""
+    """A group of commands whose help has the whole first sentence of each command."""
 
     command_class = Command
 
@@ -264,7 +264,7 @@ class Group(Command, click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        # click's own message compares with commands that are loaded; ours are loaded when they are asked for.
+        # click's own message compares with loaded commands only, and commands load on use.
         names = self.list_commands(ctx)
         if args[0] not in names and not args[0].startswith("-") and not ctx.resilient_parsing:
             near = difflib.get_close_matches(args[0], names, n=1)
@@ -274,7 +274,9 @@ class Group(Command, click.Group):
 
 
 class _LazyGroup(Group):
-    """Commands by ``COMMANDS``: help and completion list them without importing them."""
+    """The group of the commands in ``COMMANDS``. Help and completion list them without importing
+    them.
+    """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -283,7 +285,7 @@ class _LazyGroup(Group):
         if name not in COMMANDS:
             return None
         module, _ = COMMANDS[name]
-        gc.disable()  # modules are many objects, and none of them garbage
+        gc.disable()  # imports make many objects and no garbage
         try:
             command = getattr(import_module(f"eventlog.cli.{module}"), name)
         finally:
@@ -307,7 +309,9 @@ DONE, FAILED, USAGE, FATAL, INTERRUPTED = 0, 1, 2, 3, 130
 
 
 def _settings(assignments: Sequence[str], **named: str | None) -> dict[str, str]:
-    """Flags as ``section.key`` -> text. Raises ConfigError for a ``--set`` that is no assignment."""
+    """Return the flags as ``section.key`` -> text. Raises ConfigError for a ``--set`` that is no
+    assignment.
+    """
     flags: dict[str, str] = {}
     for assignment in assignments:
         name, equals, value = assignment.partition("=")
@@ -319,8 +323,8 @@ def _settings(assignments: Sequence[str], **named: str | None) -> dict[str, str]
 
 
 def _settings_of(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The settings that --set takes, those of all installed types among them."""
-    # Loads what is installed; only a shell that completes asks for it.
+    """Return the completions of ``--set``: the settings, including those of all installed types."""
+    # This loads all installed packages, and only shell completion calls it.
     from eventlog.config.settings import installed_options, installed_sections
 
     return [
@@ -359,10 +363,12 @@ def cli(
 ) -> None:
     """Publish what database triggers log, and convert changes between formats.
 
-    Begin with `eventlog init`. `eventlog demo` shows all of it, `eventlog doctor` says what is wrong and what mends it.
+    Begin with `eventlog init`. `eventlog demo` shows all of it, `eventlog doctor` says what is
+    wrong and what mends it.
 
-    Settings come from eventlog.toml. EVENTLOG_<SECTION>_<KEY> in the environment overrides them, and flags override
-    both. Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 stopped by a fatal answer.
+    Settings come from eventlog.toml. EVENTLOG_<SECTION>_<KEY> in the environment overrides them,
+    and flags override both. Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 stopped by a
+    fatal answer.
     """
     configure_logging(LogSettings(), quiet=quiet, verbose=verbose)
     flags = _settings(
@@ -373,7 +379,7 @@ def cli(
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code. Errors go to standard error, a line each."""
-    # Looked for by hand, since the command line itself may be what fails.
+    # The flag is searched by hand, since parsing the command line may itself fail.
     is_asked_for = "-vv" in arguments or sum(argument in ("-v", "--verbose") for argument in arguments) > 1
     with_traceback = is_asked_for or os.environ.get("EVENTLOG_TRACEBACK", "") not in ("", "0")
     try:
@@ -393,7 +399,7 @@ def run(arguments: Sequence[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has gone; the interpreter must not try to flush what is left.
+        # The reader of the output is gone, so the interpreter must not flush the rest.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except (EventlogError, OSError) as error:
@@ -406,7 +412,9 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _global_usage(error: click.NoSuchOption, where: click.Context) -> str | None:
-    """What to write where an option of all commands stands behind the command; None for any other option."""
+    """Return the correct command line for a global option that follows the command, None for any
+    other option.
+    """
     for option in cli.params:
         if error.option_name in option.opts:
             value = f" {option.metavar}" if option.metavar else ""
@@ -422,5 +430,5 @@ def _message(error: Exception) -> str:
 
 
 def main() -> None:
-    """Entry point of the console script."""
+    """Run the command line of the console script, and exit with its code."""
     sys.exit(run(sys.argv[1:]))

@@ -1,4 +1,6 @@
-"""``eventlog backlog``: Spark writes all waiting rows to files, as documents, events, messages or change tables."""
+"""``eventlog backlog``: Spark writes all waiting rows to files, as documents, events, messages or
+change tables.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ _UNITS: Final = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 class _Size(click.ParamType[int]):
-    """Bytes, such as ``256MiB``."""
+    """A size in bytes, such as ``256MiB``."""
 
     name = "size"
 
@@ -108,9 +110,10 @@ def backlog(
 ) -> None:
     """Convert all rows N to files: the events that `publish` would send, in the same order.
 
-    The job takes the lock of the log. The files count only when DIR holds _SUCCESS. Over a directory that has it, the
-    command only completes the marks; over an unfinished one it begins anew. From _SUCCESS to --mark the rows are held:
-    publishers read past them and past later rows of their objects.
+    The job takes the lock of the log. The files count only when DIR holds _SUCCESS. Over a
+    directory that has it, the command only completes the marks; over an unfinished one it begins
+    anew. From _SUCCESS to --mark the rows are held: publishers read past them and past later rows
+    of their objects.
     """
     if config_file is not None:
         context = replace(context, config_file=config_file)
@@ -129,7 +132,7 @@ def backlog(
         )
         return
     spark = spark_module("eventlog.spark.backlog")
-    location = spark_module("eventlog.spark.directory").masked(out)  # keys may stand in a URI
+    location = spark_module("eventlog.spark.directory").masked(out)  # a URI may hold keys
     request = spark.Request(
         out=out,
         master=master_of(master),
@@ -147,7 +150,8 @@ def backlog(
         connections=connections,
         partition_rows=partition_rows,
     )
-    # Messages are for Kafka only where they are published; here they go to files, whatever the configuration says.
+    # The configured format is replaced: messages need Kafka where they are published, but this job
+    # writes files.
     config = context.config(format__type=DEFAULT_FORMAT)
     if not context.quiet:
         note("Spark starts, which takes some seconds")
@@ -166,7 +170,7 @@ def backlog(
 
 @contextmanager
 def _monitoring(config: Config, out: str, file_format: str) -> Iterator[Any]:
-    """What the job reports its stages to; None without a monitor."""
+    """Yield the function to which the job reports its stages, None without a monitor."""
     if config.monitor.listen is None:
         yield None
         return
@@ -193,7 +197,7 @@ def _print_estimate(expected: Any) -> None:
 
 
 def _setting(text: str) -> tuple[str, str]:
-    """A setting of Spark, ``KEY=VALUE``, as a pair. Raises ConfigError."""
+    """Return a setting of Spark, ``KEY=VALUE``, as a pair. Raises ConfigError."""
     key, sign, value = text.partition("=")
     if not key.strip() or not sign:
         raise ConfigError(f"--conf {key}: write a setting of Spark as KEY=VALUE")
@@ -201,7 +205,9 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 def read_options(map: Mapping[str, Any], file_format: str) -> Mapping[str, Any]:
-    """The writer's options of a map: those of its member ``writer``, or the map itself. Raises ConfigError."""
+    """Return the writer's options of a map: its member ``writer``, or the map itself. Raises
+    ConfigError.
+    """
     chosen = map.get("writer", {}) if "writer" in map or "reader" in map else map
     if not isinstance(chosen, Mapping):
         raise ConfigError(f"member 'writer' of the map is no object of options of {file_format}")

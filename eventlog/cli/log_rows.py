@@ -1,5 +1,6 @@
-"""``eventlog errors``, ``show``, ``requeue`` and ``purge``: rows that were refused, by cause; one row explained; rows
-put back into the queue; processed rows removed by age, in batches that are a transaction each (spec/event-log.md 11).
+"""``eventlog errors``, ``show``, ``requeue`` and ``purge``: refused rows by cause; one row
+explained; rows put back into the queue; processed rows removed by age, in batches of one
+transaction each (spec/event-log.md 11).
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ from eventlog.sql.log_table import LogTable
 from eventlog.sql.windows import to_ranges
 
 _WIDEST: Final = 1000
-"""Characters of a value that are shown of a row; ``--json`` has all of them."""
+"""The most characters of a row's value to show; ``--json`` has all of them."""
 _SOURCES: Final = {
     "in_flight": "as its in-flight line records it",
     "queue": "as the next cycle would fold it",
@@ -76,7 +77,7 @@ consumer_option = click.option(
 
 
 class RowOrObject(click.ParamType[int | str]):
-    """A record_id, or the event-id of an object in the snapshot of a consumer."""
+    """The type of a record_id, or of the event-id of an object in a consumer's snapshot."""
 
     name = "record_id"
 
@@ -96,12 +97,14 @@ class RowOrObject(click.ParamType[int | str]):
 @source_option
 @click.pass_obj
 def errors(context: CommandContext, consumer: str | None, limit: int, as_json: bool, source: str | None) -> None:
-    """Show the rows of status E and F, grouped by cause, with the command that puts them back into the queue.
+    """Show the rows of status E and F, grouped by cause, with the command that puts them back into
+    the queue.
 
-    Correct the cause first, or the rows are refused again. `eventlog show` explains a single row. Of a consumer: the
-    rows, and the objects of its snapshot, that were refused for it.
+    Correct the cause first, or the rows are refused again. `eventlog show` explains a single row.
+    Of a consumer: the rows, and the objects of its snapshot, that were refused for it.
 
-    Of a followed source it shows what was refused, by code. The table of the position has each event or change.
+    Of a followed source it shows what was refused, by code. The table of the position has each
+    event or change.
     """
     config = context.config(source__type=source)
     if config.follows:
@@ -141,7 +144,7 @@ def errors(context: CommandContext, consumer: str | None, limit: int, as_json: b
 
 
 def _consumer(conn: Connection, log: LogTable, name: str) -> ConsumerLine:
-    """The line of a consumer. Raises ConfigError."""
+    """Return the line of a consumer. Raises ConfigError."""
     if has_table(conn, log) and (line := read_consumer(conn, log, name)) is not None:
         return line
     known = ", ".join(one.name for one in read_consumers(conn, log)) or "none"
@@ -168,15 +171,16 @@ def _print_failures(config: Config, limit: int, *, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def show(context: CommandContext, row: int | str, consumer: str | None, as_json: bool) -> None:
-    """Explain the row RECORD_ID of the log: its checks, its group, what precedence did, and what became of it.
+    """Explain the row RECORD_ID of the log: its checks, its group, what precedence did, and what
+    became of it.
 
-    Last comes the document of its event, or the one that it would make now. Nothing is marked or sent. Of a consumer,
-    the event-id of an object in its snapshot may stand in place of RECORD_ID.
+    Last comes the document of its event, or the one that it would make now. Nothing is marked or
+    sent. Of a consumer, the event-id of an object in its snapshot may stand in place of RECORD_ID.
     """
     config = context.config()
     with open_unlocked(config, Counters()) as opened:
         if consumer is not None and consumer != opened.ledger.consumer:
-            # Whose rows it takes for loopback stands in its own configuration.
+            # The options of the consumer's own configuration decide its loopback rows.
             options = replace(opened.options, driver_user=None)
             opened = replace(opened, ledger=SetLedger(consumer), options=options)
         if opened.ledger.consumer:
@@ -234,7 +238,7 @@ def _print_explanation(explanation: Explanation) -> None:
 
 
 def _short(value: str | None, most: int = 40) -> str | None:
-    """The value, cut before anybody measures how wide it is."""
+    """Return the value cut to a length, before its width is measured."""
     return value if value is None or len(value) <= most else value[:most] + "..."
 
 
@@ -260,16 +264,18 @@ def requeue(
     dry: bool,
     as_json: bool,
 ) -> int:
-    """Put rows back into the queue: E and F in their old place, W and S as copies with new record_ids.
+    """Put rows back into the queue: E and F in their old place, W and S as copies with new
+    record_ids.
 
-    A row of type 1 to 3 is refused if later rows of its object were processed; the exit code is then 1. --force takes
-    it all the same.
+    A row of type 1 to 3 is refused if later rows of its object were processed; the exit code is
+    then 1. --force takes it all the same.
 
-    With --loopback the rows that were marked S unpublished, since the publisher's own database user made them, are
-    logged anew without a user, so that they are published. publisher.driver_user names another user.
+    With --loopback the rows that were marked S unpublished, since the publisher's own database user
+    made them, are logged anew without a user, so that they are published. publisher.driver_user
+    names another user.
 
-    With --consumer rows are sent once more to this consumer alone, without --ids and --event-id all that was refused
-    for it, objects of its snapshot too.
+    With --consumer rows are sent once more to this consumer alone, without --ids and --event-id all
+    that was refused for it, objects of its snapshot too.
     """
     config = context.config()
     consumer = consumer or config.of_log.consumer
@@ -324,7 +330,7 @@ def requeue(
 
 
 def parse_letters(text: str) -> list[str]:
-    """``E,F`` as letters. Raises ConfigError."""
+    """Return the letters of a text such as ``E,F``. Raises ConfigError."""
     letters = [letter.strip() for letter in text.split(",")]
     if not all(re.fullmatch("[EFWS]", letter) for letter in letters):
         raise ConfigError(f"--status {text}: write letters of E, F, W and S, such as E,F")
@@ -332,7 +338,7 @@ def parse_letters(text: str) -> list[str]:
 
 
 def parse_ids(text: str) -> list[tuple[int, int]]:
-    """``1,2,5-9`` as ranges. Raises ConfigError."""
+    """Return the ranges of a text such as ``1,2,5-9``. Raises ConfigError."""
     ranges = []
     for part in text.split(","):
         match = re.fullmatch(r"\s*([0-9]{1,18})\s*(?:-\s*([0-9]{1,18})\s*)?", part, re.ASCII)
@@ -358,9 +364,9 @@ _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w":
 def purge(context: CommandContext, age: str, size: int, pause: float, yes: bool, dry: bool, as_json: bool) -> None:
     """Remove rows of status S and W that are older than AGE, and error lines whose rows are gone.
 
-    Rows of any other status, rows in flight and rows that a consumer has not done stay. A publisher may run
-    meanwhile, since each batch is a transaction of its own. A purge that is stopped keeps what it has done. On a
-    terminal it asks first.
+    Rows of any other status, rows in flight and rows that a consumer has not done stay. A publisher
+    may run meanwhile, since each batch is a transaction of its own. A purge that is stopped keeps
+    what it has done. On a terminal it asks first.
     """
     limit = parse_age(age)
     config = context.config()
@@ -417,7 +423,9 @@ def purge(context: CommandContext, age: str, size: int, pause: float, yes: bool,
 def _each_batch(
     conn: Connection, following: Callable[[int | None], rows.Purged | None], pause: float
 ) -> Iterator[rows.Purged]:
-    """The batches of ``following``, each committed, ``pause`` seconds apart. It is told where the one before ended."""
+    """Yield the batches of ``following``, each committed, ``pause`` seconds apart. ``following``
+    gets the end of the batch before.
+    """
     batch = following(None)
     while batch is not None:
         conn.commit()
@@ -429,7 +437,7 @@ def _each_batch(
 
 
 def parse_age(text: str) -> timedelta:
-    """``30d`` as a span of time. Raises ConfigError."""
+    """Return the span of time of a text such as ``30d``. Raises ConfigError."""
     match = re.fullmatch(r"\s*([0-9]{1,9})\s*([smhdw])\s*", text, re.ASCII)
     if match is None:
         raise ConfigError(f"--older-than {text}: write a number and its unit, such as 30d, 12h, 90m, 45s or 2w")

@@ -1,5 +1,5 @@
-"""``eventlog top`` and ``eventlog tail``: what a publisher does, live, and the envelopes that it sent, as its monitor
-knows them.
+"""``eventlog top`` and ``eventlog tail``: the live state of a publisher, and the envelopes that it
+sent, from its monitor.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ _TABLES: Final[Sequence[tuple[str, str, Mapping[str, str]]]] = (
     ("sent", "newest envelopes", {"flight": "flight", "envelope": "envelope", "events": "events",
                                   "answer after": "seconds", "answer": "level", "reason": "reason"}),
 )  # fmt: skip
-"""Members of the status that are shown as tables: their titles, and the keys of their columns by heading."""
+"""The members of the status that are shown as tables: their titles, and the keys of their columns
+by heading.
+"""
 _LEVELS: Final = {"success": "green", "warning": "yellow", "error": "red", "retry": "red", "fatal": "red"}
 
 Status = Mapping[str, Any]
@@ -61,10 +63,12 @@ _url_option = click.option(
 @source_option
 @click.pass_obj
 def top(context: CommandContext, url: str | None, from_database: bool, interval: float, source: str | None) -> None:
-    """Show live what a publisher does, until Ctrl-C: its state, the queue, rates, parked objects, the newest envelopes.
+    """Show live what a publisher does, until Ctrl-C: its state, the queue, rates, parked objects,
+    the newest envelopes.
 
-    The publisher's monitor knows all of it. The database alone knows the queue and what is in flight, of a followed
-    source what lies behind its position. If standard output is no terminal, it prints one look and ends.
+    The publisher's monitor knows all of it. The database alone knows the queue and what is in
+    flight, of a followed source what lies behind its position. If standard output is no terminal,
+    it prints one look and ends.
     """
     config = context.config(source__type=source)
     if from_database or (url := _monitor_url(config, url)) is None:
@@ -81,16 +85,19 @@ def top(context: CommandContext, url: str | None, from_database: bool, interval:
 
 
 def _monitor_url(config: Config, url: str | None) -> str | None:
-    """The URL of a publisher's monitor: that of --url, else of the configuration; None if neither names one."""
+    """Return the URL of a publisher's monitor: --url, else the configured one; None if neither
+    names one.
+    """
     if url is not None or config.monitor.listen is None:
         return url
     return f"{'http' if config.monitor.certificate is None else 'https'}://{config.monitor.listen}/"
 
 
 def read_monitor(url: str, token: str | None) -> Read:
-    """What a monitor says, anew with each call.
+    """Return a function that reads the monitor's status with each call.
 
-    Raises DatabaseError if nobody answers there, ConfigError if the token is refused.
+    The function raises DatabaseError if no monitor answers there, ConfigError if the token is
+    refused.
     """
     if not url.startswith(("http://", "https://")):
         raise ConfigError(f"--url {url}: write it as http://127.0.0.1:9464/")
@@ -113,8 +120,9 @@ def read_monitor(url: str, token: str | None) -> Read:
 
 
 def _from_database(config: Config) -> Read:
-    """What the database alone knows, without counting the whole log; of a followed source its position and what lies
-    behind it. Raises DatabaseError.
+    """Return a function that reads the status from the database alone, without counting the whole
+    log. For a followed source it reads the position and the number of changes behind it. The
+    function raises DatabaseError.
     """
 
     def read_source() -> Status:
@@ -137,7 +145,7 @@ def _from_database(config: Config) -> Read:
 
 
 def _pictures(read: Read, interval: float) -> Iterator[Group]:
-    """A picture each interval. One that fails says why; the next may succeed."""
+    """Yield a picture each interval. A failed read yields its error; the next may succeed."""
     before: tuple[float, Status] | None = None
     while True:
         try:
@@ -185,7 +193,7 @@ def _cell(key: str, value: Any) -> Text:
 
 
 def _figures(status: Status, before: tuple[float, Status] | None) -> Table:
-    """The figures of a status, with rates since the one before."""
+    """Return the figures of a status, with rates since the earlier one."""
     queue = status["queue_rows"]
     capped = queue is not None and status["queue_cap"] is not None and queue >= status["queue_cap"]
     oldest = status["oldest_seconds"]
@@ -208,7 +216,7 @@ def _figures(status: Status, before: tuple[float, Status] | None) -> Table:
             seconds = max(time.monotonic() - before[0], 1e-9)
             rate = f"  ({(counters[name] - before[1]['counters'][name]) / seconds:,.0f} a second)"
         figures.append((name.replace("_", " "), f"{counters[name]:,}{rate}"))
-    if (job := status["job"]) is not None:  # of a backlog job
+    if (job := status["job"]) is not None:  # the status is a backlog job's
         total = f" of {job['total']:,}" if job["total"] else ""
         figures = [("rows", f"{job['rows']:,}{total}"), ("events written", f"{job['events']:,}")]
     grid = Table.grid(padding=(0, 3))
@@ -230,10 +238,11 @@ def _figures(status: Status, before: tuple[float, Status] | None) -> Table:
 @json_option
 @click.pass_obj
 def tail(context: CommandContext, url: str | None, lines: int, follow: bool, interval: float, as_json: bool) -> None:
-    """Show the envelopes that were sent lately, with their answers, and those that follow until Ctrl-C.
+    """Show the envelopes that were sent lately, with their answers, and those that follow until
+    Ctrl-C.
 
-    Only the publisher's monitor knows them: the database keeps what became of each row, not what was sent when.
-    `eventlog show` explains a row from the database alone.
+    Only the publisher's monitor knows them: the database keeps what became of each row, not what
+    was sent when. `eventlog show` explains a row from the database alone.
     """
     config = context.config()
     if (url := _monitor_url(config, url)) is None:
@@ -250,7 +259,9 @@ def tail(context: CommandContext, url: str | None, lines: int, follow: bool, int
 
 
 def _followed(read: Read, first: int, interval: float | None) -> Iterator[Sent]:
-    """The ``first`` newest envelopes in the order of sending, then those that follow unless ``interval`` is None."""
+    """Yield the ``first`` newest envelopes in the order of sending, then the following ones unless
+    ``interval`` is None.
+    """
     sent: Sequence[Sent] = read()["sent"] or ()
     yield from reversed(sent[:first])
     newest = sent[0] if sent else None
@@ -258,7 +269,7 @@ def _followed(read: Read, first: int, interval: float | None) -> Iterator[Sent]:
         time.sleep(interval)
         try:
             sent = read()["sent"] or ()
-        except DatabaseError as error:  # the publisher may be started again
+        except DatabaseError as error:  # the publisher may restart
             error_line(str(error))
             continue
         if newest is not None and newest not in sent and sent:

@@ -1,4 +1,4 @@
-"""``eventlog publish``: the daemon, one run, or a dry run; and ``eventlog health``: whether it makes progress."""
+"""``eventlog publish``: the daemon, one run, or a dry run."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ from eventlog.registry import FORMATS, sink_named
 _log = logging.getLogger("eventlog.publisher")
 
 _MOST_COUNTED: Final = 100_000_000
-"""Waiting rows that are counted for the progress bar at most."""
+"""The most waiting rows that are counted for the progress bar."""
 _REDRAWN: Final = 0.2
-"""Seconds between two updates of the progress bar."""
+"""The seconds between two updates of the progress bar."""
 _DONE: Final = (
     *("rows_success", "rows_warning", "rows_error", "rows_fatal"),
     *("rows_bad", "rows_loopback", "rows_dropped", "rows_gone", "rows_empty"),
@@ -60,10 +60,11 @@ _DONE: Final = (
 def publish(context: CommandContext, once: bool, dry: bool, format_name: str | None, source: str | None) -> None:
     """Read the log, send its events to the receiver, and mark the rows by the answers.
 
-    Runs until SIGTERM or SIGINT. What is on its way is then still answered and marked. One publisher works on a log.
+    Runs until SIGTERM or SIGINT. What is on its way is then still answered and marked. One
+    publisher works on a log.
 
-    With --from it follows another source. The answers then move the position in that source, which stands in a file or
-    a table.
+    With --from it follows another source. The answers then move the position in that source, which
+    stands in a file or a table.
     """
     config = context.config(format__type=format_name, source__type=source)
     counters = Counters()
@@ -89,7 +90,8 @@ def publish(context: CommandContext, once: bool, dry: bool, format_name: str | N
     try:
         if once:
             with (
-                # First, so that what is said beside a daemon is that the log is being published.
+                # The log opens first, so that beside a daemon the message tells that the log is
+                # being published.
                 open_to_publish(config, counters) as opened,
                 _monitoring(config, counters) as monitor,
                 _traced(config) as (tracing, open_its_sink),
@@ -117,7 +119,7 @@ def publish(context: CommandContext, once: bool, dry: bool, format_name: str | N
 def _bar(opened: Context, *, quiet: bool) -> Iterator[None]:
     """Show on a terminal, while the block runs, how many of the rows that wait now are done."""
     connection, dialect, log = opened.connection, opened.dialect, opened.log
-    if quiet or opened.ledger.loading(connection, log) is not None:  # a snapshot has a bar of its own
+    if quiet or opened.ledger.loading(connection, log) is not None:  # a snapshot has its own bar
         yield
         return
     opened.ledger.recover(connection, dialect, log)
@@ -143,7 +145,9 @@ def _bar(opened: Context, *, quiet: bool) -> Iterator[None]:
 
 
 class _SnapshotBar(Observer):
-    """Shows on a terminal how many objects of a class the snapshot of a consumer has sent, a bar a class."""
+    """An observer that shows on a terminal how many objects of a class the snapshot of a consumer
+    has sent, with a bar a class.
+    """
 
     def __init__(self, shown: ExitStack) -> None:
         self._shown = shown
@@ -169,7 +173,7 @@ class _SnapshotBar(Observer):
 
 @contextmanager
 def _snapshot_bar(config: Config, *, quiet: bool) -> Iterator[Observer]:
-    """Show on a terminal, while the block runs, how far the snapshot of a consumer is."""
+    """Show on a terminal, while the block runs, the progress of a consumer's snapshot."""
     if quiet or config.of_log.consumer is None:
         yield SILENT
         return
@@ -179,8 +183,8 @@ def _snapshot_bar(config: Config, *, quiet: bool) -> Iterator[Observer]:
 
 @contextmanager
 def _watching(config: Config, counters: Counters) -> Iterator[tuple[Progress, Observer, _OpenSink]]:
-    """What reports progress to the health file, what observes the work (monitor, traces, service manager), and what
-    opens the sink.
+    """Yield the function that reports progress to the health file, the observer of the work
+    (monitor, traces, service manager), and the function that opens the sink.
     """
     with (
         liveness_file(config.publisher.health_file, patience(config)) as touch,
@@ -198,7 +202,7 @@ def _watching(config: Config, counters: Counters) -> Iterator[tuple[Progress, Ob
 
 
 def _monitoring(config: Config, counters: Counters) -> AbstractContextManager[Observer]:
-    """The monitor as an observer of the work; it is imported only if it is configured."""
+    """Return the monitor as an observer of the work. It is imported only if it is configured."""
     if config.monitor.listen is None:
         return nullcontext(SILENT)
     from eventlog.cli.triggers import planned_triggers
@@ -212,8 +216,8 @@ _OpenSink = Callable[[], Sink]
 
 @contextmanager
 def _traced(config: Config) -> Iterator[tuple[Observer, _OpenSink]]:
-    """The observer that makes traces, and what opens a sink whose envelopes are in them. OpenTelemetry is imported only
-    if its variables say where traces go.
+    """Yield the observer that makes traces, and the function that opens a sink whose envelopes are
+    traced. OpenTelemetry is imported only if its variables name a target for traces.
     """
     open_its_sink = partial(open_sink, config, sys.stdout)
     exporter = os.environ.get("OTEL_TRACES_EXPORTER", "").strip()
@@ -228,7 +232,7 @@ def _traced(config: Config) -> Iterator[tuple[Observer, _OpenSink]]:
 
             observer = stack.enter_context(tracing(config))
         except ModuleNotFoundError as error:
-            # No error: an operator may set the variables for all that runs in a cluster.
+            # This is no error, since an operator may set the variables for a whole cluster.
             _log.warning("no traces: %s is missing; pip install 'eventlog-publisher[otel]'", error.name)
             yield SILENT, open_its_sink
         else:
@@ -268,7 +272,9 @@ def _log_settings(config: Config) -> None:
 
 
 def _stop_on_signals() -> StopRequest:
-    """A request to stop that SIGTERM and SIGINT make. A second signal ends the process at once."""
+    """Return a request to stop that SIGTERM and SIGINT make. A second signal ends the process at
+    once.
+    """
     stop = StopRequest()
 
     def ask_to_stop(number: int, _frame: FrameType | None) -> None:
@@ -281,13 +287,15 @@ def _stop_on_signals() -> StopRequest:
 
 
 def tune_collector() -> None:
-    """Let the garbage collector run seldom: rows and events are many, live briefly and have no cycles."""
+    """Let the garbage collector run seldom, since rows and events are many, short-lived and free of
+    cycles.
+    """
     gc.freeze()
     gc.set_threshold(200_000, 20, 100)
 
 
 def _log_summary(config: Config, counters: Counters) -> None:
-    """Log at the end what was done."""
+    """Log a summary of the work at the end."""
     done = (
         f"{number_of(counters.rows_read, 'row')} read, {number_of(counters.events_sent, 'event')} in "
         f"{number_of(counters.documents_sent, 'document')} sent, {number_of(counters.rows_bad, 'row')} bad (see "

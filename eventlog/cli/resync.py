@@ -1,4 +1,6 @@
-"""``eventlog resync``: write objects of a class into the log once more, for repair and for the first load."""
+"""``eventlog resync``: write objects of a class into the log once more, for repair and for the
+first load.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ from eventlog.sql.resync import Unfinished, WriteBatch
 from eventlog.sql.windows import Batch, Selection
 
 SHOWN: Final = 20
-"""Bad lines and missing keys that are named; the rest are counted."""
+"""The most bad lines and missing keys to name; the rest are counted."""
 
 
 class Opened(NamedTuple):
@@ -46,11 +48,13 @@ class Opened(NamedTuple):
 
 @dataclass(slots=True)
 class Report:
-    """What this run did. ``resumed_at``: the position that it went on from, None if it began anew.
+    """The result of this run. ``resumed_at`` is the position that it resumed from, None if it began
+    anew.
 
-    ``problems``: the first bad lines and missing keys in words. ``dry_run``: ``rows`` would be written, none was.
-    With --deleted: ``compared``: the keys that were looked for; ``known_since``: the event_time of the first row that
-    the log has of the class, None if it has none.
+    ``problems`` are the messages of the first bad lines and missing keys. ``dry_run``: ``rows``
+    would be written, none was. With --deleted, ``compared`` is the number of keys that were
+    searched, and ``known_since`` the event_time of the class's first row in the log, None if the
+    log has none.
     """
 
     class_name: str
@@ -66,14 +70,14 @@ class Report:
     known_since: str | None = None
 
     def add(self, batch: Batch) -> None:
-        """Count what a batch did."""
+        """Add the counts of a batch."""
         self.rows += batch.rows
         self.missing += batch.missing
         if self.compared is not None:
             self.compared += batch.rows + batch.present
 
     def add_problems(self, sentences: Iterable[str]) -> None:
-        """Keep the first ones, up to ``SHOWN``."""
+        """Keep the first problems, up to ``SHOWN``."""
         self.problems += islice(sentences, max(0, SHOWN - len(self.problems)))
 
 
@@ -108,16 +112,18 @@ def resync(
     dry: bool,
     as_json: bool,
 ) -> int:
-    """Write a row for each object of CLASS into the log, or for those of --key, --keys, --where or --deleted.
+    """Write a row for each object of CLASS into the log, or for those of --key, --keys, --where or
+    --deleted.
 
-    The publisher then sends each object as it is at that time. Each batch is a transaction that also holds the
-    position. After a stop or a kill --resume goes on from there and leaves nothing out. The exit code is 1 if a line of
-    FILE is no key of the class, or a key has no object.
+    The publisher then sends each object as it is at that time. Each batch is a transaction that
+    also holds the position. After a stop or a kill --resume goes on from there and leaves nothing
+    out. The exit code is 1 if a line of FILE is no key of the class, or a key has no object.
 
-    --deleted looks in the table for the keys that the log has rows of. For each one that is gone and not logged as
-    deleted, such as those of a dropped partition, it writes a row of type 4; so it does for each key of the form that
-    was_key of the [[watch]] names. It cannot find objects that the log has no
-    rows of. It says since when the log knows the class; the exit code is 1 if it does not know it.
+    --deleted looks in the table for the keys that the log has rows of. For each one that is gone
+    and not logged as deleted, such as those of a dropped partition, it writes a row of type 4; so
+    it does for each key of the form that was_key of the [[watch]] names. It cannot find objects
+    that the log has no rows of. It says since when the log knows the class; the exit code is 1 if
+    it does not know it.
     """
     if sum((bool(keys), keys_file is not None, where is not None, deleted)) > 1:
         raise ConfigError("give one of --key, --keys, --where and --deleted")
@@ -148,7 +154,7 @@ def resync(
                 _count(opened.conn, write, line.position, report)
             else:
                 opened.conn.commit()
-                # The whole class is estimated, and may be fewer or more.
+                # The size of a whole class is an estimate.
                 unit = "objects" if keys_file or deleted else "objects or so"
                 with progress(f"resync {opened.cls.name}", total, context.quiet or as_json, unit) as advance:
                     _run(opened, selection, write, rate, report, advance)
@@ -158,7 +164,9 @@ def resync(
 
 
 def fingerprint(path: Path) -> str:
-    """SHA-256 of a file of keys, by which --resume recognizes it. Raises ConfigError if there is no such file."""
+    """Return the SHA-256 of a file of keys, by which --resume recognizes it. Raises ConfigError if
+    the file does not exist.
+    """
     if not path.is_file():
         raise ConfigError(f"--keys {path}: there is no such file")
     with path.open("rb") as file:
@@ -166,8 +174,8 @@ def fingerprint(path: Path) -> str:
 
 
 def read_lines(path: Path, canonical_key: Callable[[str | None], str]) -> Iterator[tuple[int, str | None, str | None]]:
-    """The lines of a file of keys in UTF-8: their numbers, from 1, and each one's canonical key, or what is wrong with
-    it. Empty lines have neither.
+    """Yield the lines of a file of keys in UTF-8: the number of each line, from 1, and its
+    canonical key or its error. Empty lines have neither.
     """
     with path.open("rb") as file:
         for number, data in enumerate(file, 1):
@@ -197,7 +205,9 @@ def _opened(config: Config, class_name: str, *, resumable: bool) -> Iterator[Ope
 
 
 def class_of(catalog: Catalog, name: str) -> ObjectClass:
-    """The class of this name, exactly or without case. Raises ConfigError that names the classes."""
+    """Return the class of this name, exactly or without case. Raises ConfigError that names the
+    classes.
+    """
     name_of_log = catalog.log_name(name)
     if name_of_log is None:
         classes = ", ".join(sorted(cls.name for cls in catalog.classes)) or "none"
@@ -219,7 +229,9 @@ def _write_named(opened: Opened, selection: Selection, keys: Sequence[str], repo
 
 
 def _write_keys(opened: Opened, selection: Selection, keys: Iterable[str], report: Report) -> tuple[int, int]:
-    """Log the objects of these canonical keys, unless dry: how many there are, and how many keys have no object."""
+    """Log the objects of these canonical keys, unless dry. Returns the number of objects, and the
+    number of keys without object.
+    """
     existing, missing = batches.existing(opened.conn, opened.dialect, opened.catalog.schema, opened.cls, keys)
     if not report.dry_run:
         opened.dialect.write_keys(opened.conn, opened.log, selection, existing)
@@ -230,7 +242,9 @@ def _write_keys(opened: Opened, selection: Selection, keys: Iterable[str], repor
 def _batch_writer(
     opened: Opened, selection: Selection, line: Unfinished, keys_file: Path | None, report: Report, size: int
 ) -> tuple[WriteBatch, int]:
-    """What writes a batch, and how many rows (or lines of the file) are still to come."""
+    """Return the function that writes a batch, and the number of rows (or lines of the file) still
+    to come.
+    """
     if keys_file is None:
         walk = opened.dialect.start_walk(opened.conn, opened.log, opened.catalog.schema, opened.cls, selection)
         try:
@@ -268,7 +282,9 @@ def _batch_writer(
 def _deleted_writer(
     opened: Opened, line: Unfinished, report: Report, size: int, files: ExitStack
 ) -> tuple[WriteBatch, int]:
-    """What writes a batch of deletes, and how many keys are still to be looked for. The log is read once, here."""
+    """Return the function that writes a batch of deletes, and the number of keys still to be
+    searched. The log is read once, here.
+    """
     names, rows, since = batches.history(opened.conn, opened.log, opened.catalog, opened.cls)
     report.compared = 0
     if rows:
@@ -282,7 +298,8 @@ def _deleted_writer(
             total += 1
             yield one
 
-    # Kept in a file: a snapshot that is held for the whole run would keep the database from vacuuming.
+    # A file keeps the keys, since a snapshot held for the whole run would keep the database from
+    # vacuuming.
     left = files.enter_context(spooled(counted()))()
 
     def write(conn: Connection, position: str | None) -> Batch:
@@ -314,7 +331,9 @@ def _deleted_writer(
 
 
 def _former_key(cls: ObjectClass, text: str) -> str | None:
-    """Return the canonical text of a key of the form that the class had before, None if it is none."""
+    """Return the canonical text of a key in the form of the class's former key, None if it has
+    another form.
+    """
     try:
         return None if cls.former is None else cls.former.canonical_key(text)
     except BadTableKey:
@@ -322,7 +341,9 @@ def _former_key(cls: ObjectClass, text: str) -> str | None:
 
 
 def batch_size(size: int, rate: float | None) -> int:
-    """Rows a transaction: no more than a second's, so that a slow rate does not come in bursts."""
+    """Return the rows of a transaction: no more than a second's, so that a slow rate does not come
+    in bursts.
+    """
     return size if rate is None else max(1, min(size, int(rate)))
 
 
@@ -349,7 +370,9 @@ def _run(
 
 
 def _count(conn: Connection, write: WriteBatch, position: str | None, report: Report) -> None:
-    """Count what would be written after a position. ``write`` writes nothing; the resync's own line is rolled back."""
+    """Count the rows that would be written after a position. ``write`` writes nothing; the resync's
+    own line is rolled back.
+    """
     is_last = False
     while not is_last:
         batch = write(conn, position)

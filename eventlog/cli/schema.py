@@ -22,7 +22,8 @@ from eventlog.sql.log_table import new_log, split_name
 def schema(context: CommandContext, class_name: str) -> None:
     """Print the JSON Schema of the data of CloudEvents of CLASS, a watched table or view.
 
-    The options of [format.cloudevents] count: integers, nested_values, and dataschema, which names it.
+    The options of [format.cloudevents] count: integers, nested_values, and dataschema, which names
+    it.
     """
     config = context.config()
     own_schema, name = split_name(config.database.log_table)

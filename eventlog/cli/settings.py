@@ -1,5 +1,5 @@
-"""``eventlog init`` and ``eventlog config``: a commented eventlog.toml, made from the options themselves, and the
-settings in effect.
+"""``eventlog init`` and ``eventlog config``: a commented eventlog.toml, made from the options
+themselves, and the settings in effect.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from eventlog.sql.log_table import LogTable
 
 SELF_EXPLAINING: Final = (BASE, BOOLEAN, COLUMN_MAP, NAMES, PATH, TEXT, URL, WEB_URL)
-"""Kinds whose values show by themselves what is legal."""
+"""The kinds whose values show by themselves what is legal."""
 
 
 @click.command(cls=Command)
@@ -45,11 +45,11 @@ SELF_EXPLAINING: Final = (BASE, BOOLEAN, COLUMN_MAP, NAMES, PATH, TEXT, URL, WEB
 def init(context: CommandContext, force: bool, from_driver: Path | None, fill: bool) -> None:
     """Write a commented eventlog.toml, or the FILE of --config, with every option and its default.
 
-    With --from-driver the file has the parameters of the driver. What cannot be taken over is named, in the file too.
-    Passwords are not read.
+    With --from-driver the file has the parameters of the driver. What cannot be taken over is
+    named, in the file too. Passwords are not read.
 
-    With --tables the file has a [[watch]] for each table. A file that is there and has no [[watch]] yet gets them at
-    its end.
+    With --tables the file has a [[watch]] for each table. A file that is there and has no [[watch]]
+    yet gets them at its end.
     """
     path = context.config_file or DEFAULT_FILE
     if fill:
@@ -73,8 +73,10 @@ def init(context: CommandContext, force: bool, from_driver: Path | None, fill: b
 
 
 def _fill(context: CommandContext, path: Path) -> None:
-    """Add a watch for each table to the file, which is written first if it is not there. Raises ConfigError."""
-    # Imports what asks the database; the rest of this command does without.
+    """Add a watch for each table to the file, which is written first if it does not exist. Raises
+    ConfigError.
+    """
+    # These imports load SQLAlchemy, which the rest of this command does not need.
     from eventlog.publisher.configured_classes import class_schema
     from eventlog.sql.log_table import new_log, split_name
 
@@ -99,10 +101,11 @@ def _fill(context: CommandContext, path: Path) -> None:
 
 
 def watches_of(database: Database, log: LogTable, *, of_rows: bool) -> tuple[str, int]:
-    """A [[watch]] for each table that can be a class, as TOML, and how many; the others are named with the reason.
+    """Return a [[watch]] for each table that can be a class, as TOML, and their number. The other
+    tables are named with the reason.
 
-    ``of_rows``: the format holds no values of child tables: one with a primary key is a class of its own, and the
-    values of any other are excluded.
+    ``of_rows``: the format holds no values of child tables, so a child table with a primary key is
+    a class of its own, and the values of any other are excluded.
     """
     from eventlog.core.catalog import value_column
     from eventlog.sql.triggers.declared import looks_secret
@@ -158,7 +161,7 @@ def watches_of(database: Database, log: LogTable, *, of_rows: bool) -> tuple[str
 
 
 def _with_database(text: str, config: Config) -> str:
-    """The text with the URL, without its password, and the schema that were given for this command."""
+    """Return the text with the command's URL, without its password, and schema."""
     settings = config.database
     values = {"schema_name": settings.schema_name, "log_table": settings.log_table}
     if settings.url is not None and config.sources["database.url_file"] == "default":
@@ -166,14 +169,16 @@ def _with_database(text: str, config: Config) -> str:
         values["url"] = None if "***" in url else url
     for key, value in values.items():
         if value is not None and config.sources[f"database.{key}"] != "default":
-            line = f"{key} = {toml(value)}".replace("\\", "\\\\")  # as re.sub reads it
+            line = f"{key} = {toml(value)}".replace("\\", "\\\\")  # re.sub reads backslashes
             text = re.sub(rf"^#{key} = .*$", line, text, count=1, flags=re.MULTILINE)
     return text
 
 
 def _from_driver(export: Path) -> tuple[str, list[str]]:
-    """The file that a driver's export gives, and what was not taken over. Raises ConfigError."""
-    # Imports what reads XML; most of the command line does without.
+    """Return the file made from a driver's export, and the parameters that were not taken over.
+    Raises ConfigError.
+    """
+    # This import loads an XML parser, which most commands do not need.
     from eventlog.config.idm import read_driver, toml_text
 
     try:
@@ -186,7 +191,8 @@ def _from_driver(export: Path) -> tuple[str, list[str]]:
 
 
 def template(*, watch: bool = True) -> str:
-    """The text of the file: a line of help and the default for every option, all commented out.
+    """Return the text of the file: a line of help and the default for every option, all commented
+    out.
 
     ``watch``: with the options of a [[watch]].
     """
@@ -223,7 +229,7 @@ def _help(declared: Declared) -> str:
     return f"{declared.help}{legal}{idm}"
 
 
-# --- what is in effect ------------------------------------------------------------------------------------------------
+# --- settings in effect -----------------------------------------------------------------------------------------------
 
 
 @click.command(cls=Command)
@@ -239,7 +245,7 @@ def config(context: CommandContext, as_json: bool) -> None:
 
 
 def print_settings(settings: Iterable[Effective]) -> None:
-    """The settings as a table, each with where it came from."""
+    """Print the settings as a table, each with its source."""
     table(
         ("setting", "value", "from"),
         [(f"{one.section}.{one.key}", None if one.value is None else toml(one.value), one.source) for one in settings],

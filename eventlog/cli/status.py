@@ -1,5 +1,6 @@
-"""``eventlog status`` and ``eventlog doctor``: the queue, what is in flight, whether a publisher runs, and of a source
-its position; what is wrong with log, triggers and rows, and what mends it (spec/event-log.md 11).
+"""``eventlog status`` and ``eventlog doctor``: the queue, the events in flight, whether a publisher
+runs, and the position of a source; the errors of log, triggers and rows, and their remedies
+(spec/event-log.md 11).
 """
 
 from __future__ import annotations
@@ -56,9 +57,9 @@ _LETTERS: Final[Mapping[str, str]] = {
 }
 
 _MOST_TRANSACTIONS: Final = 100
-"""Open transactions that are looked at."""
+"""The most open transactions to read."""
 _SHOWN: Final = 20
-"""Events in flight that are listed for people; --json lists all."""
+"""The most events in flight to list for people; --json lists all."""
 
 
 @click.command(cls=Command)
@@ -70,7 +71,8 @@ _SHOWN: Final = 20
 def status(context: CommandContext, as_json: bool, source: str | None, watch: float | None) -> None:
     """Show rows by status, what is in flight or parked, and whether a publisher runs.
 
-    With --from: the position in the source, when it was saved, what lies behind it, and what failed.
+    With --from: the position in the source, when it was saved, what lies behind it, and what
+    failed.
     """
     config = context.config(source__type=source)
     _show(config, as_json=as_json, anew=watch is not None)
@@ -78,12 +80,12 @@ def status(context: CommandContext, as_json: bool, source: str | None, watch: fl
         time.sleep(watch)
         try:
             _show(config, as_json=as_json, anew=True)
-        except DatabaseError as error:  # it may be back at the next look
+        except DatabaseError as error:  # the database may be back at the next look
             error_line(str(error), code=error.code)
 
 
 def _show(config: Config, *, as_json: bool, anew: bool) -> None:
-    """Show the status once. ``anew``: in place of what a terminal shows."""
+    """Show the status once. ``anew`` clears the terminal first."""
     if config.follows:
         show = partial(_show_source, source_status(config), as_json=as_json)
     else:
@@ -98,12 +100,13 @@ def _show(config: Config, *, as_json: bool, anew: bool) -> None:
             status = shape(**known, drift=drift(conn, dialect, config))
         show = partial(print_json, status) if as_json else partial(_print_status, status, consumer)
     if anew:
-        click.clear()  # which does nothing where standard output is no terminal
+        click.clear()  # this has no effect unless standard output is a terminal
     show()
 
 
 def drift(conn: Connection, dialect: Dialect, config: Config) -> list[str]:
-    """Return what `eventlog triggers apply` would change, a sentence a table, and which watches it cannot follow.
+    """Return a sentence for each table that `eventlog triggers apply` would change, and one for
+    each watch that it cannot follow.
 
     Empty if that is unknown, which doctor explains.
     """
@@ -122,10 +125,12 @@ def drift(conn: Connection, dialect: Dialect, config: Config) -> list[str]:
 def publishing_status(
     conn: Connection, dialect: Dialect, log: LogTable, consumer: str | None, event_time_zone: str
 ) -> dict[str, Any]:
-    """What the database says of a log's publisher, by the names of the monitor's status: whether it runs, what is in
-    flight, which rows wait for the marks of a backlog job, None if none do, and how the consumers stand.
+    """Return the status of a log's publisher from the database, by the names of the monitor's
+    status: whether it runs, the events in flight, the rows that wait for the marks of a backlog
+    job, None without any, and the state of the consumers.
 
-    ``consumer``: of this one in place of the publisher, with what it has to do, if it is registered.
+    ``consumer`` names the consumer to report on in place of the publisher, with its waiting rows if
+    it is registered.
     """
     ledger = ledger_of(consumer)
     flights, hold = read_recorded(conn, log, ledger.consumer)
@@ -217,7 +222,7 @@ def _print_status(status: Mapping[str, Any], consumer: str | None) -> None:
 
 
 def _snapshot(snapshot: Mapping[str, Any] | None) -> str:
-    """Return how far the snapshot of a consumer is, for the end of a sentence."""
+    """Return the progress of a consumer's snapshot, for the end of a sentence."""
     if snapshot is None:
         return ""
     return f", its snapshot {SnapshotProgress.of_data(snapshot).in_words}"
@@ -227,7 +232,7 @@ def _runs(publisher_runs: bool | None) -> str:
     return "a publisher runs" if publisher_runs else "no publisher runs"
 
 
-# --- a source that is no log ------------------------------------------------------------------------------------------
+# --- a source other than a log ----------------------------------------------------------------------------------------
 
 
 def _show_source(status: SourceStatus, *, as_json: bool) -> None:
@@ -289,10 +294,11 @@ _COLOURS: Final = {"error": "red", "warning": "yellow", "info": "cyan"}
 @json_option
 @click.pass_obj
 def doctor(context: CommandContext, sample: int, ignore: tuple[str, ...], as_json: bool) -> int:
-    """Say what is wrong with the log, its triggers and its rows, and what mends it. Nothing is changed.
+    """Say what is wrong with the log, its triggers and its rows, and what mends it. Nothing is
+    changed.
 
-    A finding is an error (changes are lost, or nothing is published), a warning (something needs mending) or an info
-    (good to know). Errors and warnings give exit code 1.
+    A finding is an error (changes are lost, or nothing is published), a warning (something needs
+    mending) or an info (good to know). Errors and warnings give exit code 1.
     """
     config = context.config()
     if config.follows and config.database.url is None:

@@ -1,4 +1,6 @@
-"""``eventlog triggers``: make the triggers as the [[watch]] sections of the configuration declare them."""
+"""``eventlog triggers``: make the triggers as the [[watch]] sections of the configuration declare
+them.
+"""
 
 from __future__ import annotations
 
@@ -108,10 +110,10 @@ def plan(context: CommandContext, as_sql: bool, as_json: bool, check: bool) -> i
 def apply(context: CommandContext, yes: bool, dry: bool, as_sql: bool, as_json: bool, lock_timeout: float) -> int:
     """Make the triggers as they are declared; a second run finds nothing to do.
 
-    On a terminal it asks before it drops the triggers of a table that no [[watch]] names any longer. All is done in one
-    transaction, except on Oracle, which commits each statement: there the next run ends what broke off. A [[watch]]
-    that cannot be followed, such as that of a table which is gone, is named and gives exit code 1; the others are
-    applied all the same.
+    On a terminal it asks before it drops the triggers of a table that no [[watch]] names any
+    longer. All is done in one transaction, except on Oracle, which commits each statement: there
+    the next run ends what broke off. A [[watch]] that cannot be followed, such as that of a table
+    which is gone, is named and gives exit code 1; the others are applied all the same.
     """
     config = context.config()
     runs = not (dry or as_sql)
@@ -149,7 +151,9 @@ def _print_json(planned: TriggerPlan) -> None:
 
 
 def _say_due(planned: TriggerPlan, is_plan: bool) -> None:
-    """Say what was written and not logged, with the command that sends it once the triggers are there."""
+    """Print the resyncs for changes that were made and not logged, which send them once the
+    triggers exist.
+    """
     due = batches.due_for(planned.gaps)
     if due:
         result("No trigger has logged this, and nothing else sends it; run" + (" after apply:" if is_plan else ":"))
@@ -158,7 +162,9 @@ def _say_due(planned: TriggerPlan, is_plan: bool) -> None:
 
 
 def _note_due(conn: Connection, dialect: Dialect, config: Config, planned: TriggerPlan) -> None:
-    """Write down which resyncs are due, for `doctor`, if there is a table for it that this user may write."""
+    """Record for `doctor` which resyncs are due, if there is a table for them that this user may
+    write.
+    """
     log = find_log(conn, dialect, config)
     if (
         planned.gaps
@@ -169,7 +175,7 @@ def _note_due(conn: Connection, dialect: Dialect, config: Config, planned: Trigg
 
 
 def _refused(planned: TriggerPlan) -> int:
-    """Say which watches cannot be followed, on standard error; the exit code that this gives."""
+    """Print the watches that cannot be followed to standard error. Returns the exit code."""
     for sentence in planned.refused:
         error_line(sentence, code=TriggerError.code)
     return 1 if planned.refused else 0
@@ -182,7 +188,9 @@ def _nothing_to_do(config: Config) -> str:
 
 
 def _confirmed_drops(config: Config) -> frozenset[str]:
-    """Ask whether the triggers of tables that are no longer watched may go, outside of a transaction: these tables."""
+    """Ask whether the triggers of tables that are no longer watched may be dropped, outside of a
+    transaction. Returns these tables.
+    """
     with reading(config) as (conn, dialect):
         planned = planned_triggers(conn, dialect, config)
     if planned.unwatched:
@@ -256,7 +264,7 @@ def drop(
 
 
 def _confirm_drop(planned: TriggerPlan, log: str | None) -> None:
-    """Ask whether all triggers may go, and the log of this name."""
+    """Ask whether all triggers may be dropped, and the log of this name."""
     goes = [f"the log {log} with all its rows and its companions"] if log is not None else []
     if planned.changes:
         tables = ", ".join(action.table for action in planned.changes)
@@ -277,8 +285,9 @@ def show(
 ) -> None:
     """Show the triggers that are installed for the log, declared or not.
 
-    With --sql --dialect NAME --catalog FILE it asks no database: it prints the SQL of what the configuration declares
-    for the tables of FILE, or of all its tables in the default style if nothing is declared.
+    With --sql --dialect NAME --catalog FILE it asks no database: it prints the SQL of what the
+    configuration declares for the tables of FILE, or of all its tables in the default style if
+    nothing is declared.
     """
     if dialect_name is not None or catalog_file is not None:
         if not as_sql or dialect_name is None or catalog_file is None:
@@ -305,7 +314,9 @@ def show(
 
 
 def _print_compiled(context: CommandContext, dialect: Dialect, catalog_file: Path) -> None:
-    """Print the script that makes the declared triggers, for a database that is not asked. Raises ConfigError."""
+    """Print the script that makes the declared triggers, without asking a database. Raises
+    ConfigError.
+    """
     config = context.config()
     try:
         database = database_from_json(read_catalog(catalog_file))
@@ -323,7 +334,9 @@ def _print_compiled(context: CommandContext, dialect: Dialect, catalog_file: Pat
 
 
 def _of_another_database(database: Database, dialect: Dialect) -> Iterator[str]:
-    """Warnings where a file's tables do not fit this database. Raises ConfigError for a name that is too long."""
+    """Yield warnings about a file's tables that do not fit this database. Raises ConfigError for a
+    name that is too long.
+    """
     if database.dialect != dialect.name:
         yield (
             f"it says that its tables are of {database.dialect}, and the SQL is for {dialect.name}: names are taken in "
@@ -346,12 +359,16 @@ def _of_another_database(database: Database, dialect: Dialect) -> Iterator[str]:
 
 
 def planned_triggers(conn: Connection, dialect: Dialect, config: Config) -> TriggerPlan:
-    """What makes the triggers as the configuration declares them. Raises TriggerError, LogTableError, ConfigError."""
+    """Return the plan that makes the triggers as the configuration declares them. Raises
+    TriggerError, LogTableError, ConfigError.
+    """
     return _plan(conn, dialect, config, find_log(conn, dialect, config))[0]
 
 
 def refused_watches(conn: Connection, dialect: Dialect, config: Config) -> tuple[str, ...]:
-    """What is declared that no trigger can be made for, whoever applies it: tables or columns that are gone."""
+    """Return the errors of declared watches for which no user can make triggers: their tables or
+    columns do not exist.
+    """
     log = find_log(conn, dialect, config)
     database = dialect.reflect(conn, class_schema(config))
     declared = declared_tables(config, database, log)
@@ -361,9 +378,10 @@ def refused_watches(conn: Connection, dialect: Dialect, config: Config) -> tuple
 
 
 def _plan_with_loopback(conn: Connection, dialect: Dialect, config: Config, *, without_log: bool) -> TriggerPlan:
-    """The same, with a warning where the publisher's user owns what is watched (spec/event-log.md 8.3).
+    """Return the plan and a warning if the publisher's user owns watched tables (spec/event-log.md
+    8.3).
 
-    ``without_log``: where there is no log yet, the plan is that for a new one, and says so.
+    With ``without_log`` and no log yet, the plan is for a new log, and says so.
     """
     try:
         planned, catalog = _plan(conn, dialect, config, find_log(conn, dialect, config))
@@ -384,7 +402,7 @@ def _plan_with_loopback(conn: Connection, dialect: Dialect, config: Config, *, w
 
 
 def _plan(conn: Connection, dialect: Dialect, config: Config, found: LogTable | None) -> tuple[TriggerPlan, Catalog]:
-    """The plan and the classes. ``found``: the log, None if it is not there yet."""
+    """Return the plan and the classes. ``found`` is the log, None if it does not exist yet."""
     database = dialect.reflect(conn, class_schema(config))
     schema, name = split_name(config.database.log_table)
     log = found or new_log(dialect, schema or config.database.schema_name or database.schema, name)
@@ -403,7 +421,9 @@ def _plan(conn: Connection, dialect: Dialect, config: Config, found: LogTable | 
 
 
 def _view_references(config: Config, catalog: Catalog) -> Iterator[str]:
-    """Warnings of references in views that stay values with ``referential = "dn"`` (spec/xds.md 6.4)."""
+    """Yield warnings about references in views that stay values with ``referential = "dn"``
+    (spec/xds.md 6.4).
+    """
     if config.format.referential != "dn":
         return
     for cls in catalog.classes:
