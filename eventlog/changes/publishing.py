@@ -232,8 +232,7 @@ class NoWriter(EventWriter[None]):
         return None
 
 
-# --- functions that several formats share
-# ------------------------------------------------------------------------------
+# --- functions that several formats share -----------------------------------------------------------------------------
 
 
 def of_first_row(event: Outgoing, texts: Mapping[int, str | None]) -> str | None:

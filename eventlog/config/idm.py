@@ -118,7 +118,7 @@ def toml_text(driver: DriverConfig, source: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-# --- the driver's parameters ---
+# --- the driver's parameters ------------------------------------------------------------------------------------------
 
 
 _ALIASES: Final[Mapping[str, tuple[str, str, Option]]] = {
@@ -297,7 +297,7 @@ def _value(element: _Element) -> str:
     return (element.text or "").strip() if len(element) == 0 else ""
 
 
-# --- settings ---
+# --- settings ---------------------------------------------------------------------------------------------------------
 
 
 def _settings(parameters: _Parameters) -> Iterator[Setting]:
@@ -357,7 +357,7 @@ def _parsed(option: Option, text: str) -> Any:
     return option.kind.parse(value)
 
 
-# --- user and server ---
+# --- user and server --------------------------------------------------------------------------------------------------
 
 _URL_NAMES: Final = frozenset(
     {"shim-auth-server", "auth-server", "auth-context", "authentication-context", "connection-url", "jdbc-url"}

@@ -420,8 +420,7 @@ def _shown(
         yield Effective(section, key, value, config.sources.get(f"{section}.{key}", "default"))
 
 
-# --- layers: the settings of the file, the environment and flags
-# ------------------------------------------------------
+# --- layers: the settings of the file, the environment and flags ------------------------------------------------------
 
 
 class _Layer(IntEnum):

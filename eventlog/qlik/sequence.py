@@ -247,8 +247,7 @@ def has_ended(partition: Partition, state: WriterState) -> bool:
     return state.prefix >= time_prefix(end)
 
 
-# --- sequences of a publisher's flights
-# -------------------------------------------------------------------------------
+# --- sequences of a publisher's flights -------------------------------------------------------------------------------
 
 
 _OF_A_FLIGHT: Final = 10**10
