@@ -465,7 +465,8 @@ class ChangeLog:
         end = done.copy()
         if ended:
             end.add([(1, ended)])
-        # Rows of open transactions of others are added one by one, as one statement sees them.
+        # While others may still write, all further rows are added one by one, as one statement sees
+        # them.
         end.add(shown_ranges(conn, dialect, log, end.gaps(dialect.last_record_id), most_rows))
         return end
 

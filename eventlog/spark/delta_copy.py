@@ -242,7 +242,7 @@ def _merge_source(columns: Columns, words: Mapping[Key, LastWord]) -> pa.Table:
 # --- the class --------------------------------------------------------------------------------------------------------
 
 _TAKEN: Final = ["position", "operation", "key", "after", "commit_time"]
-"""The columns taken from the rows of the stream; the first ones give the order."""
+"""The columns taken from the rows of the stream; the first one gives the order."""
 _LOADED_AT_ONCE: Final = 5_000
 """The number of objects that the first load reads at a time."""
 

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
 _OLDEST_JAVA: Final = 17
 JAVA_TOO_NEW: Final = 23 if pyspark.__version__.startswith(("4.0.", "4.1.")) else None
-"""The first Java on which this Spark does not run: its Hadoop, or its Arrow, needs classes that
-Java has removed.
+"""The first Java on which this Spark does not run: its Hadoop, or its Arrow, needs parts of Java
+that have been removed.
 """
 
 READS_TIMES: Final = hasattr(t, "TimeType")
@@ -89,7 +89,9 @@ def arrow_type(kind: t.DataType) -> pa.DataType:
 _LOCAL: Final = re.compile(r"local(?:\[(\*|\d+)\])?")
 _ATTEMPTS: Final = 4
 _FIRST_COMPILER: Final = "-XX:TieredStopAtLevel=1"
-"""Java only moves bytes between workers, which does not repay the time of its second compiler."""
+"""The option that keeps Java to its first compiler: it only moves bytes between workers, which does
+not repay the time of the second one.
+"""
 LOCAL_JAVA_OPTIONS: Final = (
     f"-Dlog4j2.configurationFile={resources.files('eventlog.spark').joinpath('log4j2.properties')} "
     f"-Xlog:disable -Xlog:all=warning:stderr -XX:+UseParallelGC {_FIRST_COMPILER}"

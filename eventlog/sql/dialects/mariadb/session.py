@@ -64,8 +64,8 @@ _PASSING: Final = frozenset(
 """The numbers of temporary errors."""
 _NO_RIGHT: Final = frozenset({1044, 1045, 1142, 1143, 1227, 1370})
 _OTHERWISE_REFUSED: Final = frozenset({1290, 1364, 1792})
-"""Errors that the server may raise beside missing rights: a column without a value, a transaction
-or a server that may write nothing.
+"""Errors that show that the user has the right: a column without a value, a transaction or a server
+that may write nothing.
 """
 
 _TRIED: Final = {

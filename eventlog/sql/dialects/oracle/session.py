@@ -242,7 +242,7 @@ def fetch(conn: Connection, statement: str, parameters: Mapping[str, object] | N
 
 
 CHUNKS: Final = (1, 10, 100, 900)
-"""The sizes of IN lists. Oracle takes fewer than 1000 binds, and few sizes make few statements to
+"""The sizes of IN lists. A list takes fewer than 1000 binds, and few sizes make few statements to
 parse.
 """
 

@@ -425,8 +425,8 @@ def _guard(
         "may_repeat": may_repeat,
         "has_view_names": any(one.name != two.name for one, two in zip(triggers.key, triggers.log_key, strict=True)),
         "fits_function": literal(call + FITS_ARGUMENTS),
-        # A partition is checked by its root, whose trigger it has; the root's name says nothing
-        # about the partition.
+        # A partition has the trigger of its root. So the check also gets the trigger function,
+        # since the name of the root alone says nothing about a partition.
         "fits": fits(constant(place), own, caller if triggers.table.partitioned else "NULL"),
         "types_at_first": f"{call}(NULL, {table}, {names_of(own)}, NULL, {caller})" if reads_rows else "",
         "fits_renamed": "" if names_itself else fits("TG_RELID::pg_catalog.regclass", own),
