@@ -54,7 +54,7 @@ DEFAULT_FORMAT: Final = "xds"
 
 @dataclass(frozen=True, slots=True)
 class DatabaseSettings:
-    """``[database]``: where the log is, and which tables and views are classes."""
+    """``[database]``: the place of the log, and the tables and views that are classes."""
 
     url: str | None = option(
         None, URL, "SQLAlchemy URL; the password belongs in EVENTLOG_DATABASE_PASSWORD or url_file",
@@ -77,7 +77,7 @@ class DatabaseSettings:
 
 @dataclass(frozen=True, slots=True)
 class PublisherSettings:
-    """``[publisher]``: how rows are taken, sent and marked (spec/event-log.md 9)."""
+    """``[publisher]``: the options for reading, sending and marking rows (spec/event-log.md 9)."""
 
     profile: str = option("default", choice("default", "idm"), "idm: the documented defaults of the vendor's driver")
     publisher_disabled: bool = option(False, BOOLEAN, "publish nothing", aliases=("disable",))
