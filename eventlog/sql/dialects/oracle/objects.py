@@ -2,11 +2,13 @@
 behind a position.
 
 The catalogue is read in five statements, whatever the number of tables (spec/xds.md 5, 6.2).
-Current rows (spec/event-log.md 7.2, spec/xds.md 4.3) are read by a statement a table, one for the
-class, one for each child table, since Oracle joins no large objects and no LONG in a UNION. The
+Current rows (spec/event-log.md 7.2, spec/xds.md 4.3) are read by one statement for the class and
+one for each child table, since Oracle joins no large objects and no LONG in a UNION. The
 keys are bound, as row values of an IN list::
 
-    SELECT TO_CHAR(p."ID", ...), p."BRANCH", p."FNAME" FROM "S"."USR" p WHERE (p."ID", p."BRANCH") IN ((:k0, :k1), ...)
+    SELECT TO_CHAR(p."ID", ...), p."BRANCH", p."FNAME"
+    FROM "S"."USR" p
+    WHERE (p."ID", p."BRANCH") IN ((:k0, :k1), ...)
 
 in chunks of few sizes, the last one filled up with its last key, so that the server parses few
 texts. Neither a collection type nor a temporary table is needed, and the key's index serves.

@@ -4,15 +4,17 @@ The catalogue is read in four statements, whatever the number of tables (spec/xd
 Current rows are read in one statement (spec/event-log.md 7.2, spec/xds.md 4.3). Its form, for a
 table with a child table and a composite key::
 
-    WITH k AS (SELECT n, k0::integer AS k0, k1 FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS u (k0, k1, n))
+    WITH k AS (SELECT n, k0::integer AS k0, k1
+               FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS u (k0, k1, n))
     SELECT k.n, p.fname::text, c0.texts
     FROM k
     JOIN ONLY usr AS p ON p.id = k.k0 AND p.branch = k.k1 AND p.branch COLLATE "C" = k.k1
     LEFT JOIN (SELECT k.n, array_agg(c.phoneno::text) AS texts
-               FROM k JOIN ONLY usr_phone AS c ON c.id = k.k0 AND c.branch = k.k1 GROUP BY k.n) AS c0 ON c0.n = k.n
+               FROM k JOIN ONLY usr_phone AS c ON c.id = k.k0 AND c.branch = k.k1
+               GROUP BY k.n) AS c0 ON c0.n = k.n
 
-The keys travel as texts and become values here, so that the key's index serves, and no value that
-its type cannot take gets as far as a cast. A child table is read once for all keys, since it may
+The keys are bound as texts and converted here, so that the key's index serves, and a text that its
+type cannot take never reaches a cast. A child table is read once for all keys, since it may
 have no index on its foreign key.
 
 A resync walks a class by keyset (spec/event-log.md 11): each batch begins behind the last key of

@@ -7,7 +7,8 @@ one for each child attribute, for up to a thousand keys at once::
 
     WITH k (n, k0, k1) AS (VALUES (0, ?, ?), (1, ?, ?))
     SELECT k.n, CAST(p."fname" AS TEXT)
-    FROM k CROSS JOIN "usr" AS p ON p."id" = k.k0 AND p."branch" = k.k1 AND p."branch" COLLATE BINARY = k.k1
+    FROM k CROSS JOIN "usr" AS p ON p."id" = k.k0 AND p."branch" = k.k1
+         AND p."branch" COLLATE BINARY = k.k1
 
 The keys are bound as texts (numbers as numbers, binary values as bytes) and take the affinity of
 the column that they are compared with, so that the key's index serves.
