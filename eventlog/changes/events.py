@@ -79,9 +79,7 @@ def event_to_change(event: Event, catalog: Catalog | None = None, values: ValueO
 
 @lru_cache(maxsize=16)
 def _event_reader(catalog: Catalog | None, values: ValueOptions) -> Callable[[Event], Change]:
-    """Return the function behind ``event_to_change``, which looks up once what follows from the
-    classes.
-    """
+    """Return the function behind ``event_to_change``, which looks up each class once."""
     reader_of = lru_cache(maxsize=_MOST_CLASSES)(lambda name: _ClassReader(class_of(catalog, name), values))
 
     def read(event: Event) -> Change:
