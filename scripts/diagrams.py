@@ -25,12 +25,12 @@ LOOK: Final = (
 
 
 def fingerprint(source: Path) -> str:
-    """The hash of a diagram and of the look it is drawn with."""
+    """Return the hash of a diagram and of the look it is drawn with."""
     return hashlib.sha256(source.read_bytes() + "\0".join(LOOK).encode()).hexdigest()[:16]
 
 
 def draw(source: Path) -> str:
-    """The picture of a diagram, with the hash of its source."""
+    """Return the picture of a diagram, with the hash of its source."""
     command = ["dot", "-Tsvg", *LOOK, str(source)]
     svg = subprocess.run(command, check=True, capture_output=True, text=True).stdout  # noqa: S603
     svg = re.sub(r"<!--.*?-->\n?", "", svg, flags=re.DOTALL)

@@ -56,7 +56,7 @@ BLOCK: Final = re.compile(r"(<!-- reference: (\w+) -->\n).*?(<!-- end of referen
 
 
 def written(text: str) -> str:
-    """The text of a page with its blocks as the code has them now."""
+    """Return the text of a page with its blocks as the code has them now."""
     return BLOCK.sub(lambda block: block[1] + "\n" + "\n".join(PARTS[block[2]]()) + "\n\n" + block[3], text)
 
 
@@ -75,12 +75,12 @@ def _formats() -> Iterator[str]:
 
 
 def _declared(kinds: Iterable[type]) -> dict[str, Declared]:
-    """The options that classes declare."""
+    """Return the options that classes declare."""
     return {key: Declared(option) for kind in kinds for key, option in options_of(kind).items()}
 
 
 def _options(options: Mapping[str, Declared], section: str, heading: str = "option") -> Iterator[str]:
-    """A table of options."""
+    """Yield a table of options."""
     yield from (f"| {heading} | default | values | what it does |", "|---|---|---|---|")
     for key, declared in options.items():
         option = declared.option
@@ -125,7 +125,7 @@ def _command(name: str, command: click.Command) -> Iterator[str]:
 
 
 def _parameters(name: str, command: click.Command) -> Iterator[str]:
-    """A table of the options of a command, those of a group of --help beside each other."""
+    """Yield a table of the options of a command, those of a group of --help beside each other."""
     context = click.Context(command, show_default=True)
     options = [one for group in grouped_options(command, context).values() for one in group if "--help" not in one.opts]
     if options:
@@ -153,7 +153,7 @@ _ENDINGS: Final = {"counter": "_total", "info": "_info"}
 
 
 def _metric_table(metrics: Collector, common: Iterable[str], place: str) -> Iterator[str]:
-    """A table of metrics. ``common``: the labels that all of them have. ``place`` begins their anchors."""
+    """Yield a table of metrics. ``common``: the labels that all of them have. ``place`` begins their anchors."""
     yield from ("| metric | type, unit | what it is, and its labels |", "|---|---|---|")
     for metric in metrics.collect():
         labels: dict[str, dict[str, None]] = {}
@@ -225,7 +225,7 @@ _COUNTED: Final = ("Counters", "Report")
 
 
 def _interface(package: ModuleType) -> Iterator[str]:
-    """The public names of a package, each with its signature and its docstring."""
+    """Yield the public names of a package, each with its signature and its docstring."""
     for name in package.__all__:
         public = getattr(package, name)
         if issubclass(type(public), type) and issubclass(public, Exception):
@@ -257,7 +257,7 @@ def _signature(function: Callable[..., object]) -> str:
 
 
 def _prose(public: object) -> str:
-    """A docstring as Markdown."""
+    """Return a docstring as Markdown."""
     text = cleandoc(public.__doc__ or "").replace("``", "`")
     return text if text and not text.startswith(f"{getattr(public, '__name__', '')}(") else "A tuple by names."
 
@@ -273,7 +273,7 @@ _UNBUILT: Final = {
 
 
 def _rules() -> Iterator[str]:
-    """The sections of the specification, each with what says in its docstring that it follows it."""
+    """Yield the sections of the specification, each with the code whose docstring refers to it."""
     holders = _holders()
     for page in sorted((ROOT / "docs" / "spec").glob("*.md")):
         sections = re.findall(r"(?m)^#{2,4} (\d+(?:\.\d+)*)\.? (.*)$", page.read_text(encoding="utf-8"))
@@ -330,7 +330,7 @@ def _cell(text: str) -> str:
 
 
 def _cells() -> Iterator[str]:
-    """A table of what is followed: of each source and format the sinks, and why not where that is refused."""
+    """Yield a table of what is followed: of each source and format the sinks, and why not where refused."""
     yield from ("| source | format | sinks | not to |", "|---|---|---|---|")
     for source in names(SOURCES):
         kind = source_named(source)()

@@ -18,7 +18,7 @@ def quoted(name: str) -> str:
 
 
 def has_bit(place: int) -> str:
-    """SQL: whether the column at this place, from 0, is set in the mask of ``u``.
+    """Return SQL: whether the column at this place, from 0, is set in the mask of ``u``.
 
     Byte 0 has bits 0 to 7, byte 1 bits 8 to 15, ...; what is behind the last byte is 0. A mask of many columns fits no
     integer, so it is looked at byte by byte.

@@ -34,7 +34,7 @@ ENVELOPE = fastavro.parse_schema(
 
 
 def decode(value: bytes, metadata: dict[str, Any]) -> dict[str, Any]:
-    """The envelope with its payload as an object, whether JSON or Avro."""
+    """Return the envelope with its payload as an object, whether JSON or Avro."""
     if value.startswith(b"{"):
         return json.loads(value)
     envelope = fastavro.schemaless_reader(io.BytesIO(value), ENVELOPE, None)
@@ -50,7 +50,7 @@ def bits(mask: str | bytes | None) -> int:
 
 
 def line_of(message: dict[str, Any], columns: dict[str, Any]) -> str:
-    """What one change did. Bit ``ordinal - 1`` of a mask is the column's."""
+    """Return a line of what one change did. Bit ``ordinal - 1`` of a mask is the column's."""
     headers = message["headers"]
     changed, present = bits(headers["changeMask"]), bits(headers["columnMask"])
     names = sorted(columns, key=lambda name: columns[name]["ordinal"])
@@ -62,7 +62,7 @@ def line_of(message: dict[str, Any], columns: dict[str, Any]) -> str:
 
 
 def read(consumer: Consumer, topics: list[str], follow: bool) -> Any:
-    """The values of topics from their beginning to their end, or for ever."""
+    """Yield the values of topics from their beginning to their end, or for ever."""
     partitions = []
     for topic in topics:
         about = consumer.list_topics(topic, timeout=30).topics[topic]

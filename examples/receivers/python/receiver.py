@@ -56,7 +56,7 @@ def keep(events: list[dict[str, Any]]) -> None:
 
 
 def apply(db: sqlite3.Connection, event: dict[str, Any]) -> None:
-    """What is to be done with an event goes here, by the same connection. Raises ValueError to refuse it."""
+    """Do what is to be done with an event, by the same connection. Raises ValueError to refuse it."""
 
 
 if __name__ == "__main__":
