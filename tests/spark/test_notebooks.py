@@ -1,0 +1,135 @@
+"""The notebooks of spark/notebooks run from the first cell to the last, and plot what they say.
+
+Each runs in a process of its own, the kernel, with a Spark of its own: no test here takes the session of the others.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+pytest.importorskip("nbclient", reason="the extra dev is not installed")
+pytest.importorskip("ipykernel", reason="the extra dev is not installed")
+pytest.importorskip("matplotlib", reason="the extra dev is not installed")
+pytest.importorskip("deltalake", reason="the extra delta is not installed")
+
+import nbformat
+from backlog_job import fetch, log_rows, make_tables, random_rows
+from deltalake import DeltaTable
+from nbclient import NotebookClient
+from shared import url_of
+from test_live_copy import INSERT, TABLES, assert_equal, installed, run, wait_until
+
+from eventlog.errors import ConfigError
+from eventlog.spark.changes import HAS_STREAMS
+from eventlog.spark.session import check_java
+
+pytestmark = pytest.mark.timeout(900)
+
+NOTEBOOKS = Path(__file__).parents[2] / "spark" / "notebooks"
+CELL_SECONDS = 600
+
+
+@pytest.fixture
+def own_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An environment in which the kernel starts a Java of its own, with workers of this Python."""
+    try:
+        check_java()
+    except ConfigError as error:
+        pytest.skip(str(error))
+    for name in ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+
+
+@pytest.fixture
+def backlog(own_spark: None, filled_database: Any) -> Iterator[sa.Engine]:
+    with filled_database(make_tables) as database:
+        yield database
+
+
+@pytest.fixture
+def accounts(own_spark: None, filled_database: Any) -> Iterator[sa.Engine]:
+    def make(engine: sa.Engine) -> None:
+        run(engine, *TABLES.split(";"))
+
+    with filled_database(make) as database:
+        yield database
+
+
+def read(name: str) -> Any:
+    return nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
+
+
+def executed(name: str, directory: Path) -> Any:
+    """Return the notebook with its outputs, run in a directory by this Python."""
+    where = {"metadata": {"path": directory}}
+    return NotebookClient(read(name), timeout=CELL_SECONDS, kernel_name="python3", resources=where).execute()
+
+
+def outputs_of(notebook: Any) -> list[Any]:
+    return [output for cell in notebook.cells for output in cell.get("outputs", ())]
+
+
+def pictures_in(notebook: Any) -> int:
+    return sum("image/png" in output.get("data", ()) for output in outputs_of(notebook))
+
+
+def printed_by(notebook: Any) -> str:
+    return "".join(output["text"] for output in outputs_of(notebook) if output.get("name") == "stdout")
+
+
+def test_notebooks_are_kept_without_outputs_and_each_is_run_here() -> None:
+    names = {path.stem for path in NOTEBOOKS.glob("*.ipynb")}
+    assert names == {"backlog", "live-copy"}
+    for name in names:
+        notebook = read(name)
+        nbformat.validate(notebook)
+        assert outputs_of(notebook) == []
+
+
+def test_a_backlog_is_looked_at_counted_converted_and_plotted(
+    backlog: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log_rows(backlog, random_rows(2_000, seed=120))
+    ((rows,),) = fetch(backlog, "SELECT count(*) FROM hr.eventlog WHERE status = 'N'")
+    (tmp_path / "eventlog.toml").write_text(
+        '[database]\nschema_name = "hr"\n[publisher]\ndriver_user = "publisher"\n'
+    )  # fmt: skip
+    monkeypatch.setenv("EVENTLOG_DATABASE_URL", url_of(backlog))
+    notebook = executed("backlog", tmp_path)
+    assert re.search(rf"^{rows:,} rows, [\d,]+ events, ", printed_by(notebook), re.MULTILINE)
+    assert (tmp_path / "documents" / "_SUCCESS").exists()
+    assert pictures_in(notebook) == 2
+
+
+@pytest.mark.skipif(not HAS_STREAMS, reason="streams need PySpark 4.2")
+def test_a_table_is_followed_by_a_delta_table_whose_lag_is_plotted(
+    accounts: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed(accounts, tmp_path)
+    run(accounts, INSERT.format(first=1, last=20))
+    monkeypatch.setenv("EVENTLOG_CLASS", "acct")
+    monkeypatch.setenv("EVENTLOG_SECONDS", "20")
+
+    def change() -> None:
+        wait_until(lambda: DeltaTable.is_deltatable(str(tmp_path / "copy")), CELL_SECONDS)
+        for owner, first in (("one", 30), ("two", 50)):
+            run(accounts, f"UPDATE acct SET owner = '{owner}' WHERE no < 5", INSERT.format(first=first, last=first + 9))
+            time.sleep(2)
+
+    writer = threading.Thread(target=change, daemon=True)  # ends with the tests if the notebook makes no copy
+    writer.start()
+    notebook = executed("live-copy", tmp_path)
+    writer.join()
+    assert_equal(accounts, tmp_path, "copy")
+    assert DeltaTable(tmp_path / "copy").version() >= 1
+    assert pictures_in(notebook) == 1
