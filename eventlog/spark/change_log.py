@@ -324,6 +324,12 @@ class ChangeLog:
 
     def _enter_unnamed(self, conn: Connection, dialect: Dialect, log: LogTable) -> None:
         consumers.check_possible(conn, dialect, log)
+        if dialect.open_writers(conn, log) is None:
+            raise LogTableError(
+                f"the changes of the log {log} cannot be read here, where nobody tells who is writing it: the server "
+                "is a standby; read from its primary"
+            )
+        dialect.begin_publishing(conn)
         check_rights(
             conn, dialect, log, missing=dialect.lacking(conn, log, log.name, ("SELECT",), log.column("status"))
         )
@@ -342,7 +348,7 @@ class ChangeLog:
         ledger.check_rights(conn, dialect, log, deletes=False)
         dialect.begin_publishing(conn)
         server = dialect.server_parts(conn, log)
-        self.is_new = consumers.read_consumer(conn, log, consumer) is None
+        self.is_new = self.is_new or consumers.read_consumer(conn, log, consumer) is None
         ledger.lock(conn, dialect, log)
         options = publisher_options(config, dialect.current_user(conn), dialect.fold_name)
         context = Context(conn, dialect, log, _NO_CLASSES, options, NoWriter(), Counters(), ledger=ledger)
@@ -402,6 +408,7 @@ class ChangeLog:
             if self.starting == LATEST:
                 done = consumers.first_set(conn, dialect, log, consumers.NOW)
                 done.add([(1, removed)])
+                dialect.make_durable(conn)
                 return Offset(self.epoch, done)
             if self.starting != EARLIEST:
                 first = int(self.starting)
@@ -433,19 +440,36 @@ class ChangeLog:
         with self._session() as (conn, dialect, log):
             self._check_epoch(start)
             self._check_removed(conn, dialect, log, start)
-            end = target.done if target is not None else self._seen(conn, dialect, log, start.done, most_rows)
-            rows = [] if end is None else between(start.done, end)
-            number, last = count_rows(conn, dialect, log, rows, most_rows)
-            if end is None or not number:
+            decided = target.done if target is not None else self._decided(conn, dialect, log, start.done)
+            if decided is None:
                 return start
-            if number == most_rows:
-                return self._cut(conn, dialect, log, start, rows, most_rows, last)
-            return Offset(self.epoch, end, number)
+            limit = most_rows
+            while True:
+                end = decided
+                if target is None:
+                    # What others have not ended yet is taken row by row, as one statement sees it.
+                    end = decided.copy()
+                    end.add(shown_ranges(conn, dialect, log, decided.gaps(dialect.last_record_id), limit))
+                rows = between(start.done, end)
+                number, last = count_rows(conn, dialect, log, rows, limit)
+                if not number:
+                    return start
+                if most_rows is not None and limit is not None and number == limit:
+                    rows = self._without_open(conn, dialect, log, rows, last)
+                    number, _ = count_rows(conn, dialect, log, rows)
+                    if not number:  # the first group is open: the batch reads on
+                        limit += most_rows
+                        continue
+                done = start.done.copy()
+                done.add(rows)
+                # A crash of the server takes back nothing that a batch has.
+                dialect.make_durable(conn)
+                return Offset(self.epoch, done, number)
 
-    def _seen(
-        self, conn: Connection, dialect: Dialect, log: LogTable, done: RecordSet, most_rows: int | None
-    ) -> RecordSet | None:
-        """Return ``done`` with the rows that can be read now; None if there are none."""
+    def _decided(self, conn: Connection, dialect: Dialect, log: LogTable, done: RecordSet) -> RecordSet | None:
+        """Return ``done`` with all record_ids up to where no row can appear any more; None if no row
+        may lie outside ``done``.
+        """
         top = consumers.highest_row(conn, log) or 0
         if not done.ranges and top <= done.floor:
             self.looks.clear()
@@ -462,50 +486,28 @@ class ChangeLog:
         self.looks = [look for look in self.looks if look[0] > ended]
         if writers and len(self.looks) < _MOST_LOOKS:
             self.looks.append((top, writers))
-        end = done.copy()
+        decided = done.copy()
         if ended:
-            end.add([(1, ended)])
-        # While others may still write, all further rows are added one by one, as one statement sees
-        # them.
-        end.add(shown_ranges(conn, dialect, log, end.gaps(dialect.last_record_id), most_rows))
-        return end
+            decided.add([(1, ended)])
+        return decided
 
-    def _cut(
-        self,
-        conn: Connection,
-        dialect: Dialect,
-        log: LogTable,
-        start: Offset,
-        rows: Sequence[Range],
-        most_rows: int,
-        last: int,
-    ) -> Offset:
-        """Return the end of a full window, without the groups open at ``last``; read on while the
-        first group is open.
+    def _without_open(
+        self, conn: Connection, dialect: Dialect, log: LogTable, rows: Sequence[Range], last: int
+    ) -> list[Range]:
+        """Return the rows of a full window that ends at ``last``, without the groups open there and
+        all groups behind the first of them.
         """
         if self._classes is None:
             self._read_classes(conn, dialect, log)
         assert self._classes is not None
         classes, catalog, _ = self._classes
-        limit, is_full = most_rows, True
-        while is_full:
-            options = classes.options
-            read = RowReader(conn, dialect, classes, catalog, within(rows, 1, last), (1, 0), with_origins=False)
-            held = held_back(read, last, Folding(options.fold_distance, options.fold_span, rows[0][0], last))
-            kept = within(rows, 1, last)
-            if held is not None:
-                kept = [*within(rows, 1, held.first - 1), *((one, one) for one in held.ids)]
-            number, _ = count_rows(conn, dialect, log, kept)
-            if number:
-                done = start.done.copy()
-                done.add(kept)
-                return Offset(self.epoch, done, number)
-            limit += most_rows
-            number, last = count_rows(conn, dialect, log, rows, limit)
-            is_full = number == limit
-        done = start.done.copy()
-        done.add(rows)
-        return Offset(self.epoch, done, number)
+        options = classes.options
+        kept = within(rows, 1, last)
+        read = RowReader(conn, dialect, classes, catalog, kept, (1, 0), with_origins=False)
+        held = held_back(read, last, Folding(options.fold_distance, options.fold_span, rows[0][0], last))
+        if held is None:
+            return kept
+        return [*within(rows, 1, held.first - 1), *((one, one) for one in held.ids)]
 
     def _check_epoch(self, offset: Offset) -> None:
         if offset.epoch != self.epoch:
@@ -522,14 +524,18 @@ class ChangeLog:
             # A line written just now has not protected the rows that an older checkpoint still has
             # to read.
             was_protected = not self.is_new or start.done.encode() == self.line.encode()
-            self.is_new = False
             if was_protected:
                 bare = common(bare, self.line.spans)
         if bare and count_rows(conn, dialect, log, bare)[0] < length(bare):
+            if self.consumer is not None and self.is_new:
+                # The next start of the query has to find that out too.
+                consumers.forget(conn, log, self.consumer)
+                conn.commit()
             raise RowsRemoved(
                 f"rows of the log {log} up to record_id {removed} were removed, and the stream has read to "
                 f"{bare[0][0] - 1}: what lies between may be lost to it"
             )
+        self.is_new = False
 
     # a batch
 

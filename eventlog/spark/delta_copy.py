@@ -78,14 +78,15 @@ Change = tuple[Key, str, Mapping[str, Any]]
 def last_words(changes: Iterable[Change]) -> dict[Key, LastWord]:
     """Return by key the result that changes in queue order have for each object.
 
-    An update of an object that the batch has deleted makes it anew.
+    An update of an object that the batch has deleted makes it anew. A second add continues the
+    first: rows of one INSERT that lie far apart are several adds (spec/event-log.md 6).
     """
     words: dict[Key, LastWord] = {}
     for key, operation, values in changes:
         before = words.get(key)
         if operation == Operation.DELETE:
             words[key] = _GONE
-        elif operation == Operation.ADD:
+        elif operation == Operation.ADD and (before is None or before.is_gone or not before.is_whole):
             words[key] = LastWord(is_gone=False, is_whole=True, values=values)
         elif before is None:
             words[key] = LastWord(is_gone=False, is_whole=False, values=values)

@@ -206,6 +206,11 @@ class SqlDatabase(ABC):
     def begin_publishing(self, conn: Connection) -> None:
         """Set up a publisher's session beyond others, such as a time-out for a silent server."""
 
+    def make_durable(self, conn: Connection) -> None:
+        """Make the end of this transaction wait until no crash of the server can take back what it
+        has read. For a session after ``begin_publishing``.
+        """
+
     def read_only(self, conn: Connection) -> str | None:
         """Return why this session cannot write, whatever its rights, in words; None if it can."""
         return None

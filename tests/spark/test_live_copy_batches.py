@@ -99,6 +99,11 @@ def test_updates_of_one_object_are_put_together() -> None:
     assert last_words(changes)[1,].values == {"a": 1, "b": 2}
 
 
+def test_adds_of_one_object_are_put_together() -> None:
+    changes = [((1,), "add", {"a": 1}), ((1,), "add", {"b": 2})]
+    assert last_words(changes) == {(1,): LastWord(is_gone=False, is_whole=True, values={"a": 1, "b": 2})}
+
+
 def test_what_is_deleted_and_comes_again_keeps_nothing_of_before() -> None:
     changes = [((1,), "delete", {}), ((1,), "modify", {"a": 1})]
     assert last_words(changes) == {(1,): LastWord(is_gone=False, is_whole=True, values={"a": 1})}

@@ -13,8 +13,10 @@ import pytest
 import sqlalchemy as sa
 
 from eventlog import cli
+from eventlog.errors import LogTableError
 from eventlog.sql import embedded
 from eventlog.sql.dialects.postgresql import DIALECT
+from eventlog.sql.log_table import locate_log
 
 CONFIG = """
 [database]
@@ -125,3 +127,17 @@ def test_a_primary_whose_sessions_are_read_only_is_said(uncommitted: sa.Connecti
     assert DIALECT.read_only(uncommitted) is None
     uncommitted.exec_driver_sql("SET default_transaction_read_only = on")
     assert "default_transaction_read_only is on" in (DIALECT.read_only(uncommitted) or "")
+
+
+def test_nobody_tells_there_who_writes_the_log(standby: str) -> None:
+    engine = sa.create_engine(standby, poolclass=sa.NullPool)
+    with engine.connect() as conn:
+        assert DIALECT.open_writers(conn, locate_log(conn, DIALECT, name="eventlog", schema="hr")) is None
+
+
+def test_the_stream_of_changes_is_refused_there(standby: str, tmp_path: Path) -> None:
+    change_log = pytest.importorskip("eventlog.spark.change_log", reason="the extra spark is not installed")
+    file = tmp_path / "eventlog.toml"
+    file.write_text(CONFIG.replace("[database]", f'[database]\nurl = "{standby}"'))
+    with pytest.raises(LogTableError, match="the server is a standby; read from its primary"):
+        change_log.ChangeLog(str(file)).first()

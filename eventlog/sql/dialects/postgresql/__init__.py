@@ -183,9 +183,10 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
         self.choose_plans(conn)
         return conn.exec_driver_sql(statement, {**_bounds(ranges), **values}).rowcount
 
-    def open_writers(self, conn: Connection, log: LogTable) -> frozenset[str]:
+    def open_writers(self, conn: Connection, log: LogTable) -> frozenset[str] | None:
         statement = self.log_statement(log, "open_writers")
-        return frozenset(name for (name,) in fetch(conn, statement, {"table": self.qualified(log.schema, log.name)}))
+        names = {name for (name,) in fetch(conn, statement, {"table": self.qualified(log.schema, log.name)})}
+        return None if None in names else frozenset(names)
 
     def are_open(self, conn: Connection, writers: frozenset[str]) -> bool:
         return writers <= {name for (name,) in fetch(conn, self.log_sql["are_open"], {"writers": list(writers)})}

@@ -50,12 +50,15 @@ LIMIT %(limit)s::bigint
 
 -- name: open_writers
 -- Transactions of other sessions that have written the log and are not at their end, prepared ones too: they hold the
--- lock that any INSERT takes before it draws a number.
+-- lock that any INSERT takes before it draws a number. NULL on a standby, which does not know the locks of its primary.
 SELECT DISTINCT virtualtransaction
 FROM pg_catalog.pg_locks
 WHERE locktype = 'relation' AND relation = %(table)s::regclass AND mode = 'RowExclusiveLock' AND granted
   AND database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
   AND pid IS DISTINCT FROM pg_backend_pid()
+UNION ALL
+SELECT NULL
+WHERE pg_catalog.pg_is_in_recovery()
 
 -- name: are_open
 -- Which of these transactions this statement cannot see, so that none before it could. By their numbers, of which

@@ -103,6 +103,16 @@ class PostgresSessions(Dialect):
         # after transactions have ended shows their rows (spec/event-log.md 13.1).
         conn.exec_driver_sql("SELECT set_config('default_transaction_isolation', 'read committed', false)")
 
+    def make_durable(self, conn: Connection) -> None:
+        # A transaction that has written the WAL waits at its commit for all of the WAL before. Most
+        # of the time nothing is written here, since who commits has waited for the disk.
+        try:
+            with conn.begin_nested():
+                conn.exec_driver_sql(_FLUSHED)
+        except DBAPIError as error:  # a server that only speaks PostgreSQL's protocol
+            if error.connection_invalidated:
+                raise
+
     def identity(self, conn: Connection, log: LogTable) -> str:
         # A standby that takes over has the same identity, a restored dump has not. A role may ask
         # for the cluster unless that right was revoked.
@@ -188,6 +198,10 @@ _CLUSTER: Final = "SELECT system_identifier FROM pg_catalog.pg_control_system()"
 _DURABLE: Final = """
     SELECT set_config('synchronous_commit', 'on', false)
     WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')"""
+
+_FLUSHED: Final = """
+    SELECT pg_catalog.pg_logical_emit_message(true, 'eventlog', CAST('' AS text))
+    WHERE pg_catalog.pg_current_wal_flush_lsn() < pg_catalog.pg_current_wal_insert_lsn()"""
 
 
 def _identity_parts(conn: Connection, log: LogTable) -> dict[str, str]:
