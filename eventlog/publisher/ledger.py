@@ -318,8 +318,11 @@ class SetLedger:
     def begin_scan(self, conn: Connection, dialect: Dialect, log: LogTable, *, is_long: bool) -> QueueScan | None:
         again = consumers.pop_requeued(conn, log, self.consumer)
         if again.rows:
+            # In the transaction that clears the request: a crash behind it would lose the rows, and
+            # a purge would remove them.
             self.followed.discard(again.rows)
             self.is_changed = True
+            self.write(conn, dialect, log, {})
         if again.objects:
             consumers.write_loaded(conn, log, self.consumer, {"again": again.objects})
             self.write(conn, dialect, log, {})

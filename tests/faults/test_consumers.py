@@ -111,6 +111,19 @@ def test_a_consumer_that_begins_now_sends_what_comes_later(log: sa.Engine) -> No
     assert consume(consumer(log, begin="first")) == ["3"]  # where it begins was said when it was registered
 
 
+def test_a_request_to_send_again_is_cleared_and_taken_up_in_one_transaction(log: sa.Engine) -> None:
+    write(log, 1, 2)
+    consume(consumer(log))
+    with opened(consumer(log)) as context:
+        conn, ledger = context.connection, context.ledger
+        recover(context)
+        consumers.ask_again(conn, context.log, "search", [(1, 1)])
+        ledger.begin_scan(conn, context.dialect, context.log, is_long=False)
+        conn.commit()  # as a cycle ends whose window does not count
+    assert the_set(log) == (0, [(2, 2)])
+    assert consume(consumer(log)) == ["1"]
+
+
 def test_a_consumer_begins_at_a_record_id(log: sa.Engine) -> None:
     write(log, 1, 2, 3)
     assert consume(consumer(log, begin="2")) == ["2", "3"]
