@@ -460,6 +460,8 @@ class ChangeLog:
                     if not number:  # the first group is open: the batch reads on
                         limit += most_rows
                         continue
+                # Rows that were removed since the first look are not counted.
+                self._check_removed(conn, dialect, log, start)
                 done = start.done.copy()
                 done.add(rows)
                 # A crash of the server takes back nothing that a batch has.

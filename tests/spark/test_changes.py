@@ -27,7 +27,7 @@ from eventlog.spark.change_log import ChangeLog, OtherEpoch, RowsRemoved, forget
 from eventlog.spark.change_offsets import offset_of
 from eventlog.spark.changes import ChangesDataSource
 from eventlog.sql.connection import dialect_of
-from eventlog.sql.consumers import read_consumer
+from eventlog.sql.consumers import highest_row, read_consumer
 from eventlog.sql.epoch import read_removed
 from eventlog.sql.log_table import locate_log
 
@@ -292,6 +292,22 @@ def test_rows_that_were_removed_before_they_were_read_are_an_error(log: sa.Engin
     with pytest.raises(
         RowsRemoved, match=r"rows of the log .* up to record_id 6 were removed, and the stream has read"
     ):
+        engine.rest()
+
+
+def test_rows_that_are_removed_while_a_batch_is_planned_are_an_error(
+    log: sa.Engine, config: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log_rows(log, [(i, 4, "app", "usr", f"idu={i}", None, None, None) for i in range(1, 11)])
+    execute(log, f"UPDATE {LOG} SET status = 'S', event_time = '2020-01-01' WHERE record_id < 7")
+    engine = Engine(reader_of(config=config), tmp_path / "q")
+
+    def purge_before(*arguments: Any) -> int | None:
+        assert run_command(["--config", config, "purge", "--older-than", "1d", "--yes"]) == 0
+        return highest_row(*arguments)
+
+    monkeypatch.setattr(change_log.consumers, "highest_row", purge_before)
+    with pytest.raises(RowsRemoved, match="up to record_id 6 were removed"):
         engine.rest()
 
 
