@@ -126,7 +126,7 @@ def bytes_writer(schema: str) -> Callable[[Any], bytes]:
 
 # fastavro takes 16 us for the message of an update of six columns, most of it to find the branches
 # of unions; with the branches given it takes 11 us, and with a schema for each pattern of NULLs 7
-# to 9 us. The writers below take 3.4 us (bench/RESULTS.md, "Qlik messages as dicts"). They leave
+# to 9 us. The writers below take 3.4 us (bench/RESULTS.md, "One path to JSON"). They leave
 # rare types to fastavro. The tests test_avro_messages_are_whole_records_of_their_schemas and
 # test_a_record_is_written_as_fastavro_writes_it hold both equal.
 
