@@ -111,8 +111,11 @@ class Server:
             self.run("DROP DATABASE app")
 
     def _place(self) -> list[str]:
-        # A server that root starts wants to be told that it is meant.
-        return [f"--datadir={self.place / 'data'}", f"--user={getpass.getuser()}"]
+        # A server that starts removes the temporary tables of others that share its directory for them. One that root
+        # starts wants to be told that it is meant.
+        temporary = self.place / "tmp"
+        temporary.mkdir(exist_ok=True)
+        return [f"--datadir={self.place / 'data'}", f"--tmpdir={temporary}", f"--user={getpass.getuser()}"]
 
 
 @contextmanager

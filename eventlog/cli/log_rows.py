@@ -296,7 +296,7 @@ def requeue(
                 raise ConfigError(f"--event-id {unknown[0]}: no such object was refused for consumer {consumer}")
             if ranges is None and not event_ids:
                 ranges, event_ids = to_ranges(sorted(failed_rows)), tuple(failed_objects)
-            done = requeue_for(conn, log, line, ranges or [], force=force, dry=dry)
+            done = requeue_for(conn, dialect, log, line, ranges or [], force=force, dry=dry)
             if not dry:
                 requeue_objects_for(conn, log, line, event_ids)
         elif loopback:

@@ -301,11 +301,20 @@ _AGAIN: Final = "to be sent once more"
 
 
 def requeue_for(
-    conn: Connection, log: LogTable, line: ConsumerLine, ids: Ranges, *, force: bool = False, dry: bool = False
+    conn: Connection,
+    dialect: Dialect,
+    log: LogTable,
+    line: ConsumerLine,
+    ids: Ranges,
+    *,
+    force: bool = False,
+    dry: bool = False,
 ) -> Requeued:
     """Ask a consumer to send again rows that it has done (spec/event-log.md 13.4).
 
     Rows of types 1 to 3 whose object has a later row that is done are refused, unless ``force``.
+    Rows that are removed meanwhile are left out: who removes rows has read the lines of consumers
+    before, and does not know of what is asked for now.
     """
     again, refused = list[int](), list[RefusedRow]()
     for part in range(0, len(ids), _MOST_RANGES):
@@ -316,9 +325,22 @@ def requeue_for(
         again, refused = [*again, *(row.record_id for row in refused)], []
     again = sorted(set(again))
     if again and not dry:
+        dialect.lock_registering(conn, log)
+        again = _present(conn, log, again)
+    if again and not dry:
         ask_again(conn, log, line.name, to_ranges(again))
         add_errors(conn, log, [(one, PUT_BACK, _AGAIN) for one in again], line.name)
     return Requeued(len(again), 0, tuple(sorted(set(refused))))
+
+
+def _present(conn: Connection, log: LogTable, ids: Sequence[int]) -> list[int]:
+    """Return those of the record_ids that the log has now, in their order."""
+    record_id, ranges = column_of(log, "record_id"), to_ranges(ids)
+    present: set[int] = set()
+    for part in range(0, len(ranges), _MOST_RANGES):
+        is_asked = sa.or_(*(record_id.between(first, last) for first, last in ranges[part : part + _MOST_RANGES]))
+        present.update(conn.execute(sa.select(record_id).where(is_asked)).scalars())
+    return [one for one in ids if one in present]
 
 
 def _chosen(conn: Connection, log: LogTable, done: RecordSet, ids: Ranges) -> tuple[list[int], list[RefusedRow]]:

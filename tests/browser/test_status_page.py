@@ -75,6 +75,12 @@ def text(browser: Any, element: str) -> str:
     return str(browser.find_element(By.ID, element).text)
 
 
+def forget_complaints(browser: Any) -> None:
+    """Leave the page of another test, which complains when its server ends, and forget what was said."""
+    browser.get("about:blank")
+    browser.get_log("browser")
+
+
 def complaints(browser: Any) -> list[str]:
     return [line["message"] for line in browser.get_log("browser")]
 
@@ -88,7 +94,7 @@ def test_the_page_shows_live_numbers_without_a_word_in_the_console(
     log: sa.Engine, browser: Any, tmp_path: Path
 ) -> None:
     with watched(log, tmp_path) as (_, url):
-        browser.get_log("browser")
+        forget_complaints(browser)
         browser.get(url)
         wait_until(lambda: text(browser, "words").startswith("resting"), "it rests")
         write(log, *range(1, 51))
@@ -228,7 +234,7 @@ def test_the_page_of_a_consumer_is_about_what_it_has_to_do_and_what_was_refused_
     with Receiver(refuse_twos) as receiver:
         sink = {"sink__type": "http", "sink__url": receiver.url, "monitor__values": True}
         with watched(log, tmp_path, **source, **sink) as (_, url):
-            browser.get_log("browser")
+            forget_complaints(browser)
             browser.get(url)
             wait_until(lambda: text(browser, "log") == "eventlog, consumer search", "the page says whose it is")
             wait_until(lambda: "idu=2" in text(browser, "errors"), "what was refused is shown unasked")
@@ -268,7 +274,7 @@ def test_a_backlog_job_shows_its_stage_and_what_is_left_and_no_queue_of_a_publis
         monitoring_job(config, listen, "/out", "xds", lambda *_: None) as activity,  # type: ignore[arg-type, return-value]
         activity.during("converting", lambda: done),
     ):
-        browser.get_log("browser")
+        forget_complaints(browser)
         browser.get(f"http://{listen}/")
         wait_until(lambda: text(browser, "words").startswith("converting"), "the stage is shown")
         done.share, done.rows, done.events, done.parts = 0.5, 1000, 400, "5 of 10"

@@ -973,6 +973,31 @@ def test_a_consumer_is_registered_when_a_batch_of_purge_has_committed(pg_log: sa
     assert ["up to record_id 1 were removed" in one for one in ended] == [True]
 
 
+def test_a_row_that_a_purge_removes_meanwhile_is_not_asked_for_again(pg_log: sa.Engine) -> None:
+    write(pg_log, 1, 2)
+    with opened(consumer(pg_log, begin="first")) as context:
+        publish_once(context, Collecting())
+    asked: list[int] = []
+
+    def requeue() -> None:
+        with open_unlocked(configuration(pg_log), Counters()) as context:
+            connection, dialect, log = context.connection, context.dialect, context.log
+            (line,) = consumers.read_consumers(connection, log)
+            asked.append(consumers.requeue_for(connection, dialect, log, line, [(1, 2)]).set_back)
+            connection.commit()
+
+    with open_unlocked(configuration(pg_log), Counters()) as purging:
+        consumers.done_by_consumers(purging.connection, purging.dialect, purging.log)
+        thread = threading.Thread(target=requeue)
+        thread.start()
+        time.sleep(1)
+        assert asked == []
+        purging.connection.execute(sa.text("DELETE FROM eventlog WHERE record_id = 1"))
+        purging.connection.commit()
+    thread.join(PATIENCE)
+    assert asked == [1]
+
+
 def test_a_writer_wakes_the_publisher_and_a_consumer_that_sleep(pg_log: sa.Engine) -> None:
     inboxes = [Inbox(), Inbox()]
     with (
