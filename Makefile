@@ -1,6 +1,6 @@
 # make setup   .venv with every development extra; quick when nothing has changed
 # make demo    the whole chain on a PostgreSQL of its own
-# make test    lint, types, import contracts, the site, tests; under 12 minutes on 2 cores
+# make test    lint, types, import contracts, the site, tests; some 15 minutes on 2 cores
 # make soak    the tests that take longer
 # make bench   the benchmarks, an hour and more; bench/RESULTS.md holds what they printed
 # make lint    ruff, mypy and import-linter alone
@@ -16,7 +16,8 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-done
-WORKERS ?= 2
+# Tests wait for servers more than they compute: four on two cores.
+WORKERS ?= 4
 PYTEST_ARGS ?=
 DEMO_ARGS ?=
 BENCHES := $(addprefix bench/,drain.py consumers.py concurrency.py latency.py capture.py peers.py memory.py backlog.py changes.py sizing.py masks.py kafka.py qlik.py gbase.py linter.py)
